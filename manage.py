@@ -13,7 +13,7 @@ def main() -> None:
 
     from console.launcher import runtime_environment
 
-    runtime_environment.adopt(os.environ)
+    runtime_environment.adopt_environment(os.environ)
     execute_from_command_line(sys.argv)
 
 

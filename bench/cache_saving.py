@@ -42,7 +42,7 @@ Texts = Mapping[int, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class WorkerCounters:
     """Totals exported by the worker."""
 
     cached: float
@@ -51,7 +51,7 @@ class Counted:
     computed: float
 
     @classmethod
-    def by(cls, url: str) -> Counted:
+    def by(cls, url: str) -> WorkerCounters:
         names = (
             "vllm:prompt_tokens_cached_by_source_total",
             "vllm:kv_offload_load_time_total",
@@ -73,7 +73,7 @@ class Pass:
     computed: float
 
 
-def of_processors(port: str) -> float:
+def cpu_seconds(port: str) -> float:
     """Return the CPU seconds of the process group that listens on the port."""
     groups: dict[int, float] = {}
     wanted = 0
@@ -90,7 +90,7 @@ def of_processors(port: str) -> float:
     return groups[wanted]
 
 
-def calibrated(url: str, clock: Seconds, settle_s: float) -> float:
+def calibrate(url: str, clock: Seconds, settle_s: float) -> float:
     """Return seconds for an additional prompt token, by that clock."""
 
     def ask(text: str, _worker: str) -> PromptAnswer:
@@ -105,18 +105,18 @@ def calibrated(url: str, clock: Seconds, settle_s: float) -> float:
         tokens = usage["prompt_tokens"]
         return PromptAnswer(worker=WORKER, ttft_s=took, prompt_tokens=tokens, cached_tokens=found)
 
-    measured = calibration.run(WORKER, ask, lambda _stage: None)
+    measured = calibration.calibrate(WORKER, ask, lambda _stage: None)
     if measured.seconds_per_token is None:
         sys.exit(measured.problem)
     return measured.seconds_per_token
 
 
-def sent(url: str, texts: Sequence[str], at_once: int, cpu: Seconds) -> Pass:
-    before, cpu_before, began = Counted.by(url), cpu(), time.perf_counter()
+def send_prompts(url: str, texts: Sequence[str], at_once: int, cpu: Seconds) -> Pass:
+    before, cpu_before, began = WorkerCounters.by(url), cpu(), time.perf_counter()
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(partial(ask_text, url, tokens=1), texts))
-    wall, cpu_s, after = time.perf_counter() - began, cpu() - cpu_before, Counted.by(url)
-    grown = (getattr(after, name) - getattr(before, name) for name in Counted.__slots__)
+    wall, cpu_s, after = time.perf_counter() - began, cpu() - cpu_before, WorkerCounters.by(url)
+    grown = (getattr(after, name) - getattr(before, name) for name in WorkerCounters.__slots__)
     return Pass(wall, cpu_s, *grown)
 
 
@@ -140,16 +140,16 @@ def passes(url: str, all_texts: Texts, times: int, cpu: Seconds) -> dict[int, li
         for number in range(times):
             if number > 1:
                 httpx.post(f"{url}/reset_prefix_cache", timeout=20).raise_for_status()
-            found[at_once].append(sent(url, texts, at_once, cpu))
+            found[at_once].append(send_prompts(url, texts, at_once, cpu))
     return found
 
 
 @contextlib.contextmanager
-def warmed(l2: str, folder: Path, name: str) -> Iterator[tuple[str, Seconds]]:
+def running_worker(l2: str, folder: Path, name: str) -> Iterator[tuple[str, Seconds]]:
     """Yield a worker's URL and its CPU clock."""
     with worker(l2, folder, name) as url:
         ask_text(url, prompt(64))
-        yield url, partial(of_processors, url.rpartition(":")[2])
+        yield url, partial(cpu_seconds, url.rpartition(":")[2])
 
 
 def main() -> None:
@@ -165,11 +165,11 @@ def main() -> None:
     )
     sizes = [random.randint(*options.tokens) for _ in range(options.prompts)]
     texts = {at_once: [prompt(size) for size in sizes] for at_once in options.at_once}
-    with warmed("", folder, "plain") as (url, cpu):
+    with running_worker("", folder, "plain") as (url, cpu):
         plain = passes(url, texts, 1, cpu)
-    with l2_engine(folder) as l2, warmed(l2, folder, "cached") as (url, cpu):
+    with l2_engine(folder) as l2, running_worker(l2, folder, "cached") as (url, cpu):
         settle = options.settle
-        slopes = calibrated(url, time.perf_counter, settle), calibrated(url, cpu, settle)
+        slopes = calibrate(url, time.perf_counter, settle), calibrate(url, cpu, settle)
         cached = passes(url, texts, 3, cpu)
     print(
         f"a further prompt token: {slopes[0] * 1e3:.2f} ms, {slopes[1] * 1e3:.2f} ms of processors"

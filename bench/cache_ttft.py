@@ -238,7 +238,7 @@ def metric(url: str, name: str, label: str) -> float:
 
 
 @dataclass(frozen=True)
-class Taken:
+class L2Reads:
     """Totals that a worker has read from L2."""
 
     tokens: float
@@ -246,7 +246,7 @@ class Taken:
     load_s: float
 
     @classmethod
-    def by(cls, url: str) -> Taken:
+    def by(cls, url: str) -> L2Reads:
         return cls(
             metric(url, "vllm:prompt_tokens_cached_by_source_total", 'source="disk"'),
             _longest_lookup(url),
@@ -283,9 +283,9 @@ def measure(a: str, b: str, tokens: int, repeats: int) -> Samples:
         settle(a)
         httpx.post(f"{a}/reset_prefix_cache", timeout=20).raise_for_status()
         l1, warm = ask(a, text)
-        before = Taken.by(b)
+        before = L2Reads.by(b)
         l2, other = ask(b, text)
-        after = Taken.by(b)
+        after = L2Reads.by(b)
         if not expected == warm == other:
             sys.exit(f"the text differs: {expected!r} {warm!r} {other!r}")
         if after.tokens <= before.tokens:

@@ -128,7 +128,7 @@ def _newest(folder: Path) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class BoardLatency:
     """Latencies in milliseconds."""
 
     first: float
@@ -145,7 +145,7 @@ class Asked:
         )
 
 
-def _asked(client: Any, path: str, span: Any, newest: int, times: int) -> Asked:
+def _asked(client: Any, path: str, span: Any, newest: int, times: int) -> BoardLatency:
     """Request the range ending now, and ending some steps earlier."""
     found = []
     faults: set[str] = set()
@@ -163,7 +163,7 @@ def _asked(client: Any, path: str, span: Any, newest: int, times: int) -> Asked:
     warm = 1000 * (time.perf_counter() - began)
     each = 1000 / times
     cold = sorted(found[1:])
-    return Asked(found[0], cold, warm, cpu * each, theirs * each, " ".join(sorted(faults)))
+    return BoardLatency(found[0], cold, warm, cpu * each, theirs * each, " ".join(sorted(faults)))
 
 
 def _theirs() -> float:

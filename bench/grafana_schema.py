@@ -17,7 +17,7 @@ from typing import Any
 
 import jsonschema
 
-from dashboards.grafana.export import dashboard, exported
+from dashboards.grafana.export import dashboard, list_exports
 
 Schema = dict[str, Any]
 _ANYTHING = (
@@ -29,7 +29,7 @@ _ANYTHING = (
 def main(folder: Path) -> int:
     wrong: list[str] = []
     panels = targets = 0
-    boards = [dashboard(one, "https://console.example.com/") for one in exported()]
+    boards = [dashboard(one, "https://console.example.com/") for one in list_exports()]
     for made in boards:
         wrong += _wrong(folder, "dashboard", "Dashboard", made, made["uid"])
         for panel in made["panels"]:

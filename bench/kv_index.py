@@ -29,7 +29,7 @@ import zmq
 
 from bench.rig import free_ports
 from routing.engine.kv import chain
-from routing.engine.kv.events import Applier
+from routing.engine.kv.events import EventApplier
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import match, usable_blocks
 from routing.engine.kv.subscriber import Subscriber, SubscriptionTarget
@@ -45,7 +45,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def stored(hashes: list[int], tokens: list[int], block_size: int, parent: int | None) -> Any:
+def stored_event(hashes: list[int], tokens: list[int], block_size: int, parent: int | None) -> Any:
     return {
         "type": "BlockStored",
         "block_hashes": hashes,
@@ -61,7 +61,7 @@ def stored(hashes: list[int], tokens: list[int], block_size: int, parent: int | 
     }
 
 
-def removed(block_hash: int) -> Any:
+def removed_event(block_hash: int) -> Any:
     return {"type": "BlockRemoved", "block_hashes": [block_hash], "medium": "GPU", "group_idx": 0}
 
 
@@ -88,15 +88,15 @@ class Prompts:
         return [(start + at * step) & 0x1FFFF for at in range(count)]
 
     def store(self, number: int) -> Any:
-        return stored(self.hashes(number), self.tokens(number), self._block_size, None)
+        return stored_event(self.hashes(number), self.tokens(number), self._block_size, None)
 
 
-class Fed:
+class FedIndex:
     """Index with the CPU time used to feed it."""
 
     def __init__(self, workers: int, block_size: int) -> None:
         self.index = Index(_SECRET)
-        self.applier = Applier(self.index)
+        self.applier = EventApplier(self.index)
         self.ranks = [self.index.rank(f"w{number}", 0, "m") for number in range(workers)]
         self.prompts = Prompts(block_size)
         self.block_size = block_size
@@ -126,7 +126,7 @@ class Fed:
         """
         events = 0
         for old in range(prompts):
-            gone = [removed(item) for item in reversed(self.prompts.hashes(old))]
+            gone = [removed_event(item) for item in reversed(self.prompts.hashes(old))]
             payload = _pack([1.0, [*gone, self.prompts.store(old + prompts * 4)], 0])
             self.feed(old // 4 % len(self.ranks), payload)
             events += 2 * self.prompts.blocks(old)
@@ -141,7 +141,7 @@ def percentiles(times: list[float]) -> str:
     )
 
 
-def ask(fed: Fed, label: str) -> None:
+def ask(fed: FedIndex, label: str) -> None:
     """Look up an 8k prompt: one worker has all of it, half of them the first half."""
     block, index = fed.block_size, fed.index
     tokens = [_random.randrange(100_000) for _ in range(PROMPT_TOKENS + 1)]
@@ -150,14 +150,14 @@ def ask(fed: Fed, label: str) -> None:
     for number in range(len(fed.ranks)):
         count = blocks if number == 0 else blocks // 2 if number % 2 else 0
         if count:
-            event = stored(ids[:count], tokens[: count * block], block, None)
+            event = stored_event(ids[:count], tokens[: count * block], block, None)
             fed.feed(number, _pack([1.0, [event], 0]))
     naming: list[float] = []
     asking: list[float] = []
     root = index.root("m")
     for _ in range(1000):
         start = time.perf_counter()
-        names = chain.extend(root, chain.pack(tokens), block)[:blocks]
+        names = chain.extend_chain(root, chain.pack_tokens(tokens), block)[:blocks]
         named = time.perf_counter()
         found = match(index, {block: names})
         asking.append(time.perf_counter() - named)
@@ -167,7 +167,7 @@ def ask(fed: Fed, label: str) -> None:
 
 
 def measure(flags: argparse.Namespace) -> None:
-    fed = Fed(flags.workers, flags.block_size)
+    fed = FedIndex(flags.workers, flags.block_size)
     before = resident()
     prompts = fed.fill(flags.blocks)
     held = len(fed.index)
@@ -206,7 +206,7 @@ def payloads() -> Iterator[tuple[int, bytes]]:
     prompts = Prompts(16)
     made: list[tuple[int, bytes]] = []
     for number in range(400):
-        gone = [removed(item) for item in reversed(prompts.hashes((number + 200) % 400))]
+        gone = [removed_event(item) for item in reversed(prompts.hashes((number + 200) % 400))]
         payload = _pack([time.time(), [*gone, prompts.store(number)], 0])
         made.append((len(gone) + prompts.blocks(number), payload))
     while True:
@@ -241,7 +241,7 @@ async def turns(seconds: float) -> list[float]:
     return sorted(found)
 
 
-def waited(sorted_turns: list[float], share: float) -> float:
+def wait_quantile(sorted_turns: list[float], share: float) -> float:
     """Return the quantile of the turn that a random arrival hits."""
     left = sum(sorted_turns) * share
     for turn in sorted_turns:
@@ -256,16 +256,16 @@ async def follow(label: str, counts: dict[str, int], seconds: float) -> None:
     found = await turns(seconds)
     print(
         f"{label}: {(_applied(counts) - before) / seconds:,.0f} block events a second; who comes "
-        f"to the loop waits for at most {waited(found, 0.5) * 1e3:.2f} ms (half of all), "
-        f"{waited(found, 0.99) * 1e3:.2f} ms (99 %), {found[-1] * 1e3:.1f} ms (worst)"
+        f"to the loop waits for at most {wait_quantile(found, 0.5) * 1e3:.2f} ms (half of all), "
+        f"{wait_quantile(found, 0.99) * 1e3:.2f} ms (99 %), {found[-1] * 1e3:.1f} ms (worst)"
     )
 
 
-async def nobody(_port: int, seconds: float) -> None:
+async def no_follower(_port: int, seconds: float) -> None:
     await follow("nobody follows", {}, seconds)
 
 
-async def on_the_loop(port: int, seconds: float) -> None:
+async def follow_on_loop(port: int, seconds: float) -> None:
     async def ask_nobody(_path: str) -> tuple[int, bytes]:
         raise OSError
 
@@ -287,9 +287,9 @@ def _applied(counts: dict[str, int]) -> int:
     )
 
 
-async def in_a_thread(port: int, seconds: float) -> None:
+async def follow_in_thread(port: int, seconds: float) -> None:
     index = Index(_SECRET)
-    applier, rank, decoder = Applier(index), index.rank("w", 0, "m"), Decoder()
+    applier, rank, decoder = EventApplier(index), index.rank("w", 0, "m"), Decoder()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     stop = threading.Event()
 
@@ -314,7 +314,7 @@ async def in_a_thread(port: int, seconds: float) -> None:
 
 
 def measure_loop(flags: argparse.Namespace) -> None:
-    for run in (nobody, on_the_loop, in_a_thread):
+    for run in (no_follower, follow_on_loop, follow_in_thread):
         port = free_ports(1)[0]
         command = [sys.executable, "-m", "bench.kv_index", "--publish", str(port)]
         publisher = subprocess.Popen([*command, "--rate", str(flags.rate)])

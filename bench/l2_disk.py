@@ -48,7 +48,7 @@ _READS_AT_ONCE = 4
 _NODE_MEMORY = 128 * MIB
 
 
-class Driven:
+class DrivenTier:
     """Tier whose events are processed by this thread, as by a node's loop."""
 
     def __init__(self, folder: Path, capacity: int) -> None:
@@ -122,7 +122,7 @@ def plain_read(path: Path, order: list[int]) -> None:
 
 
 def tier_write(folder: Path, count: int, value: bytes) -> None:
-    driven = Driven(folder, 2 * count * VALUE)
+    driven = DrivenTier(folder, 2 * count * VALUE)
     driven.write(count, value)
     driven.tier.close(60.0)
 
@@ -138,7 +138,7 @@ def files(folder: Path, count: int) -> None:
             plain_write(plain, count, value)
         with timed(figures.setdefault("write, durable: tier", [])):
             tier_write(tier, count, value)
-        driven = Driven(tier, 2 * count * VALUE)
+        driven = DrivenTier(tier, 2 * count * VALUE)
         for name in ("cold", "warm"):
             if name == "cold":
                 drop_cached([plain, *tier.glob("*.seg")])
@@ -214,7 +214,7 @@ def index(folder: Path, count: int = 500_000) -> None:
         segment.file.close()
     del found, segments
     place, value = folder / "found", b"v" * 100
-    written = Driven(place, 64 * 1024 * MIB)
+    written = DrivenTier(place, 64 * 1024 * MIB)
     for number in range(count // 5):
         key = b"emb1:%0135d" % number
         written.tier.offer(key, Hold([memoryview(value)], len(value)), math.inf)
@@ -222,7 +222,7 @@ def index(folder: Path, count: int = 500_000) -> None:
             written.until(lambda: written.tier.usage().waiting_bytes == 0)
     written.tier.close(60.0)
     started = time.perf_counter()
-    again = Driven(place, 64 * 1024 * MIB)
+    again = DrivenTier(place, 64 * 1024 * MIB)
     took = time.perf_counter() - started
     entries = again.tier.usage().entries
     print(f"  found again: {entries:,} in {took:.2f} s ({took / entries * 1e6:.1f} us each)")

@@ -23,7 +23,7 @@ from zlib import crc32
 from bench.fleet import workloads
 from bench.fleet.hardware import LLAMA_70B
 from cachetier.engine.memory.admission import NamespaceAdmission
-from cachetier.engine.policies import POLICIES, make
+from cachetier.engine.policies import POLICIES, make_policy
 from cachetier.engine.store import EvictionReason
 from cachetier.wire.envelope import block_key
 
@@ -32,7 +32,7 @@ Chain = Sequence[bytes]
 PEOPLE, BATCH = "people", "batch"  # namespaces
 
 
-def named(blocks: Iterable[int], namespace: str = PEOPLE) -> Chain:
+def block_keys(blocks: Iterable[int], namespace: str = PEOPLE) -> Chain:
     """Return keys as the plug-in builds them."""
     return [block_key(namespace, 0, block.to_bytes(12, "little", signed=True)) for block in blocks]
 
@@ -60,10 +60,10 @@ class Load:
 # -- loads -------------------------------------------------------------------------------------
 def conversation() -> Load:
     asks = workloads.conversation(1.0, seed=1, half=2)
-    return Load("conversation", [named(ask.chain) for ask in asks], len(asks) // 2)
+    return Load("conversation", [block_keys(ask.chain) for ask in asks], len(asks) // 2)
 
 
-def scanned() -> Load:
+def batch_scan() -> Load:
     """Return the trace with a batch job that reads 60 long documents once every 400 requests.
 
     That is about as many blocks as users request in a third of that time.
@@ -81,7 +81,7 @@ def scanned() -> Load:
             for _ in range(60):
                 first = chance.getrandbits(50) * 1000
                 noise.add(len(chains))
-                chains.append(named(range(first, first + 64), BATCH))
+                chains.append(block_keys(range(first, first + 64), BATCH))
     return Load("scan", chains, counted, frozenset(noise))
 
 
@@ -93,11 +93,11 @@ def shared_prefix() -> Load:
     chains: list[Chain] = []
     for ask in workloads.documents(workloads.LIBRARIES["8k-wide"], 33.0, 3, 8, LLAMA_70B):
         own = -(chance.getrandbits(50) + 1) * 100
-        chains.append(named([*ask.chain, *range(own, own + chance.randint(4, 28))]))
+        chains.append(block_keys([*ask.chain, *range(own, own + chance.randint(4, 28))]))
     return Load("shared-prefix", chains, len(chains) // 2)
 
 
-def rounds() -> Load:
+def cyclic_scan() -> Load:
     """Return the trace with a job that cycles through 400 long documents, one after every third
     request.
 
@@ -112,7 +112,7 @@ def rounds() -> Load:
         chains.append(chain)
         if number % 3 == 2:
             first = (number // 3) % 400 * 1000
-            chains.append(named(range(first, first + 64), BATCH))
+            chains.append(block_keys(range(first, first + 64), BATCH))
     return Load("rounds", chains, counted)
 
 
@@ -138,10 +138,10 @@ def behind_l1() -> Load:
 
 LOADS: dict[str, Callable[[], Load]] = {
     "conversation": conversation,
-    "scan": scanned,
+    "scan": batch_scan,
     "shared-prefix": shared_prefix,
     "behind-l1": behind_l1,
-    "rounds": rounds,
+    "rounds": cyclic_scan,
 }
 
 
@@ -163,7 +163,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class UseOrder:
     """How the node receives uses: order within the chain, and how often a loaded block counts
     (existence check and read may both count).
     """
@@ -173,8 +173,8 @@ class Manner:
     admission: bool = False
 
 
-def run(load: Load, policy_name: str, capacity: int, manner: Manner) -> Score:
-    policy = make(policy_name, capacity)
+def run(load: Load, policy_name: str, capacity: int, manner: UseOrder) -> Score:
+    policy = make_policy(policy_name, capacity)
     gate = NamespaceAdmission(lambda: capacity) if manner.admission else None
     score = Score()
     held = 0
@@ -259,7 +259,7 @@ class Summary:
 
 def report(load: Load, details: bool, summary: Summary) -> None:
     distinct = load.distinct
-    unlimited = run(load, "lru", distinct, Manner()).text(False)
+    unlimited = run(load, "lru", distinct, UseOrder()).text(False)
     print(
         f"\n### {load.name}: {len(load.chains):,} requests, {distinct:,} blocks; "
         f"a cache of any size: {unlimited} %\n"
@@ -268,7 +268,7 @@ def report(load: Load, details: bool, summary: Summary) -> None:
     print("|---|" + "---|" * (len(POLICIES) + 1))
     for part in PARTS:
         capacity = max(int(distinct * part), 1)
-        scores = {name: run(load, name, capacity, Manner()) for name in POLICIES}
+        scores = {name: run(load, name, capacity, UseOrder()) for name in POLICIES}
         most = bound(load, capacity)
         summary.add(scores, most)
         cells = [score.text(details) for score in scores.values()]
@@ -283,14 +283,14 @@ def admissions(load: Load) -> None:
     for part in PARTS:
         capacity = int(load.distinct * part)
         cells = [
-            run(load, name, capacity, Manner(admission=admission)).text(False)
+            run(load, name, capacity, UseOrder(admission=admission)).text(False)
             for name in POLICIES
             for admission in (False, True)
         ]
         print(f"| {part:.0%} | " + " | ".join(cells) + " |")
 
 
-def manners(load: Load) -> None:
+def report_use_orders(load: Load) -> None:
     """Print the effect of the order of uses and of counting them twice."""
     print(f"\n### {load.name}: how the node hears of uses\n")
     print("| capacity | manner | " + " | ".join(POLICIES) + " |")
@@ -298,9 +298,9 @@ def manners(load: Load) -> None:
     for part in (0.02, 0.1):
         capacity = int(load.distinct * part)
         for title, manner in (
-            ("from the end", Manner()),
-            ("in order", Manner(backwards=False)),
-            ("from the end, twice", Manner(uses=2)),
+            ("from the end", UseOrder()),
+            ("in order", UseOrder(backwards=False)),
+            ("from the end, twice", UseOrder(uses=2)),
         ):
             cells = [run(load, name, capacity, manner).text(True) for name in POLICIES]
             print(f"| {part:.0%} | {title} | " + " | ".join(cells) + " |")
@@ -322,7 +322,7 @@ def main() -> None:
                 continue
             report(load, flags.details, summary)
             if flags.details:
-                manners(load)
+                report_use_orders(load)
     if not flags.admission:
         summary.show()
 

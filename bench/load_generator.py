@@ -18,7 +18,7 @@ import sys
 from typing import Any, cast
 
 from dashboards.benchmarks.generator.files import Task
-from dashboards.benchmarks.generator.job import read
+from dashboards.benchmarks.generator.job import parse_job
 from dashboards.benchmarks.generator.player import Player
 
 try:
@@ -73,7 +73,7 @@ def _serve(port: Any) -> None:
 
 
 async def _one(url: str, rate: float, seconds: float) -> dict[str, Any]:
-    job = read(
+    job = parse_job(
         {
             "workload": "documents",
             "rate": rate,

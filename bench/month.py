@@ -67,7 +67,7 @@ Family = dict[str, list[Line]]
 """Name of a sample -> its series."""
 
 
-def asked_for() -> set[str]:
+def queried_words() -> set[str]:
     """Return every word of every query, which includes the metric names."""
     scopes = (queries.Scope(), queries.Scope(endpoint="llm-0"))
     times = queries.Times(60, 3600)
@@ -76,7 +76,7 @@ def asked_for() -> set[str]:
         for panel in (*board.panels(one=True), *board.panels(one=False)):
             for line in panel.lines:
                 for scope in scopes:
-                    words |= set(_NAME.findall(queries.render(line.query, scope, times)))
+                    words |= set(_NAME.findall(queries.render_for_chart(line.query, scope, times)))
             words |= set(panel.metrics)
     return words
 
@@ -97,7 +97,7 @@ def recorded(file: str, wanted: set[str]) -> Family:
 
 def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
     """Return the series by metric: labels as stored, the recorded line, and its factor here."""
-    wanted = asked_for() | {"up"}
+    wanted = queried_words() | {"up"}
     files = {file: recorded(file, wanted) for file in FILES}
     made: dict[str, list[tuple[str, Line, float]]] = {}
 
@@ -109,7 +109,7 @@ def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
                 labels = line.labels
                 for old, new in swaps.items():
                     labels = labels.replace(old, new)
-                made.setdefault(name, []).append((joined(labels, own), line, much))
+                made.setdefault(name, []).append((join_labels(labels, own), line, much))
 
     for number, endpoint in enumerate(fleet.names):
         much = 1 + number % 4
@@ -131,7 +131,7 @@ def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
     return made
 
 
-def joined(labels: str, own: str) -> str:
+def join_labels(labels: str, own: str) -> str:
     """Merge labels; an exporter's own win over its target's (honor_labels)."""
     added = [pair for pair in own.split(",") if f",{pair.partition('=')[0]}=" not in f",{labels}"]
     return ",".join([labels, *added])
@@ -143,7 +143,7 @@ def load(moment: int, start: int) -> float:
     return (moment - start - 0.7 / turn * math.sin(turn * (moment - start))) / 60
 
 
-def pages(fleet: Fleet, now: int) -> Iterator[tuple[int, Iterator[str]]]:
+def month_blocks(fleet: Fleet, now: int) -> Iterator[tuple[int, Iterator[str]]]:
     """Yield start and text of each block."""
     made = series(fleet)
     times = fleet.times(now)
@@ -191,7 +191,7 @@ def _of_family(
     moments: Sequence[int],
     grown: Sequence[float],
 ) -> Iterator[str]:
-    counters = set(recording_rules.counters())
+    counters = set(recording_rules.list_counters())
     found = {f"{family.scraped}{{}}": float(len(made["up"]))}
     for name, lines in made.items():
         for labels, line, much in lines if name in counters else ():
@@ -200,7 +200,7 @@ def _of_family(
             pairs = [
                 pair
                 for pair in labels.split(",")
-                if pair.partition("=")[0] not in recording_rules.OF_ONE
+                if pair.partition("=")[0] not in recording_rules.WORKER_LABELS
             ]
             of_all = f"{family.all}{name}{{{','.join(pairs)}}}"
             found[of_all] = found.get(of_all, 0.0) + each
@@ -220,7 +220,7 @@ def write(fleet: Fleet, folder: Path) -> tuple[int, int]:
     """Write blocks to `folder/data`; return the number of series and bytes."""
     now = int(time.time())
     data = folder / "data"
-    for begin, text in pages(fleet, now):
+    for begin, text in month_blocks(fleet, now):
         page = folder / f"{begin}.om"
         with page.open("w") as file:
             file.writelines(text)

@@ -186,7 +186,7 @@ class Rig:
         )
 
 
-def ours(strategy: str, workers: Sequence[str], folder: Path) -> Process:
+def start_router(strategy: str, workers: Sequence[str], folder: Path) -> Process:
     """Start our router with production features: keys, admin port, access log, decisions."""
     port, admin = free_ports(2)
     keys = folder / "keys.json"
@@ -202,7 +202,7 @@ def ours(strategy: str, workers: Sequence[str], folder: Path) -> Process:
     return router
 
 
-def relay(worker_port: int) -> Process:
+def start_relay(worker_port: int) -> Process:
     """Start the relay to one worker."""
     port = free_ports(1)[0]
     command = [sys.executable, "-m", "bench.relay", str(port), str(worker_port)]

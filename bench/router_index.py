@@ -20,8 +20,8 @@ from pathlib import Path
 from time import process_time_ns
 
 from routing.engine.config import Address, WorkerConfig
-from routing.engine.fleet.load import Charge
-from routing.engine.fleet.workers import Table, Worker
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.policies.base import Pick, RequestFacts
 from routing.engine.policies.prefixaware import PrefixAware
 
@@ -85,13 +85,13 @@ class Play:
     def __init__(self, count: int, blocks: int) -> None:
         self._count = 0
         self._per_worker = blocks // count
-        self.table = Table(lambda _worker, _what: None)
+        self.table = WorkerTable(lambda _worker, _what: None)
         for _ in range(count):
             self.table.add(self._worker())
         self.table.refresh()
         self.policy = PrefixAware(self._per_worker)
-        self._waiting: deque[Charge] = deque()
-        self._answering: list[Charge] = []
+        self._waiting: deque[RequestCharge] = deque()
+        self._answering: list[RequestCharge] = []
         self._limit = 4 * count
         self._picks = 0
         self._random = random.Random(5)
@@ -114,7 +114,7 @@ class Play:
         sent = process_time_ns()
         self._picks += 1
         worker.last_pick = self._picks
-        self._waiting.append(Charge(worker, facts.tokens - pick.cached_tokens))
+        self._waiting.append(RequestCharge(worker, facts.tokens - pick.cached_tokens))
         if len(self._waiting) > self._limit // 8:  # most are decoding
             charge = self._waiting.popleft()
             charge.answered()

@@ -30,7 +30,18 @@ from statistics import median
 
 from bench import peers
 from bench.peers import Process
-from bench.rig import EVENTS, Measured, Rig, busy, free_ports, machine, ours, relay, requests, rig
+from bench.rig import (
+    EVENTS,
+    Measured,
+    Rig,
+    busy,
+    free_ports,
+    machine,
+    requests,
+    rig,
+    start_relay,
+    start_router,
+)
 
 OURS = "emberline"
 DIRECT = "direct"
@@ -65,9 +76,9 @@ WORKS = {
 
 def _start(setup: Rig, name: str, policy: str) -> Process:
     if name == RELAY:
-        return relay(setup.ports[0])
+        return start_relay(setup.ports[0])
     if name == OURS:
-        return ours(policy, setup.urls, setup.folder)
+        return start_router(policy, setup.urls, setup.folder)
     return peers.start(name, policy, setup.urls, free_ports(1)[0])
 
 

@@ -31,7 +31,7 @@ from typing import cast
 import uvloop
 
 from bench.peers import Process
-from bench.rig import KEY, LOAD_CORE, busy, free_ports, machine, ours, wait_for
+from bench.rig import KEY, LOAD_CORE, busy, free_ports, machine, start_router, wait_for
 
 RSS_LIMIT = 300 * 2**20
 _OPENED_A_SECOND = 400
@@ -278,7 +278,7 @@ def main() -> None:
             running.enter_context(Process(command, port, LOAD_CORE))
             wait_for(port)
         folder = Path(running.enter_context(TemporaryDirectory()))
-        router = ours("prefixaware", [f"http://127.0.0.1:{port}" for port in ports], folder)
+        router = start_router("prefixaware", [f"http://127.0.0.1:{port}" for port in ports], folder)
         running.enter_context(router)
         good = _report(router, flags)
     if not good:

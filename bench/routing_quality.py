@@ -34,7 +34,7 @@ from bench.fleet.events import Publishers
 from bench.fleet.hardware import HARDWARE, Hardware
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.oracle import Oracle
-from bench.fleet.ours import Ours, Setting
+from bench.fleet.ours import RouterChooser, Setting
 from bench.fleet.prompts import MODEL, Ids
 from bench.fleet.runner import WARM_UP, Result, summary
 from bench.fleet.serve import ServedFleet
@@ -230,7 +230,7 @@ def _reference(case: Case) -> Result:
         print(line(result, oracle))
     for strategy in (KVAWARE, "prefixaware"):
         ours = runner.run(
-            asks, hardware, WORKERS, Ours(Setting(strategy), WORKERS, hardware, case.seed)
+            asks, hardware, WORKERS, RouterChooser(Setting(strategy), WORKERS, hardware, case.seed)
         )
         print(line(replace(ours, name=f"ours {strategy}, virtual"), oracle), flush=True)
     return oracle

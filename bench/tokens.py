@@ -25,7 +25,7 @@ from routing.engine.kv import chain
 from routing.engine.tokens import requests
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService
-from routing.engine.tokens.tokenizer import Local, load
+from routing.engine.tokens.tokenizer import LocalTokens, load_model_files
 
 CHAT = b"/v1/chat/completions"
 _TEXT = """
@@ -103,7 +103,7 @@ async def measure(service: TokenService, body: dict[str, Any], times: Times) -> 
     return outcome
 
 
-async def run(local: Local, tokens: int, rounds: int, turns: int) -> None:
+async def run(local: LocalTokens, tokens: int, rounds: int, turns: int) -> None:
     names = ("first turn", "the same again", "next turn", "a long next turn (2k tokens)")
     times = {name: Times() for name in names}
     full = Times()
@@ -127,10 +127,10 @@ async def run(local: Local, tokens: int, rounds: int, turns: int) -> None:
             outcome = await measure(service, body, times[name])
         assert outcome.tokens is not None
         began = time.perf_counter()
-        asked = requests.read(CHAT, body, local.defaults)
+        asked = requests.read_prompt(CHAT, body, local.defaults)
         assert isinstance(asked, requests.ChatPrompt)
         ids = local.ids(asked)
-        chain.extend(1, ids.tobytes(), 16)
+        chain.extend_chain(1, ids.tobytes(), 16)
         full.held.append(time.perf_counter() - began)
         assert ids.tobytes() == outcome.tokens.data
         await service.close()
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
-    local = Local(load(given.model, given.template), ServerDefaults())
+    local = LocalTokens(load_model_files(given.model, given.template), ServerDefaults())
     uvloop.run(run(local, given.tokens, given.rounds, given.turns))
 
 

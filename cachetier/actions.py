@@ -17,7 +17,7 @@ from cachetier.models import CacheTier, CacheTierStatus
 from cachetier.tier import spec as tier_spec
 from cachetier.tier.lifecycle import DEFAULT_TIER
 from cachetier.tier.spec import Problem, Refused, TierSpec
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
@@ -39,7 +39,7 @@ def ensure_default_tier() -> CacheTier:
     if found is not None:
         return found
     where = clusters.default_cluster()
-    most = TierSpec().memory_bytes if where else selectors.room().memory_bytes
+    most = TierSpec().memory_bytes if where else selectors.spare_capacity().memory_bytes
     spec = TierSpec(memory_bytes=min(TierSpec().memory_bytes, most), cluster=where)
     try:
         return _create(None, DEFAULT_TIER, spec)
@@ -51,7 +51,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
     """Create a tier; fields missing from `data` take the `TierSpec` defaults."""
     require(actor, "operator")
     checked = tier_spec.check_name(name)
-    spec = tier_spec.create(data, selectors.room())
+    spec = tier_spec.create_spec(data, selectors.spare_capacity())
     try:
         return _create(actor, checked, spec)
     except IntegrityError:
@@ -64,7 +64,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
 
 def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:
     with transaction.atomic():
-        tier = CacheTier.objects.create(name=name, created_by=row(actor), **spec.to_dict())
+        tier = CacheTier.objects.create(name=name, created_by=stored_actor(actor), **spec.to_dict())
         CacheTierStatus.objects.create(tier=tier)
         record(actor, "create", f"cache-tier/{name}", spec.to_dict())
         tasks.reconcile_tier.nudge(str(tier.pk))
@@ -77,11 +77,11 @@ def change(
     """Change spec fields of the tier (see `spec.FIELDS`)."""
     require(actor, "operator")
     with transaction.atomic():
-        tier = _locked(name)
+        tier = _lock_tier(name)
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         before = tier.spec
-        wanted = tier_spec.change(before, data, selectors.room())
-        changes = tier_spec.changed(before, wanted)
+        wanted = tier_spec.change_spec(before, data, selectors.spare_capacity())
+        changes = tier_spec.list_changes(before, wanted)
         if not changes:
             return tier
         for field in changes:
@@ -90,7 +90,7 @@ def change(
         tier.changed_at = timezone.now()
         tier.save(update_fields=[*changes, "generation", "changed_at"])
         record(actor, "change", f"cache-tier/{name}", changes)
-        _wake(tier)
+        _schedule_pass(tier)
     return tier
 
 
@@ -105,7 +105,7 @@ def flush(actor: User, name: str, namespace: Any) -> int:
         text = "This is not a namespace of a cache."
         raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))
     with transaction.atomic():
-        tier = _locked(name)
+        tier = _lock_tier(name)
         # A stopping node serves no requests and loses its memory anyway.
         asked = tier.nodes.exclude(admin_url="").exclude(state=ReplicaState.STOPPING)
         nodes = [(node.name, node.admin_url) for node in asked]
@@ -123,7 +123,7 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
     if actor is not None:
         require(actor, "operator")
     with transaction.atomic():
-        tier = _locked(name)
+        tier = _lock_tier(name)
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         used_by = signals.users(name)
         if used_by:
@@ -141,10 +141,10 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
         tier.generation += 1
         tier.save(update_fields=["deleted_at", "generation"])
         record(actor, "delete", f"cache-tier/{name}")
-        _wake(tier)
+        _schedule_pass(tier)
 
 
-def _locked(name: str) -> CacheTier:
+def _lock_tier(name: str) -> CacheTier:
     """Return the tier with its row locked; raise if it is being deleted."""
     tier = CacheTier.objects.select_for_update().filter(name=name).first()
     if tier is None or tier.deleted_at is not None:
@@ -156,6 +156,6 @@ def _locked(name: str) -> CacheTier:
     return tier
 
 
-def _wake(tier: CacheTier) -> None:
+def _schedule_pass(tier: CacheTier) -> None:
     mark_due(CacheTierStatus, str(tier.pk))
     tasks.reconcile_tier.nudge(str(tier.pk))

@@ -13,10 +13,10 @@ class CachetierConfig(AppConfig):
         from console.clusters import related_objects
         from console.core import outbound
         from console.web.shell import navigation
-        from console.web.shell.search import register
+        from console.web.shell.search import register_finder
 
-        register(selectors.find)
+        register_finder(selectors.find_tiers)
 
-        navigation.register(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
-        related_objects.register_usage(selectors.by_cluster)
+        navigation.register_item(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
+        related_objects.register_users(selectors.tiers_by_cluster)
         outbound.register_admin_addresses(lambda: [one.address for one in selectors.targets()])

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from django.conf import settings
 
-from console.core.environment import own_secret
+from console.core.environment import generated_secret
 from console.core.fetch import fetch
 from console.provisioners.base import ReplicaObservation
 
@@ -23,7 +23,7 @@ from console.provisioners.base import ReplicaObservation
 def password_file() -> Path:
     """Return the path of the password file; create it (mode 0600) unless one is configured."""
     path: Path = settings.EMBERLINE.l2_password_file
-    own_secret(path, 32)
+    generated_secret(path, 32)
     return path
 
 
@@ -34,7 +34,7 @@ def node_list_file(tier: str) -> Path:
 
 FLUSH_DEADLINE_S = 5.0
 _MAX_BYTES = 1024**2
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 
 
 def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[str]]:
@@ -42,8 +42,8 @@ def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[s
     found = list(nodes)
     query = f"?namespace={quote(namespace, safe='')}" if namespace else ""
     token = password_file().read_text().strip()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda node: _order(f"{node[1]}/flush{query}", token), found))
+    with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+        answers = list(pool.map(lambda node: _post_order(f"{node[1]}/flush{query}", token), found))
     silent = [name for (name, _), dropped in zip(found, answers, strict=True) if dropped is None]
     return sum(dropped or 0 for dropped in answers), silent
 
@@ -54,23 +54,23 @@ def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
 
     False once it has ended, successfully or not, and for a node that does not respond.
     """
-    status, said = _ask("GET", f"{admin_url}/stats")
+    status, said = _send_request("GET", f"{admin_url}/stats")
     if status != 200:
         return False
     found = said.get("handover")
     if isinstance(found, dict):
         return found.get("state") == "running"
     to = quote(",".join(heirs), safe=":,")
-    return bool(to) and _ask("POST", f"{admin_url}/drain?to={to}")[0] == 202
+    return bool(to) and _send_request("POST", f"{admin_url}/drain?to={to}")[0] == 202
 
 
-def _order(url: str, token: str) -> int | None:
-    status, said = _ask("POST", url, token)
+def _post_order(url: str, token: str) -> int | None:
+    status, said = _send_request("POST", url, token)
     dropped = said.get("dropped") if status == 200 else None
     return dropped if isinstance(dropped, int) else None
 
 
-def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
+def _send_request(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
     """Return (status, JSON body), or (0, {}) if the node is unreachable or the body is invalid."""
     secret = token or password_file().read_text().strip()
     try:
@@ -87,12 +87,12 @@ def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
     return (status, said) if isinstance(said, dict) else (0, {})
 
 
-def list_url(path: Path, copies: int) -> str:
+def node_list_url(path: Path, copies: int) -> str:
     suffix = "" if copies == 1 else f"?replicas={copies}"
     return f"file://{path}{suffix}"
 
 
-def lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> list[str]:
+def node_list_lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> list[str]:
     """Return node addresses, ready or not: a restarting node keeps its keys."""
     return [
         f"redis://{urlsplit(replica.urls[port]).netloc}/0?name={replica.name}"
@@ -101,7 +101,7 @@ def lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> lis
     ]
 
 
-def write(path: Path, found: list[str]) -> bool:
+def write_node_list(path: Path, found: list[str]) -> bool:
     """Write the node list; return whether the file changed."""
     text = "".join(f"{line}\n" for line in found)
     if path.exists() and path.read_text(encoding="utf-8") == text:

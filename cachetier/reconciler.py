@@ -21,18 +21,18 @@ from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.node_admin import node_list_file, password_file
 from cachetier.signals import tier_changed
 from cachetier.tier import node_stats
-from cachetier.tier.lifecycle import TierPhase, TierVerdict, judge
+from cachetier.tier.lifecycle import TierPhase, TierVerdict, judge_tier
 from cachetier.tier.node_spec import (
     ADMIN_PORT,
     RESP_PORT,
     NodeFacts,
-    in_pods,
     node_spec,
     nodes_url,
+    to_pods,
     workload_name,
 )
 from console.audit.record import diff, record
-from console.claims import Claim, claim
+from console.claims import Claim, take_claim
 from console.clusters import selectors as clusters
 from console.provisioners.base import (
     Observation,
@@ -50,65 +50,67 @@ log = logging.getLogger(__name__)
 CLAIM_S = 30
 # Seconds until the next pass: during a change, and in steady state (also the age of the statistics
 # on the Cache page).
-BUSY_S = 1.0
-CALM_S = 5.0
-FAILED_S = 30.0
+CHANGE_INTERVAL_S = 1.0
+STEADY_INTERVAL_S = 5.0
+RETRY_INTERVAL_S = 30.0
 
 
 def reconcile(tier_id: str) -> None:
     """Run one pass unless another process holds the claim."""
-    held = claim(CacheTierStatus, tier_id, CLAIM_S)
+    held = take_claim(CacheTierStatus, tier_id, CLAIM_S)
     if held is None:
         return
-    due_in_s = FAILED_S  # delays the retry if the pass crashes
+    due_in_s = RETRY_INTERVAL_S  # delays the retry if the pass crashes
     try:
-        due_in_s = _pass(held)
+        due_in_s = _run_pass(held)
     except TemporaryError as error:
         due_in_s = error.delay_s
-        _report(held, error.reason, error.message)
+        _record_failure(held, error.reason, error.message)
     except PermanentError as error:
-        _report(held, error.reason, error.message, TierPhase.FAILED)
+        _record_failure(held, error.reason, error.message, TierPhase.FAILED)
     finally:
         held.release(due_in_s)
 
 
-def _pass(held: Claim) -> float:
+def _run_pass(held: Claim) -> float:
     tier = CacheTier.objects.select_related("status").get(pk=str(held.pk))
     provisioner = clusters.provisioner(tier.cluster, tier.namespace)
     if tier.deleted_at is not None:
-        return _remove(held, tier, provisioner)
-    leaving = _leaving(tier, provisioner)
+        return _remove_workload(held, tier, provisioner)
+    leaving = _count_leaving_nodes(tier, provisioner)
     kept = replace(tier.spec, node_count=max(tier.node_count, leaving))
     spec = _nodes(NodeFacts(tier.name, kept, password_file()))
     ref = provisioner.apply(spec)
     seen = provisioner.observe(ref)
-    stats = {node.name: node_stats.ask(node.urls[ADMIN_PORT]) for node in seen.ready()}
-    verdict = judge(
+    stats = {node.name: node_stats.fetch_stats(node.urls[ADMIN_PORT]) for node in seen.ready()}
+    verdict = judge_tier(
         seen,
         spec.spec_hash,
         wanted=tier.node_count,
         was_ready=bool(tier.status.url),
         deleting=False,
     )
-    if not _write(held, tier, seen, verdict, stats):
+    if not _write_status(held, tier, seen, verdict, stats):
         log.info("Cache tier %s: lost the reconcile claim; discarding the result", tier.name)
-    return CALM_S if verdict.phase is TierPhase.READY and not leaving else BUSY_S
+    return (
+        STEADY_INTERVAL_S if verdict.phase is TierPhase.READY and not leaving else CHANGE_INTERVAL_S
+    )
 
 
 def _nodes(facts: NodeFacts) -> WorkloadSpec:
     spec = node_spec(facts)
-    return in_pods(spec, facts, settings.EMBERLINE.engine_image) if facts.spec.cluster else spec
+    return to_pods(spec, facts, settings.EMBERLINE.engine_image) if facts.spec.cluster else spec
 
 
-def _url(tier: CacheTier) -> str:
+def _node_list_url(tier: CacheTier) -> str:
     """Return the node list URL: a local file, or a DNS name on a cluster."""
     if not tier.cluster:
-        return node_admin.list_url(node_list_file(tier.name), tier.copies)
+        return node_admin.node_list_url(node_list_file(tier.name), tier.copies)
     facts = NodeFacts(tier.name, tier.spec, password_file())
     return nodes_url(facts, clusters.namespace(tier.cluster, tier.namespace))
 
 
-def _leaving(tier: CacheTier, provisioner: Provisioner) -> int:
+def _count_leaving_nodes(tier: CacheTier, provisioner: Provisioner) -> int:
     """Return how many nodes to keep for now while a surplus node hands over its values, else 0.
 
     The node list already excludes the surplus node, so it receives no new values.
@@ -123,7 +125,7 @@ def _leaving(tier: CacheTier, provisioner: Provisioner) -> int:
     return max(handing, default=-1) + 1
 
 
-def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
+def _remove_workload(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
     ref = Ref(provisioner.name, workload_name(tier.name))
     provisioner.delete(ref)
     seen = provisioner.observe(ref)
@@ -132,8 +134,8 @@ def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
             if held.write(phase=TierPhase.DELETING):
                 tier.delete()
                 node_list_file(tier.name).unlink(missing_ok=True)
-        return BUSY_S
-    verdict = judge(seen, "", wanted=0, was_ready=False, deleting=True)
+        return CHANGE_INTERVAL_S
+    verdict = judge_tier(seen, "", wanted=0, was_ready=False, deleting=True)
     held.write(
         phase=verdict.phase,
         reason=verdict.reason,
@@ -141,10 +143,10 @@ def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
         observed_generation=tier.generation,
         url="",
     )
-    return BUSY_S
+    return CHANGE_INTERVAL_S
 
 
-def _write(
+def _write_status(
     held: Claim,
     tier: CacheTier,
     seen: Observation,
@@ -159,9 +161,13 @@ def _write(
         "message": verdict.message,
         "observed_generation": tier.generation,
     }
-    listed = [] if tier.cluster else node_admin.lines(seen.replicas, RESP_PORT, tier.node_count)
+    listed = (
+        []
+        if tier.cluster
+        else node_admin.node_list_lines(seen.replicas, RESP_PORT, tier.node_count)
+    )
     if seen.ready():
-        fields["url"] = _url(tier)
+        fields["url"] = _node_list_url(tier)
     if verdict.phase != before.phase:
         fields["phase_since"] = timezone.now()
     changed = verdict.phase != before.phase or fields.get("url", before.url) != before.url
@@ -169,7 +175,7 @@ def _write(
         if not held.write(**fields):
             return False
         if listed:  # written under the claim: a stale pass cannot overwrite a newer one
-            node_admin.write(node_list_file(tier.name), listed)
+            node_admin.write_node_list(node_list_file(tier.name), listed)
         known = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
             _write_node(tier, known.get(replica.index), replica, stats.get(replica.name))
@@ -194,7 +200,7 @@ def _write_node(
     fields: dict[str, Any] = {
         "name": replica.name,
         "state": replica.state.value,
-        "url": redis_url(replica.urls.get(RESP_PORT, "")),
+        "url": to_redis_url(replica.urls.get(RESP_PORT, "")),
         "admin_url": replica.urls.get(ADMIN_PORT, ""),
         "pid": replica.pid,
         "started_at": started_at,
@@ -207,13 +213,13 @@ def _write_node(
     if before is not None and replica.restarts > before.restarts:
         if replica.state is ReplicaState.READY:
             fields["last_restart_at"] = started_at
-            _tell_restart(before, replica)
+            _log_restart(before, replica)
         else:
             del fields["restarts"]  # process is down; counted once it is back
     CacheNode.objects.update_or_create(tier=tier, index=replica.index, defaults=fields)
 
 
-def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
+def _log_restart(before: CacheNode, replica: ReplicaObservation) -> None:
     """Record an unplanned restart (the provisioner counts no others) and the loss of memory."""
     changes = diff(
         {"pid": before.pid or None, "restarts": before.restarts},
@@ -225,14 +231,14 @@ def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
     log.warning("Cache node %s crashed and restarted; its memory contents are lost", replica.name)
 
 
-def redis_url(observed: str) -> str:
+def to_redis_url(observed: str) -> str:
     """Convert the provisioner's http://HOST:PORT to redis://HOST:PORT/0."""
     if not observed:
         return ""
     return f"redis://{observed.removeprefix('http://').rstrip('/')}/0"
 
 
-def _report(held: Claim, reason: str, message: str, phase: str | None = None) -> None:
+def _record_failure(held: Claim, reason: str, message: str, phase: str | None = None) -> None:
     fields: dict[str, Any] = {"reason": reason, "message": message}
     if phase is not None:
         fields |= {"phase": phase, "phase_since": timezone.now()}

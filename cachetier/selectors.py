@@ -19,22 +19,22 @@ from django.urls import reverse
 from cachetier import signals
 from cachetier.models import CacheNode, CacheTier
 from cachetier.node_admin import password_file
-from cachetier.tier.advice import WhatIf, merged, what_if
-from cachetier.tier.curve_chart import Drawing, draw
+from cachetier.tier.advice import WhatIf, compute_what_if, merge_namespaces
+from cachetier.tier.curve_chart import CurveDrawing, draw_curve
 from cachetier.tier.lifecycle import DEFAULT_TIER, TierPhase, TierReason
 from cachetier.tier.node_stats import Namespace, NodeStats
 from cachetier.tier.spec import SpareCapacity
 from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.clusters import selectors as clusters
-from console.web.shell.search import EACH, Hit
+from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 
 # A local tier shares the machine's memory with workers.
 _SHARE_OF_MEMORY = 0.75
 _SHARE_OF_DISK = 0.8
 
 
-def room() -> SpareCapacity:
+def spare_capacity() -> SpareCapacity:
     var = settings.EMBERLINE.var
     var.mkdir(parents=True, exist_ok=True)
     return SpareCapacity(
@@ -112,7 +112,7 @@ class Detail:
     users: list[str]
     namespaces: list[Namespace]
     what_if: WhatIf | None
-    drawing: Drawing | None
+    drawing: CurveDrawing | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def tier_clusters() -> dict[str, str]:
     return {DEFAULT_TIER: clusters.default_cluster(), **dict(found)}
 
 
-def by_cluster() -> dict[str, list[str]]:
+def tiers_by_cluster() -> dict[str, list[str]]:
     """Map each cluster to its tiers, including those being deleted."""
     found: dict[str, list[str]] = {}
     for name, cluster in CacheTier.objects.values_list("name", "cluster"):
@@ -167,7 +167,7 @@ def by_cluster() -> dict[str, list[str]]:
     return found
 
 
-def get(name: str) -> CacheTier | None:
+def get_tier(name: str) -> CacheTier | None:
     return tiers().filter(name=name).first()
 
 
@@ -175,40 +175,42 @@ def numbers(tier: CacheTier) -> TierNumbers:
     nodes = list(tier.nodes.all())
     seen = [node.stats_at for node in nodes if node.stats_at is not None]
     return TierNumbers(
-        used_bytes=_sum(nodes, "used_bytes"),
-        capacity_bytes=_sum(nodes, "capacity_bytes"),
-        disk_used_bytes=_sum(nodes, "disk_used_bytes"),
-        disk_capacity_bytes=_sum(nodes, "disk_capacity_bytes"),
-        blocks=_sum(nodes, "blocks"),
-        lookups=_sum(nodes, "lookups"),
-        hits=_sum(nodes, "hits"),
-        evictions=_sum(nodes, "evictions"),
+        used_bytes=_sum_known(nodes, "used_bytes"),
+        capacity_bytes=_sum_known(nodes, "capacity_bytes"),
+        disk_used_bytes=_sum_known(nodes, "disk_used_bytes"),
+        disk_capacity_bytes=_sum_known(nodes, "disk_capacity_bytes"),
+        blocks=_sum_known(nodes, "blocks"),
+        lookups=_sum_known(nodes, "lookups"),
+        hits=_sum_known(nodes, "hits"),
+        evictions=_sum_known(nodes, "evictions"),
         seen_at=min(seen) if seen else None,
     )
 
 
-def users_seen(viewer: Somebody) -> dict[str, list[str]]:
+def visible_users(viewer: Somebody) -> dict[str, list[str]]:
     """Map each tier to its users, limited to what the viewer may see."""
-    return {name: gate.shown(users, viewer) for name, users in signals.by_tier().items()}
+    return {
+        name: gate.filter_references(users, viewer) for name, users in signals.by_tier().items()
+    }
 
 
 def summaries(viewer: Somebody = None) -> list[Summary]:
-    users = users_seen(viewer)
+    users = visible_users(viewer)
     return [Summary(tier, numbers(tier), users.get(tier.name, [])) for tier in tiers()]
 
 
 def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
     said = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
-    found = what_if(
+    found = compute_what_if(
         [one.curve for one in said if one.curve is not None], tier.spec.total_memory_bytes
     )
     return Detail(
         tier,
         numbers(tier),
-        users_seen(viewer).get(tier.name, []),
-        merged([one.namespaces for one in said]),
+        visible_users(viewer).get(tier.name, []),
+        merge_namespaces([one.namespaces for one in said]),
         found,
-        draw(found) if found else None,
+        draw_curve(found) if found else None,
     )
 
 
@@ -219,14 +221,14 @@ def targets() -> Iterator[TargetNode]:
         yield TargetNode(node.tier.name, node.name, address, node.tier.cluster)
 
 
-def _sum(nodes: list[CacheNode], name: str) -> float | None:
+def _sum_known(nodes: list[CacheNode], name: str) -> float | None:
     values = [node.stats[name] for node in nodes if name in node.stats]
     return sum(values) if values else None
 
 
-def find(_viewer: Any, text: str) -> Sequence[Hit]:
+def find_tiers(_viewer: Any, text: str) -> Sequence[Hit]:
     """Find tiers by name; every user with search access may see them."""
-    rows = tiers().filter(name__icontains=text)[:EACH]
+    rows = tiers().filter(name__icontains=text)[:MAX_HITS_PER_FINDER]
     return [
         Hit(
             "cache tier",

@@ -17,7 +17,7 @@ from django.db.backends.signals import connection_created
 from django.urls import get_resolver
 
 from console.telemetry import admin_server
-from console.web.server.request_limits import limited
+from console.web.server.request_limits import limit_bodies
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -52,14 +52,14 @@ def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
 connection_created.connect(hold_database)
 _django = get_asgi_application()
 
-from console.api.access import sender  # noqa: E402  (its models need Django set up)
+from console.api.access import identify_sender  # noqa: E402  (its models need Django set up)
 from console.api.schema import load_extensions  # noqa: E402
 
-application = limited(_django, sender)
+application = limit_bodies(_django, identify_sender)
 load_extensions()
 check_resolver(get_resolver())  # imports every page's code now, not in the first request
 # Objects loaded so far are permanent: exclude them from garbage collection, which would pause
 # requests by a tenth of a second each time.
 gc.collect()
 gc.freeze()
-admin_server.start(settings.EMBERLINE.admin, admin_server.Subject("web"))
+admin_server.start(settings.EMBERLINE.admin, admin_server.AdminSubject("web"))

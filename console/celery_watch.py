@@ -105,7 +105,7 @@ class BeatWatch:
     def ticked(self) -> None:
         self._ticked_at = self._clock()
         self._ticked = True
-        counters.count("beat_ticks")
+        counters.increment("beat_ticks")
 
     def alive(self) -> str:
         late = self._clock() - self._ticked_at
@@ -143,13 +143,13 @@ def install(app: Celery, address: str) -> None:
         signals.task_prerun.connect(watch.task_began, weak=False)
         signals.task_postrun.connect(watch.task_ended, weak=False)
         admin_server.start(
-            address, admin_server.Subject("worker", watch.alive, watch.ready, watch.gauges)
+            address, admin_server.AdminSubject("worker", watch.alive, watch.ready, watch.gauges)
         )
 
     def beat_starts(**_: Any) -> None:
         beat_watch.begin()
         admin_server.start(
-            address, admin_server.Subject("beat", beat_watch.alive, beat_watch.ready)
+            address, admin_server.AdminSubject("beat", beat_watch.alive, beat_watch.ready)
         )
 
     app.conf.beat_scheduler = "console.celery_watch:TickingScheduler"

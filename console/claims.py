@@ -85,7 +85,7 @@ class Claim:
         return held.update(**fields) == 1
 
 
-def claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim | None:
+def take_claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim | None:
     """Claim the row; return None if another process holds it or the row is gone."""
     now = timezone.now()
     until = now + timedelta(seconds=ttl_s)

@@ -19,7 +19,7 @@ _NO_CONSOLE = (
     "EMBERLINE_URL and EMBERLINE_TOKEN_FILE. On a console's own machine: pip install "
     "'emberline[console]'."
 )
-_OWN = ("login", "logout", "completion")
+_COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion")
 """Commands without a console, or with one named by an argument."""
 
 
@@ -36,13 +36,13 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> int:
-    typed = parser.script()
+    typed = parser.build_parser()
     options: dict[str, Any] = {**vars(typed.parse_args(words)), "parser": typed}
     try:
-        if options["room"] in _OWN:
-            ended = context.run(options, _nobody, sys.stdout, sys.stderr)
+        if options["room"] in _COMMANDS_WITHOUT_CONSOLE:
+            ended = context.run(options, _no_console, sys.stdout, sys.stderr)
         else:
-            ended = _asked(options)
+            ended = _run_command(options)
     except CommandError as error:
         ended = context.CommandEnded(str(error), error.exit_code, ok=False)
     if ended.text:
@@ -51,10 +51,10 @@ def _run(words: list[str]) -> int:
     return ended.exit_code
 
 
-def _asked(options: dict[str, Any]) -> context.CommandEnded:
-    found = profiles.target(options, os.environ)
+def _run_command(options: dict[str, Any]) -> context.CommandEnded:
+    found = profiles.select_console(options, os.environ)
     if found is None:
-        return _here(options)
+        return _run_locally(options)
     profile = found.profile
     options["named_by"] = found.named_by
 
@@ -64,7 +64,7 @@ def _asked(options: dict[str, Any]) -> context.CommandEnded:
     return context.run(options, connect, sys.stdout, sys.stderr)
 
 
-def _here(options: dict[str, Any]) -> context.CommandEnded:
+def _run_locally(options: dict[str, Any]) -> context.CommandEnded:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     try:
         import django
@@ -73,7 +73,7 @@ def _here(options: dict[str, Any]) -> context.CommandEnded:
     from console.core.environment import SettingError
     from console.launcher import runtime_environment
 
-    runtime_environment.adopt(os.environ)
+    runtime_environment.adopt_environment(os.environ)
 
     try:
         django.setup()
@@ -87,7 +87,7 @@ def _here(options: dict[str, Any]) -> context.CommandEnded:
         return context.run(options, local_api.client, sys.stdout, sys.stderr, here)
 
 
-def _nobody() -> Client:
+def _no_console() -> Client:
     raise AssertionError("these verbs ask no console")
 
 

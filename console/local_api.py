@@ -19,7 +19,7 @@ from django.core.signals import request_finished
 from django.db import close_old_connections
 from django.http import HttpResponseBase
 
-from console.accounts.credentials import PROOF, PROOF_KEY
+from console.accounts.credentials import LOCAL_PROOF, LOCAL_PROOF_KEY
 from console.client import Client
 
 # Always an allowed host; https prevents a redirect.
@@ -33,7 +33,7 @@ def client() -> Client:
         handler = WSGIHandler()
 
     def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        environ[PROOF_KEY] = PROOF
+        environ[LOCAL_PROOF_KEY] = LOCAL_PROOF
         answer = handler.get_response(WSGIRequest(environ))
         start(f"{answer.status_code} {answer.reason_phrase}", list(answer.items()))
         return _Body(answer)

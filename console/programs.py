@@ -19,7 +19,7 @@ NAMES = ("web", "worker", "beat", "migrate")
 _CELERY = ("-m", "celery", "--quiet", "-A", "console.celery_app")
 
 
-def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
+def web_arguments(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
     """Return the arguments after the interpreter. Without a TLS proxy, forwarded addresses are
     ignored: the login limit counts by address.
     """
@@ -31,13 +31,13 @@ def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
     return (*server, *where, *proxy, *limits, *lifetime)
 
 
-def worker(level: str = "INFO", threads: int = THREADS) -> tuple[str, ...]:
+def worker_arguments(level: str = "INFO", threads: int = THREADS) -> tuple[str, ...]:
     """Use threads: tasks wait on sockets, and one process suits 2 cores."""
     pool = ("--pool", "threads", "--concurrency", str(threads))
     return (*_CELERY, "worker", "--loglevel", level, *pool, "--without-gossip", "--without-mingle")
 
 
-def beat() -> tuple[str, ...]:
+def beat_arguments() -> tuple[str, ...]:
     """Run beat; its INFO level logs every sweep, two lines per two seconds."""
     return (*_CELERY, "beat", "--loglevel", "WARNING", "--pidfile", "")
 
@@ -50,13 +50,13 @@ def command(name: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the complete argv for this environment; raise SettingError."""
     level = environment.log_level(env)
     made = {
-        "web": lambda: web(
+        "web": lambda: web_arguments(
             environment.text(env, "EMBERLINE_HOST") or "127.0.0.1",
             environment.port(env, "EMBERLINE_PORT", 8000),
             behind_proxy=environment.flag(env, "EMBERLINE_HTTPS"),
         ),
-        "worker": lambda: worker(level, _threads(env)),
-        "beat": beat,
+        "worker": lambda: worker_arguments(level, _threads(env)),
+        "beat": beat_arguments,
         "migrate": migrate,
     }
     return (sys.executable, *made[name]())

@@ -18,7 +18,7 @@ from django.db import transaction
 _active: ContextVar[bool] = ContextVar("emberline_rehearsal", default=False)
 
 
-def rehearsing() -> bool:
+def is_rehearsing() -> bool:
     return _active.get()
 
 

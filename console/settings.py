@@ -19,10 +19,10 @@ from console.signon.core import configuration as oidc
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBERLINE = environment.load(os.environ, BASE_DIR)
 HTTPS = environment.flag(os.environ, "EMBERLINE_HTTPS")
-outbound.configure(EMBERLINE.outbound_allow)
+outbound.set_allowed(EMBERLINE.outbound_allow)
 
 DEBUG = environment.flag(os.environ, "EMBERLINE_DEBUG")
-SECRET_KEY = environment.text(os.environ, "DJANGO_SECRET_KEY") or environment.own_secret(
+SECRET_KEY = environment.text(os.environ, "DJANGO_SECRET_KEY") or environment.generated_secret(
     EMBERLINE.secrets / "django_secret_key"
 )
 ALLOWED_HOSTS = [
@@ -30,9 +30,9 @@ ALLOWED_HOSTS = [
     "127.0.0.1",
     "[::1]",
     *([EMBERLINE.host] if EMBERLINE.host not in ("0.0.0.0", "::") else []),
-    *environment.words(os.environ, "EMBERLINE_ALLOWED_HOSTS"),
+    *environment.split_list(os.environ, "EMBERLINE_ALLOWED_HOSTS"),
 ]
-CSRF_TRUSTED_ORIGINS = environment.words(os.environ, "EMBERLINE_TRUSTED_ORIGINS")
+CSRF_TRUSTED_ORIGINS = environment.split_list(os.environ, "EMBERLINE_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -84,7 +84,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "console.signon.middleware.SessionUseMiddleware",
     "console.web.middleware.LoginRequiredMiddleware",
-    "console.signon.middleware.DemandsMiddleware",
+    "console.signon.middleware.LoginDemandsMiddleware",
     "console.accounts.gate.GateMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -105,7 +105,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "console.web.shell.context.shell",
+                "console.web.shell.context.shell_context",
             ],
             "builtins": ["console.web.templatetags.emberline"],
         },
@@ -157,8 +157,8 @@ LOGIN_REDIRECT_URL = "/"
 # Modules whose views concern the current user: every account may use them.
 PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
-SIGNON = signon.load(os.environ)
-OIDC_PROVIDERS = oidc.load(os.environ)
+SIGNON = signon.load_policy(os.environ)
+OIDC_PROVIDERS = oidc.load_providers(os.environ)
 MAIL = environment.load_mail(os.environ)
 # External address for links in messages; "" omits the links.
 PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
@@ -219,21 +219,21 @@ REST_FRAMEWORK: dict[str, Any] = {
     ],
     "DEFAULT_PERMISSION_CLASSES": [
         "console.api.access.RolePermission",
-        "console.api.query_validation.KnownParameters",
+        "console.api.query_validation.ParameterValidator",
     ],
-    "DEFAULT_PAGINATION_CLASS": "console.api.pagination.Pages",
+    "DEFAULT_PAGINATION_CLASS": "console.api.pagination.CursorPages",
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "console.api.content.Negotiation",
-    "DEFAULT_FILTER_BACKENDS": ["console.api.parameters.Declared"],
+    "DEFAULT_FILTER_BACKENDS": ["console.api.parameters.DeclaredFilters"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.api.content.StrictJSONParser"],
     "DEFAULT_METADATA_CLASS": None,  # the schema describes the API; OPTIONS is rejected
-    "DEFAULT_SCHEMA_CLASS": "console.api.schema.Described",
+    "DEFAULT_SCHEMA_CLASS": "console.api.schema.ConsoleAutoSchema",
     "DEFAULT_THROTTLE_CLASSES": [
         "console.api.access.AnonymousThrottle",
         "console.api.access.CallerThrottle",
     ],
     "DEFAULT_THROTTLE_RATES": {"anonymous": "60/min", "caller": "1200/min"},
-    "EXCEPTION_HANDLER": "console.api.exceptions.handle",
+    "EXCEPTION_HANDLER": "console.api.exceptions.handle_error",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
@@ -246,7 +246,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "console.api.schema.any_value",
+        "console.api.schema.drop_null_alternatives",
     ],
     # L1 of an endpoint also has a policy, with other choices.
     "ENUM_NAME_OVERRIDES": {

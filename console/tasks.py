@@ -17,7 +17,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 from kombu.pools import producers
 
-from console.core.counters import count
+from console.core.counters import increment
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class BaseTask(Task):
 
     def _publish(self, args: tuple[Any, ...], countdown: float) -> None:
         if breaker.open():
-            count("task_nudges", task=self.name, outcome="skipped")
+            increment("task_nudges", task=self.name, outcome="skipped")
             return
         lost: tuple[type[BaseException], ...] = (OperationalError, OSError, *self._lost())
         try:
@@ -80,11 +80,11 @@ class BaseTask(Task):
                 self.apply_async(args, producer=producer, retry=False, countdown=countdown or None)
         except lost as error:
             breaker.trip()
-            count("task_nudges", task=self.name, outcome="lost")
+            increment("task_nudges", task=self.name, outcome="lost")
             log.warning("%s: broker down, left to the sweep: %s", self.name, type(error).__name__)
         else:
             breaker.reset()
-            count("task_nudges", task=self.name, outcome="sent")
+            increment("task_nudges", task=self.name, outcome="sent")
 
     def _lost(self) -> tuple[type[BaseException], ...]:
         with self.app.connection_for_write() as connection:
@@ -106,5 +106,5 @@ class BaseTask(Task):
             log.info("%s: expected outcome: %s", self.name, error)
             raise
         finally:
-            count("task_runs", task=self.name, outcome=outcome)
+            increment("task_runs", task=self.name, outcome=outcome)
             log.debug("%s %s in %.3f s", self.name, outcome, time.monotonic() - started)

@@ -8,11 +8,11 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks
-from dashboards.costs.formulas.price_terms import of_stored
+from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.models import LIVE, Calibration, ProofRun, RunState
 from endpoints import selectors
 from endpoints.models import Endpoint
@@ -33,7 +33,7 @@ def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
                 generation=endpoint.generation,
                 simulated=endpoint.parsed.simulated,
                 stage="Waiting for a background worker",
-                started_by=row(actor),
+                started_by=stored_actor(actor),
             )
             record(actor, "prove", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
             tasks.run_proof.nudge(str(run.pk))
@@ -53,10 +53,10 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
             run = Calibration.objects.create(
                 endpoint=endpoint,
                 settings_hash=endpoint.status.worker_hash,
-                measured_as=of_stored(endpoint.spec).settings,
+                measured_as=parse_stored_needs(endpoint.spec).settings,
                 simulated=endpoint.parsed.simulated,
                 stage="Waiting for a background worker",
-                started_by=row(actor),
+                started_by=stored_actor(actor),
             )
             record(actor, "calibrate", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
             tasks.run_calibration.nudge(str(run.pk))

@@ -15,14 +15,16 @@ class DashboardsConfig(AppConfig):
         from dashboards.overview import extensions
         from dashboards.prometheus import targets
 
-        page.register()
-        navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
-        navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))
-        navigation.register(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
-        navigation.register_tabs(
+        page.register_board_converter()
+        navigation.register_item(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
+        navigation.register_item(
+            navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50)
+        )
+        navigation.register_item(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
+        navigation.register_tab(
             navigation.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40)
         )
-        extensions.connect()
-        cards.register(extensions.CARD)
-        meters.also("web", metrics.PriceMetrics())
-        meters.also("web", targets.Transitions())
+        extensions.register_columns()
+        cards.register_card(extensions.CARD)
+        meters.add_metrics("web", metrics.PriceMetrics())
+        meters.add_metrics("web", targets.Transitions())

@@ -18,13 +18,13 @@ from endpoints.models import Endpoint
 log = logging.getLogger(__name__)
 
 
-def live_tools(endpoint: Endpoint) -> Tools:
+def make_live_tools(endpoint: Endpoint) -> Tools:
     workers = {w.name: w.url for w in selectors.worker_facts(endpoint) if w.ready}
     key = selectors.console_key(endpoint)
     return LiveTools(selectors.ask_url(endpoint), key, endpoint.name, workers)
 
 
-def facts_of(endpoint: Endpoint) -> ProofFacts:
+def read_proof_facts(endpoint: Endpoint) -> ProofFacts:
     spec = endpoint.parsed
     ready = [w for w in selectors.worker_facts(endpoint) if w.ready and not w.draining]
     return ProofFacts(
@@ -36,35 +36,35 @@ def facts_of(endpoint: Endpoint) -> ProofFacts:
     )
 
 
-def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = live_tools) -> None:
+def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = make_live_tools) -> None:
     mine = ProofRun.objects.filter(pk=run_id, state=RunState.QUEUED)
     if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
         return
     row = ProofRun.objects.select_related("endpoint__status").get(pk=run_id)
     try:
         outcome = cache_proof.run(
-            facts_of(row.endpoint),
+            read_proof_facts(row.endpoint),
             tools_of(row.endpoint),
-            lambda stage, shots: _write(run_id, stage=stage, shots=_stored(shots)),
+            lambda stage, shots: _write(run_id, stage=stage, shots=_shots_as_json(shots)),
         )
     except Exception:
         log.exception("Cache proof %s crashed; marking it as failed", run_id)
-        _end(run_id, RunState.FAILED, message="The console itself failed; its log says how.")
+        _finish(run_id, RunState.FAILED, message="The console itself failed; its log says how.")
         raise
-    _end(
+    _finish(
         run_id,
         RunState.DONE,
         proved=outcome.proved,
-        shots=_stored(outcome.shots),
+        shots=_shots_as_json(outcome.shots),
         verdicts=[{"ok": v.ok, "text": v.text} for v in outcome.verdicts],
     )
 
 
-def _stored(shots: tuple[Shot, ...]) -> list[dict[str, Any]]:
+def _shots_as_json(shots: tuple[Shot, ...]) -> list[dict[str, Any]]:
     return [shot.as_json() for shot in shots]
 
 
-def _end(run_id: str, state: RunState, **fields: Any) -> None:
+def _finish(run_id: str, state: RunState, **fields: Any) -> None:
     _write(run_id, state=state, stage="", finished_at=timezone.now(), **fields)
 
 

@@ -9,7 +9,7 @@ from endpoints import teams
 from endpoints.models import Endpoint
 
 
-def latest_proof(endpoint: Endpoint) -> ProofRun | None:
+def get_latest_proof(endpoint: Endpoint) -> ProofRun | None:
     return (
         ProofRun.objects.filter(endpoint=endpoint)
         .select_related("endpoint", "started_by")
@@ -18,7 +18,7 @@ def latest_proof(endpoint: Endpoint) -> ProofRun | None:
     )
 
 
-def fleet(viewer: Somebody) -> Scope:
+def get_fleet_scope(viewer: Somebody) -> Scope:
     """Return the scope of all endpoints for a viewer with a global role, else of the viewer's
     teams.
     """

@@ -31,6 +31,6 @@ def run_proof(run_id: str) -> None:
     name="dashboards.tasks.run_calibration",
 )
 def run_calibration(run_id: str) -> None:
-    from dashboards.costs.calibration_run import run
+    from dashboards.costs.calibration_run import run_calibration as run
 
     run(run_id)

@@ -33,5 +33,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/<endpoint:name>/calibrate/", endpoints.calibrate, name="calibrate"),
     path("grafana/", include("dashboards.grafana.urls")),
     path("prometheus/targets", targets.targets, name="targets"),
-    path("prometheus/console", targets.own, name="own_metrics"),
+    path("prometheus/console", targets.own_metrics, name="own_metrics"),
 ]

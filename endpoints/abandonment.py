@@ -16,16 +16,16 @@ from console.provisioners.base import Ref
 from endpoints import actions, selectors, teams
 from endpoints.actions import Actor
 from endpoints.models import Endpoint
-from endpoints.owners import managed, owner_of
+from endpoints.owners import owned_error, owner_of
 from endpoints.placement.provisioner import provisioner_of
-from endpoints.reconcile.removal import forget
+from endpoints.reconcile.removal import delete_rows
 from endpoints.refusals import ConflictError, stale
 from endpoints.workload.worker_spec import workload_name
 
 
-def left(endpoint: Endpoint, why: str = "") -> RemainingObjects:
+def remaining_objects(endpoint: Endpoint, why: str = "") -> RemainingObjects:
     at = endpoint.parsed.placement
-    return removal_proof.left(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
+    return removal_proof.list_remaining(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
 
 
 def abandon(
@@ -34,13 +34,13 @@ def abandon(
     """Remove the console's rows of the endpoint, also during a deletion. Blocks for up to the
     cluster's call timeout.
     """
-    teams.allow(actor, name)
-    seen = _given_up(selectors.get(name), expected_generation)
+    teams.require_change(actor, name)
+    seen = _require_abandonable(selectors.get(name), expected_generation)
     cluster = seen.parsed.placement.cluster
-    why = removal_proof.prove(cluster, lambda: _ask(seen))
-    rest = left(seen, why)
+    why = removal_proof.prove_removal(cluster, lambda: _probe_cluster(seen))
+    rest = remaining_objects(seen, why)
     with transaction.atomic():
-        endpoint = actions.held(actor, name)
+        endpoint = actions.lock_changeable(actor, name)
         # An endpoint recreated or changed since the check may be on another cluster.
         if (endpoint.pk, endpoint.generation) != (seen.pk, seen.generation):
             raise stale(name, endpoint.generation, seen.generation)
@@ -51,11 +51,11 @@ def abandon(
             "why": why,
         }
         record(actions.user_of(actor), "abandon", actions.target_of(endpoint), facts, request_id)
-        forget(endpoint)
+        delete_rows(endpoint)
     return rest
 
 
-def _given_up(endpoint: Endpoint, expected: int | None) -> Endpoint:
+def _require_abandonable(endpoint: Endpoint, expected: int | None) -> Endpoint:
     name, cluster = endpoint.name, endpoint.parsed.placement.cluster
     if not endpoint.parsed.on_cluster:
         raise ConflictError(
@@ -67,12 +67,12 @@ def _given_up(endpoint: Endpoint, expected: int | None) -> Endpoint:
     owner = owner_of(name)
     # objects of the same cluster are lost with it
     if owner is not None and owner.cluster != cluster:
-        raise managed(name, owner)
+        raise owned_error(name, owner)
     if expected is not None and expected != endpoint.generation:
         raise stale(name, endpoint.generation, expected)
     return endpoint
 
 
-def _ask(endpoint: Endpoint) -> None:
+def _probe_cluster(endpoint: Endpoint) -> None:
     provisioner = provisioner_of(endpoint.parsed)
     provisioner.observe(Ref(provisioner.name, workload_name(endpoint.name)))

@@ -13,7 +13,7 @@ from celery import current_app
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import User
 from console.audit.record import record
 from console.claims import mark_due
@@ -21,7 +21,7 @@ from endpoints import teams
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, Revision
-from endpoints.owners import OwningSystem, System, managed, owner_of
+from endpoints.owners import OwningSystem, System, owned_error, owner_of
 from endpoints.reconcile.status import first_status
 from endpoints.refusals import (
     ConflictError,
@@ -29,7 +29,7 @@ from endpoints.refusals import (
     name_taken,
     no_endpoint,
     no_revision,
-    note_of,
+    parse_note,
     stale,
 )
 from endpoints.spec.endpoint_spec import (
@@ -53,8 +53,8 @@ def create(
     """Create an endpoint. Raise SpecErrors if the spec is invalid. `team` is a slug (see
     `teams.for_new`); `note` is the author's comment on the revision.
     """
-    owner = teams.for_new(actor, team)
-    why = note_of(note)
+    owner = teams.team_of_new(actor, team)
+    why = parse_note(note)
     spec = check(data, teams.context(actor, owner))
     teams.check_place(owner, spec)
     try:
@@ -63,9 +63,9 @@ def create(
                 name=spec.name, spec=spec.to_dict(), created_by=user_of(actor), team=owner
             )
             EndpointStatus.objects.create(endpoint=endpoint, **first_status())
-            _revise(actor, endpoint, "create", why)
+            _write_revision(actor, endpoint, "create", why)
             storage.add_console_key(user_of(actor), endpoint)
-            created = as_created(spec)
+            created = creation_changes(spec)
             record(user_of(actor), "create", target_of(endpoint), created, request_id, why)
             nudge(endpoint)
     except IntegrityError as error:
@@ -84,8 +84,8 @@ def update(
     note: Any = "",
 ) -> Endpoint:
     """Replace the whole spec. An unchanged spec writes nothing."""
-    teams.allow(actor, name)
-    why = note_of(note)
+    teams.require_change(actor, name)
+    why = parse_note(note)
     if isinstance(data, Mapping):
         data = {"name": name, **data}
     stored = Endpoint.objects.select_related("team").filter(name=name).first()
@@ -106,7 +106,7 @@ def patch(
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
     endpoint = _get(name)
@@ -115,7 +115,7 @@ def patch(
         actor,
         name,
         data,
-        expected_generation=_pinned(endpoint, expected_generation),
+        expected_generation=_base_generation(endpoint, expected_generation),
         request_id=request_id,
         verb=verb,
         note=note,
@@ -131,14 +131,14 @@ def scale(
     request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     endpoint = _get(name)
     data = merge(endpoint.spec, {"replicas": replicas})
     return update(
         actor,
         name,
         data,
-        expected_generation=_pinned(endpoint, expected_generation),
+        expected_generation=_base_generation(endpoint, expected_generation),
         request_id=request_id,
         verb=verb,
     )
@@ -149,7 +149,7 @@ def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
 
 
 def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
         return endpoint
@@ -169,7 +169,7 @@ def rollback(
     note: Any = "",
 ) -> Endpoint:
     """Apply an earlier revision's spec again, checked against the present installation."""
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     endpoint = _get(name)
     revision = endpoint.revisions.filter(number=number).first()
     if revision is None:
@@ -195,13 +195,13 @@ def roll_back_failed(name: str, number: int, *, expected_generation: int) -> End
 def delete(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Endpoint:
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     with transaction.atomic():
-        endpoint = held(actor, name)
+        endpoint = lock_changeable(actor, name)
         if endpoint.deleting:
             return endpoint
-        may_say(actor, endpoint)
-        _expect(endpoint, expected_generation)
+        require_owner(actor, endpoint)
+        _require_generation(endpoint, expected_generation)
         endpoint.deleted_at = endpoint.changed_at = timezone.now()
         endpoint.generation += 1
         endpoint.save(update_fields=["deleted_at", "changed_at", "generation"])
@@ -210,7 +210,7 @@ def delete(
     return endpoint
 
 
-def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
+def creation_changes(spec: EndpointSpec) -> dict[str, list[Any]]:
     blank = EndpointSpec(name="", model="")
     return as_audit(diff(blank, spec))
 
@@ -225,10 +225,10 @@ def _change(
     note: str,
 ) -> Endpoint:
     with transaction.atomic():
-        endpoint = living(held(actor, name))
+        endpoint = require_not_deleting(lock_changeable(actor, name))
         if verb != AUTO_ROLLBACK:
-            may_say(actor, endpoint)
-        _expect(endpoint, expected_generation)
+            require_owner(actor, endpoint)
+        _require_generation(endpoint, expected_generation)
         changes = diff(endpoint.parsed, spec)
         if not changes:
             return endpoint
@@ -239,23 +239,23 @@ def _change(
         endpoint.generation += 1
         endpoint.changed_at = timezone.now()
         endpoint.save(update_fields=["spec", "generation", "changed_at"])
-        _revise(actor, endpoint, verb, note)
+        _write_revision(actor, endpoint, verb, note)
         record(user_of(actor), verb, target_of(endpoint), as_audit(changes), request_id, note)
         nudge(endpoint)
     return endpoint
 
 
 def user_of(actor: Actor) -> User | None:
-    return row(actor)
+    return stored_actor(actor)
 
 
-def may_say(actor: Actor, endpoint: Endpoint) -> None:
+def require_owner(actor: Actor, endpoint: Endpoint) -> None:
     """Raise ConflictError unless the actor may change the spec: an owned endpoint is changed by its
     owner only.
     """
     owner = owner_of(endpoint.name)
     if owner is not None and not (isinstance(actor, OwningSystem) and actor.owner == owner):
-        raise managed(endpoint.name, owner)
+        raise owned_error(endpoint.name, owner)
 
 
 def target_of(endpoint: Endpoint) -> str:
@@ -277,16 +277,16 @@ def locked(name: str) -> Endpoint:
         raise no_endpoint(name) from None
 
 
-def held(actor: Actor, name: str) -> Endpoint:
+def lock_changeable(actor: Actor, name: str) -> Endpoint:
     """Return the locked row after a second permission check: the team may have changed since the
     first.
     """
     endpoint = locked(name)
-    teams.allow(actor, endpoint)
+    teams.require_change(actor, endpoint)
     return endpoint
 
 
-def living(endpoint: Endpoint) -> Endpoint:
+def require_not_deleting(endpoint: Endpoint) -> Endpoint:
     if endpoint.deleting:
         raise ConflictError(
             "being_deleted",
@@ -296,17 +296,17 @@ def living(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-def _pinned(endpoint: Endpoint, expected: int | None) -> int:
+def _base_generation(endpoint: Endpoint, expected: int | None) -> int:
     """Return the generation that the change is based on."""
     return endpoint.generation if expected is None else expected
 
 
-def _expect(endpoint: Endpoint, expected: int | None) -> None:
+def _require_generation(endpoint: Endpoint, expected: int | None) -> None:
     if expected is not None and expected != endpoint.generation:
         raise stale(endpoint.name, endpoint.generation, expected)
 
 
-def _revise(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
+def _write_revision(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
     Revision.objects.create(
         endpoint=endpoint,
         number=endpoint.generation,

@@ -27,21 +27,21 @@ class EndpointsConfig(AppConfig):
         from console.people import team_actions
         from console.web import url_converters
         from console.web.shell import cards, context, navigation
-        from console.web.shell.search import register
+        from console.web.shell.search import register_finder
         from endpoints import shell_entries, teams
         from endpoints.placement import cache_tiers, provisioner
         from endpoints.shell_entries import simulated_banner
 
-        team_actions.register(teams.owned)
-        gate.register(
+        team_actions.register_owner(teams.endpoints_by_team)
+        gate.register_kind(
             url_converters.ENDPOINT, gate.GateKind(teams.find, teams.names, "endpoints:list")
         )
-        navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
-        navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
-        register(shell_entries.find)
-        cards.register(shell_entries.CARD)
+        navigation.register_item(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
+        navigation.register_item(navigation.NavItem("Inference keys", "keys:index", "key", 83))
+        register_finder(shell_entries.find)
+        cards.register_card(shell_entries.CARD)
         for tab in _TABS:
-            navigation.register_tabs(navigation.Tab("endpoint", *tab))
-        context.register(simulated_banner)
+            navigation.register_tab(navigation.Tab("endpoint", *tab))
+        context.register_banner(simulated_banner)
         cache_tiers.connect()
         provisioner.connect()

@@ -26,13 +26,15 @@ _SPEC_FIELDS = {".spec.replicas": "replicas"}
 
 def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -> Endpoint:
     """Order the reset of every drifted field of a workload ("": the workers)."""
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     with transaction.atomic():
-        endpoint = _on_cluster(actions.living(actions.held(actor, name)))
+        endpoint = _on_cluster(actions.require_not_deleting(actions.lock_changeable(actor, name)))
         chosen = workload or workload_name(name)
         _known_workload(endpoint, chosen)
-        _order(endpoint, DriftVerb.HEAL, chosen, "")
-        changes = {row["key"]: [row["found"], row["wanted"]] for row in _drift(endpoint, chosen)}
+        _write_order(endpoint, DriftVerb.HEAL, chosen, "")
+        changes = {
+            row["key"]: [row["found"], row["wanted"]] for row in _find_drift(endpoint, chosen)
+        }
         record(actions.user_of(actor), "heal", actions.target_of(endpoint), changes, request_id)
         actions.nudge(endpoint)
     return endpoint
@@ -40,8 +42,8 @@ def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -
 
 def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoint:
     """Accept a drifted value: into the spec if it has such a field, else by releasing the field."""
-    teams.allow(actor, name)
-    endpoint = _on_cluster(actions.living(selectors.get(name)))
+    teams.require_change(actor, name)
+    endpoint = _on_cluster(actions.require_not_deleting(selectors.get(name)))
     row = next((row for row in endpoint.status.drift if row["key"] == key), None)
     if row is None:
         raise no_drift(name, key)
@@ -51,9 +53,9 @@ def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoin
             actor, name, {field: row["found"]}, request_id=request_id, verb=str(DriftVerb.ADOPT)
         )
     with transaction.atomic():
-        endpoint = actions.living(actions.held(actor, name))
-        actions.may_say(actor, endpoint)
-        _order(endpoint, DriftVerb.ADOPT, row["workload"], key)
+        endpoint = actions.require_not_deleting(actions.lock_changeable(actor, name))
+        actions.require_owner(actor, endpoint)
+        _write_order(endpoint, DriftVerb.ADOPT, row["workload"], key)
         changes = {key: [row["wanted"], row["found"]]}
         record(actions.user_of(actor), "adopt", actions.target_of(endpoint), changes, request_id)
         actions.nudge(endpoint)
@@ -68,7 +70,7 @@ def _spec_field(name: str, row: Mapping[str, Any]) -> str:
 _KINDS = ("Deployment", "StatefulSet")
 
 
-def _drift(endpoint: Endpoint, workload: str) -> list[dict[str, Any]]:
+def _find_drift(endpoint: Endpoint, workload: str) -> list[dict[str, Any]]:
     return [row for row in endpoint.status.drift if row["workload"] == workload]
 
 
@@ -88,5 +90,5 @@ def _on_cluster(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-def _order(endpoint: Endpoint, verb: DriftVerb, workload: str, key: str) -> None:
+def _write_order(endpoint: Endpoint, verb: DriftVerb, workload: str, key: str) -> None:
     DriftOrder.objects.get_or_create(endpoint=endpoint, verb=verb, workload=workload, key=key)

@@ -31,7 +31,7 @@ from endpoints.spec.endpoint_spec import (
     nest,
 )
 from endpoints.spec.rules import check
-from endpoints.spec.validators import showable
+from endpoints.spec.validators import redact
 
 NOT_SHOWN = frozenset({"manifest"})
 """Omitted from the diff; its changes appear in other fields."""
@@ -70,8 +70,12 @@ class ManifestTarget:
 def plan(
     actor: Actor, given: str | list[dict[str, Any]], where: ManifestTarget = ManifestTarget()
 ) -> list[PlannedChange]:
-    teams.allow_somewhere(actor)
-    found = documents.read(given) if isinstance(given, str) else documents.checked(given)
+    teams.require_any_team(actor)
+    found = (
+        documents.read_documents(given)
+        if isinstance(given, str)
+        else documents.check_documents(given)
+    )
     where = where if where.cluster else replace(where, cluster=default_cluster())
     planned: list[PlannedChange] = []
     errors: list[FieldError] = []
@@ -79,8 +83,8 @@ def plan(
         try:
             planned.append(plan_one(document, where, actor=actor))
         except SpecErrors as error:
-            errors += [_numbered(item, index, len(found)) for item in error.errors]
-    errors += _twice(planned)
+            errors += [_number_paths(item, index, len(found)) for item in error.errors]
+    errors += _duplicate_errors(planned)
     if errors:
         raise SpecErrors(errors)
     return planned
@@ -96,11 +100,11 @@ def apply(
     planned = plan(actor, given, where)
     with transaction.atomic():
         for one in planned:
-            carry_out(actor, one, request_id)
+            apply_change(actor, one, request_id)
     return planned
 
 
-def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
+def apply_change(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
     if one.does is PlannedVerb.CREATE:
         actions.create(actor, one.data, request_id=request_id)
     elif one.does is PlannedVerb.UPDATE:
@@ -114,7 +118,7 @@ def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
         )
 
 
-def exported(name: str) -> dict[str, Any]:
+def export_endpoint(name: str) -> dict[str, Any]:
     endpoint = Endpoint.objects.filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)
@@ -129,19 +133,21 @@ def plan_one(
 ) -> PlannedChange:
     """`name`: of the endpoint, if not derived from the object."""
     if not objects.is_manifest(document):
-        return _compared(actor, str(document.get("name", "")), document, "endpoint", ())
+        return _compare_with_stored(actor, str(document.get("name", "")), document, "endpoint", ())
     manifest = objects.read(document)
     errors = rules.errors(manifest)
     if errors:
         raise SpecErrors(errors)
-    data = _placed(importer.data(manifest), where, name)
+    data = _apply_target(importer.data(manifest), where, name)
     try:
-        return _compared(actor, data["name"], data, manifest.shown, tuple(advice.notes(manifest)))
+        return _compare_with_stored(
+            actor, data["name"], data, manifest.shown, tuple(advice.notes(manifest))
+        )
     except SpecErrors as error:
         raise SpecErrors(_of_object(error, manifest, where)) from error
 
 
-def _placed(data: dict[str, Any], where: ManifestTarget, name: str) -> dict[str, Any]:
+def _apply_target(data: dict[str, Any], where: ManifestTarget, name: str) -> dict[str, Any]:
     flat = flatten(data)
     if where.cluster:
         flat["placement.cluster"] = where.cluster
@@ -153,14 +159,14 @@ def _placed(data: dict[str, Any], where: ManifestTarget, name: str) -> dict[str,
     return nest(flat)
 
 
-def _compared(
+def _compare_with_stored(
     actor: Actor, name: str, data: Mapping[str, Any], shown: str, notes: tuple[Note, ...]
 ) -> PlannedChange:
     stored = Endpoint.objects.select_related("team").filter(name=name).first()
-    if stored is not None and not teams.sees(actor, stored):
+    if stored is not None and not teams.is_visible(actor, stored):
         raise SpecErrors([name_taken(name)])  # no details of another team's endpoint
     before = stored.parsed if stored else None
-    team = stored.team if stored else teams.for_new(actor, None)
+    team = stored.team if stored else teams.team_of_new(actor, None)
     spec = check(data, teams.context(actor, team, name if stored else ""), before)
     if stored is None or before is None:
         blank = EndpointSpec(name="", model="")
@@ -180,14 +186,14 @@ def _of_object(
         message = "This object is for a cluster, and none was named."
         remedy = "Name one of the page Clusters."
         return [FieldError("placement.cluster", "", message, remedy, "cluster_only")]
-    return [field_paths.in_object(item, manifest) for item in error.errors]
+    return [field_paths.locate_in_object(item, manifest) for item in error.errors]
 
 
-def _numbered(error: FieldError, index: int, count: int) -> FieldError:
+def _number_paths(error: FieldError, index: int, count: int) -> FieldError:
     return error if count == 1 else replace(error, field=f"[{index}].{error.field}".rstrip("."))
 
 
-def _twice(planned: list[PlannedChange]) -> list[FieldError]:
+def _duplicate_errors(planned: list[PlannedChange]) -> list[FieldError]:
     names = [one.name for one in planned]
     return [
         FieldError(
@@ -211,8 +217,8 @@ def document(one: PlannedChange) -> dict[str, Any]:
             {
                 "field": change.path,
                 "label": change.label,
-                "before": showable(change.path, change.before),
-                "after": showable(change.path, change.after),
+                "before": redact(change.path, change.before),
+                "after": redact(change.path, change.after),
                 "effect": str(change.effect),
             }
             for change in shown_changes(one)

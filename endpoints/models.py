@@ -295,7 +295,7 @@ class InferenceKey(models.Model):
 
     @property
     def allowed(self) -> KeyTerms:
-        return keys_terms.of({**self.terms, "pin": self.pin})
+        return keys_terms.terms_from_dict({**self.terms, "pin": self.pin})
 
     def facts(self) -> dict[str, Any]:
         return {"id": str(self.pk), "name": self.name, "prefix": self.prefix}

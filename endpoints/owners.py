@@ -43,7 +43,7 @@ def owner_of(endpoint: str) -> Owner | None:
     return next((owner for find in _find if (owner := find(endpoint)) is not None), None)
 
 
-def managed(endpoint: str, owner: Owner) -> ConflictError:
+def owned_error(endpoint: str, owner: Owner) -> ConflictError:
     return ConflictError(
         "managed",
         f"{endpoint} is what the InferenceEndpointConfig {owner} says.",

@@ -133,7 +133,7 @@ def _label_of(value: Any, message: str) -> str:
 LONGEST_NOTE = 500
 
 
-def note_of(value: Any) -> str:
+def parse_note(value: Any) -> str:
     note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
         remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."

@@ -13,7 +13,7 @@ from django.db.models import Prefetch, Q, QuerySet
 from django.db.models.fields.json import KT
 from django.utils import timezone
 
-from console.accounts.permissions import Somebody, visible
+from console.accounts.permissions import Somebody, filter_visible
 from console.clusters import selectors as clusters
 from endpoints.choices import Phase
 from endpoints.keys import selectors, storage
@@ -46,7 +46,7 @@ def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
     viewer all are returned.
     """
     rows = Endpoint.objects.select_related("status", "created_by", "team").order_by("name")
-    return rows if viewer is None else visible(rows, viewer)
+    return rows if viewer is None else filter_visible(rows, viewer)
 
 
 def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
@@ -107,7 +107,7 @@ def specs_before(ids: Iterable[Any], moment: datetime) -> dict[Any, dict[str, An
     return dict(rows)
 
 
-def first_made() -> datetime | None:
+def first_created_at() -> datetime | None:
     return Endpoint.objects.order_by("created_at").values_list("created_at", flat=True).first()
 
 
@@ -125,7 +125,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         generation=endpoint.generation,
         model_folder=_model_folder(endpoint.parsed),
         cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
-        keys=tuple(selectors.facts(selectors.opening(endpoint), timezone.now())),
+        keys=tuple(selectors.key_facts(selectors.keys_of_endpoint(endpoint), timezone.now())),
     )
 
 
@@ -175,7 +175,7 @@ def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
     return counts
 
 
-def placed(only: str = "") -> Iterable[tuple[str, str]]:
+def endpoint_clusters(only: str = "") -> Iterable[tuple[str, str]]:
     """Yield name and cluster ("" for none) of all endpoints or of `only`, without reading whole
     specs.
     """
@@ -192,11 +192,11 @@ def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
     return {
         "made": mine.exists(),
         "served": mine.filter(status__served_once=True).exists(),
-        "keyed": selectors.everybodys(viewer).exists(),
+        "keyed": selectors.visible_keys(viewer).exists(),
     }
 
 
-def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
+def cluster_context(endpoint: Endpoint) -> dict[str, Any]:
     status = endpoint.status
     rolled = status.rolled_back
     back = bool(rolled) and endpoint.generation == rolled["failed"] + 1
@@ -271,7 +271,7 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def one(name: str, viewer: Somebody = None) -> Endpoint:
+def get_with_workers(name: str, viewer: Somebody = None) -> Endpoint:
     endpoint = with_workers(viewer).filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)

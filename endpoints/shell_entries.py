@@ -15,10 +15,10 @@ from console.accounts.permissions import Somebody
 from console.web.shell import navigation
 from console.web.shell.cards import Card, Fact
 from console.web.shell.context import Banner
-from console.web.shell.search import EACH, Hit
+from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 from endpoints import selectors
 from endpoints.models import Endpoint
-from endpoints.reconcile.events import KEPT
+from endpoints.reconcile.events import EVENTS_KEPT
 from endpoints.tasks import REVOKED_FOR
 
 
@@ -30,28 +30,28 @@ def find(viewer: Any, text: str) -> Sequence[Hit]:
             return opened
     return [
         Hit("endpoint", row.name, row.get_absolute_url(), "server", str(row.shown_phase))
-        for row in _named(viewer, text)
+        for row in _find_by_name(viewer, text)
     ]
 
 
 def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
-    row = next(iter(_named(viewer, name)), None)
+    row = next(iter(_find_by_name(viewer, name)), None)
     if row is None:
         return []
     return [
         Hit("tab", f"{row.name}: {one['tab'].label}", one["url"], one["tab"].icon)
-        for one in navigation.of("endpoint", row.name, "")
+        for one in navigation.list_tabs("endpoint", row.name, "")
         if one["tab"].label.casefold().startswith(word)
     ]
 
 
-def _named(viewer: Any, text: str) -> list[Endpoint]:
+def _find_by_name(viewer: Any, text: str) -> list[Endpoint]:
     begins = Case(
         When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField()
     )
     found = selectors.endpoints(viewer).annotate(model_name=KT("spec__model"), begins=begins)
     named = found.filter(Q(name__icontains=text) | Q(model_name__icontains=text))
-    return list(named.order_by("begins", "name")[:EACH])
+    return list(named.order_by("begins", "name")[:MAX_HITS_PER_FINDER])
 
 
 def simulated_banner(viewer: Somebody) -> Banner | None:
@@ -69,7 +69,7 @@ def simulated_banner(viewer: Somebody) -> Banner | None:
 
 def facts(_viewer: Any) -> Sequence[Fact]:
     return (
-        Fact("Events of an endpoint", f"the latest {KEPT}"),
+        Fact("Events of an endpoint", f"the latest {EVENTS_KEPT}"),
         Fact("Revisions", "all, as long as their endpoint"),
         Fact("Revoked keys", f"their names for {REVOKED_FOR.days} days"),
         Fact("Audit trail", "all, also of what is deleted"),

@@ -12,7 +12,7 @@ from console.claims import due
 from console.tasks import BaseTask
 from endpoints.keys import storage, usage
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
-from endpoints.reconcile.events import KEPT
+from endpoints.reconcile.events import EVENTS_KEPT
 from endpoints.reconcile.reconciler import Reconciler
 
 REVOKED_FOR = timedelta(days=90)
@@ -22,7 +22,7 @@ REVOKED_FOR = timedelta(days=90)
 def prune_all() -> None:
     for endpoint_id in Endpoint.objects.values_list("pk", flat=True):
         newest = EndpointEvent.objects.filter(endpoint=endpoint_id).order_by("-last_at", "-id")
-        kept = list(newest.values_list("pk", flat=True)[:KEPT])
+        kept = list(newest.values_list("pk", flat=True)[:EVENTS_KEPT])
         EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept).delete()
     InferenceKey.objects.filter(revoked_at__lt=timezone.now() - REVOKED_FOR).delete()
     usage.prune(timezone.now())

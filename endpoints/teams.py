@@ -10,45 +10,47 @@ from typing import Any
 from django.db import transaction
 
 from console.accounts import selectors as accounts
-from console.accounts.gate import Thing
+from console.accounts.gate import OwnedObject
 from console.accounts.models import Team
 from console.accounts.permissions import (
     Somebody,
     allows,
+    filter_visible,
     require,
-    require_somewhere,
-    teams_where,
-    visible,
+    require_in_any_team,
+    team_ids_with_role,
 )
 from console.audit.record import record
 from console.clusters import selectors as clusters
-from console.core.grants import EVERY, OF_NAMESPACE, Grant, known
+from console.core.grants import ALL_GRANTS, NAMESPACE_GRANTS, Grant, parse_grants
 from endpoints.models import Endpoint
 from endpoints.owners import OwningSystem, System, owner_of
 from endpoints.placement import spec_context
 from endpoints.refusals import bad_body, no_endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
-from endpoints.spec.rules import Context, not_granted
+from endpoints.spec.rules import Context, grant_violations
 
 
-def find(name: str) -> Thing | None:
+def find(name: str) -> OwnedObject | None:
     found = Endpoint.objects.filter(name=name).values_list("team_id").first()
-    return Thing(found[0]) if found else None
+    return OwnedObject(found[0]) if found else None
 
 
 def names(user: Somebody) -> frozenset[str]:
-    return frozenset(visible(Endpoint.objects.order_by(), user).values_list("name", flat=True))
+    return frozenset(
+        filter_visible(Endpoint.objects.order_by(), user).values_list("name", flat=True)
+    )
 
 
-def sees(actor: Any, endpoint: Endpoint) -> bool:
+def is_visible(actor: Any, endpoint: Endpoint) -> bool:
     return isinstance(actor, System) or allows(actor, "viewer", of=endpoint)
 
 
-def allow(actor: Any, endpoint: Endpoint | str) -> None:
+def require_change(actor: Any, endpoint: Endpoint | str) -> None:
     """Require the right to change the endpoint. Raise NotFoundError if it is not visible."""
     if isinstance(actor, System):
         return
-    require_somewhere(actor, "viewer")
+    require_in_any_team(actor, "viewer")
     name = endpoint if isinstance(endpoint, str) else endpoint.name
     thing = find(name) if isinstance(endpoint, str) else endpoint
     if not allows(actor, "viewer", of=thing) or thing is None:
@@ -56,22 +58,22 @@ def allow(actor: Any, endpoint: Endpoint | str) -> None:
     require(actor, "operator", of=thing)
 
 
-def allow_somewhere(actor: Any) -> None:
+def require_any_team(actor: Any) -> None:
     if not isinstance(actor, System):
-        require_somewhere(actor, "operator")
+        require_in_any_team(actor, "operator")
 
 
-def for_new(actor: Any, slug: str | None) -> Team | None:
+def team_of_new(actor: Any, slug: str | None) -> Team | None:
     """Return the team of a new endpoint. Without a slug: no team for actors who may change those
     endpoints, else the actor's only team. "" is explicitly no team. A cluster object's endpoint
     gets the team of its namespace.
     """
-    allow_somewhere(actor)
+    require_any_team(actor)
     if isinstance(actor, OwningSystem):
-        return of_namespace(actor.owner.cluster, actor.owner.namespace)
+        return team_of_namespace(actor.owner.cluster, actor.owner.namespace)
     if slug:
         return team_for(actor, slug)
-    mine = frozenset() if isinstance(actor, System) else teams_where(actor, "operator")
+    mine = frozenset() if isinstance(actor, System) else team_ids_with_role(actor, "operator")
     if mine is None or isinstance(actor, System):
         return None
     if slug is None and len(mine) == 1:
@@ -89,7 +91,9 @@ def team_for(actor: Any, slug: str) -> Team:
 
 
 def choices(actor: Any) -> list[Team]:
-    return list(accounts.teams_with(None if isinstance(actor, System) else actor, "operator"))
+    return list(
+        accounts.list_teams_with_role(None if isinstance(actor, System) else actor, "operator")
+    )
 
 
 def _choose(slug: str | None, actor: Any) -> FieldError:
@@ -103,7 +107,7 @@ def _choose(slug: str | None, actor: Any) -> FieldError:
     )
 
 
-def owned() -> dict[str, list[str]]:
+def endpoints_by_team() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     rows = Endpoint.objects.exclude(team=None).order_by("name").values_list("team__slug", "name")
     for slug, name in rows:
@@ -118,10 +122,10 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
     """
     if team is None:
         if isinstance(actor, OwningSystem):
-            return OF_NAMESPACE
-        return EVERY if isinstance(actor, System) or allows(actor, "admin") else frozenset()
-    given = known(team.grants)
-    return given | OF_NAMESPACE if isinstance(actor, OwningSystem) else given
+            return NAMESPACE_GRANTS
+        return ALL_GRANTS if isinstance(actor, System) or allows(actor, "admin") else frozenset()
+    given = parse_grants(team.grants)
+    return given | NAMESPACE_GRANTS if isinstance(actor, OwningSystem) else given
 
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
@@ -153,7 +157,7 @@ def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
 
 def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
     name = team.name if team else ""
-    errors = not_granted(spec, spec_context.apply_context(grants(actor, team), name))
+    errors = grant_violations(spec, spec_context.apply_context(grants(actor, team), name))
     if errors:
         raise SpecErrors(errors)
 
@@ -163,7 +167,7 @@ def check_place(team: Team | None, spec: EndpointSpec) -> None:
         return
     cluster = spec.placement.cluster
     namespace = clusters.namespace(cluster, spec.placement.namespace)
-    if not within(team, cluster, namespace):
+    if not has_namespace(team, cluster, namespace):
         message = f"Team {team.name} has no endpoints in namespace {namespace} of {cluster}."
         remedy = f"Use one of its namespaces: {', '.join(team.namespaces)}."
         value = spec.placement.namespace
@@ -171,7 +175,7 @@ def check_place(team: Team | None, spec: EndpointSpec) -> None:
         raise SpecErrors([error])
 
 
-def within(team: Team, cluster: str, namespace: str) -> bool:
+def has_namespace(team: Team, cluster: str, namespace: str) -> bool:
     """Return whether the team has this namespace, for the cluster or for all clusters."""
     return namespace in team.namespaces or f"{cluster}/{namespace}" in team.namespaces
 
@@ -180,20 +184,20 @@ def may_take_over(endpoint: Endpoint, cluster: str, namespace: str) -> bool:
     """Return whether an object of this namespace may become the endpoint's owner. A team's endpoint
     only if the team has the namespace; otherwise any writer of objects could take it.
     """
-    return endpoint.team is None or within(endpoint.team, cluster, namespace)
+    return endpoint.team is None or has_namespace(endpoint.team, cluster, namespace)
 
 
-def of_namespace(cluster: str, namespace: str) -> Team | None:
-    found = [team for team in Team.objects.all() if within(team, cluster, namespace)]
+def team_of_namespace(cluster: str, namespace: str) -> Team | None:
+    found = [team for team in Team.objects.all() if has_namespace(team, cluster, namespace)]
     return found[0] if len(found) == 1 else None
 
 
 def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
     """Move to another team ("" or None: none). Needs permissions in both."""
-    allow(actor, name)
+    require_change(actor, name)
     with transaction.atomic():
         endpoint = Endpoint.objects.select_for_update().select_related("team").get(name=name)
-        allow(actor, endpoint)
+        require_change(actor, endpoint)
         if slug is not None and not isinstance(slug, str):
             raise SpecErrors([bad_body("team", slug, "Send the slug of a team, or null.")])
         before = endpoint.team
@@ -213,6 +217,6 @@ def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
         user = None if isinstance(actor, System) else actor
         # Recorded for both teams.
         for owner in {before, team}:
-            whose = Thing(owner.pk if owner else None)
+            whose = OwnedObject(owner.pk if owner else None)
             record(user, "move", f"endpoint/{name}", changes, request_id, of=whose)
     return endpoint

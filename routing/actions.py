@@ -11,25 +11,25 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.audit.record import record
 from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints import teams
 from routing.models import PrefixName
 
-MOST_NAMES = 500
-LONGEST = PrefixName._meta.get_field("name").max_length or 80
+MAX_NAMES = 500
+MAX_NAME_LENGTH = PrefixName._meta.get_field("name").max_length or 80
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 
 
 def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
     """Set the prefix's name and return it; "" removes it."""
-    teams.allow(actor, endpoint_name)
+    teams.require_change(actor, endpoint_name)
     endpoint = endpoint_selectors.get(endpoint_name)
     text = name.strip() if isinstance(name, str) else None
-    if text is None or len(text) > LONGEST or not text.isprintable():
-        remedy = f"Give up to {LONGEST} characters in one line."
+    if text is None or len(text) > MAX_NAME_LENGTH or not text.isprintable():
+        remedy = f"Give up to {MAX_NAME_LENGTH} characters in one line."
         raise Refused(Problem("name", name, "This cannot be a name.", remedy, "invalid"))
     if not _DIGEST.fullmatch(digest):
         message, remedy = "This is no prefix.", "Take one of the list, 16 hexadecimal digits."
@@ -39,17 +39,21 @@ def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
         before = found.name if found else ""
         if before == text:
             return text
-        if found is None and PrefixName.objects.filter(endpoint=endpoint).count() >= MOST_NAMES:
-            message = f"{MOST_NAMES} beginnings have names already."
+        if found is None and PrefixName.objects.filter(endpoint=endpoint).count() >= MAX_NAMES:
+            message = f"{MAX_NAMES} beginnings have names already."
             raise Refused(Problem("name", text, message, "Take one away first.", "too_many"))
         if text:
             PrefixName.objects.update_or_create(
                 endpoint=endpoint,
                 digest=digest,
-                defaults={"name": text, "named_by": row(actor), "named_at": timezone.now()},
+                defaults={
+                    "name": text,
+                    "named_by": stored_actor(actor),
+                    "named_at": timezone.now(),
+                },
             )
         elif found:
             found.delete()
         changes = {f"prefixes.{digest}": [before or None, text or None]}
-        record(row(actor), "name prefix", f"endpoint/{endpoint_name}", changes)
+        record(stored_actor(actor), "name prefix", f"endpoint/{endpoint_name}", changes)
     return text

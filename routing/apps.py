@@ -34,13 +34,13 @@ class RoutingConfig(AppConfig):
             ]
         )
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
-        navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))
-        navigation.register_tabs(
+        navigation.register_item(navigation.NavItem("Routing", "routing:index", "route", 30))
+        navigation.register_tab(
             navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 30)
         )
-        navigation.register(
+        navigation.register_item(
             navigation.NavItem("Playground", "playground:index", "message", 25, role="operator")
         )
-        navigation.register_tabs(
+        navigation.register_tab(
             navigation.Tab("endpoint", "Playground", "playground:endpoint", "message", 35)
         )

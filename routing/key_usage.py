@@ -18,26 +18,26 @@ from endpoints import actions, selectors
 from endpoints.keys import usage
 from endpoints.models import Endpoint
 from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilent
+from routing.deployment.admin_client import RouterSilentError
 
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 1.5
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 
 
-def collect() -> int:
+def collect_key_usage() -> int:
     """Run one round; return the number of routers that responded."""
     asked = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        told = list(pool.map(_ask, (url for _, url in asked)))
+    with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+        told = list(pool.map(_fetch_usage, (url for _, url in asked)))
     now = timezone.now()
     answered = [(*where, found) for where, found in zip(asked, told, strict=True) if found]
     for endpoint, _, found in answered:
-        usage.take(endpoint, found, now)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(lambda one: _tell(*one), list(_budgets(answered, now))))
-    for endpoint in _concerned(usage.judge_budgets(now)):
+        usage.add_report(endpoint, found, now)
+    with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+        list(pool.map(lambda one: _send_budgets(*one), list(_budgets(answered, now))))
+    for endpoint in _affected_endpoints(usage.update_budgets(now)):
         if not endpoint.deleting:
             actions.nudge(endpoint)
     return len(answered)
@@ -49,10 +49,10 @@ def admin_urls(endpoint: Endpoint) -> list[str]:
     return [url for url in several if url]
 
 
-def _ask(url: str) -> dict[str, Any] | None:
+def _fetch_usage(url: str) -> dict[str, Any] | None:
     try:
         return admin_client.usage(url, DEADLINE_S)
-    except RouterSilent as silence:
+    except RouterSilentError as silence:
         log.info("No key usage from router %s: %s", url, silence.message)
         return None
 
@@ -73,15 +73,15 @@ def _budgets(
         )
 
 
-def _tell(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None:
+def _send_budgets(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None:
     """Send budgets to a router, which keeps its previous ones on failure."""
     try:
         if budgets:
-            admin_client.tell_budgets(url, instance, budgets, DEADLINE_S)
-    except RouterSilent as silence:
+            admin_client.send_budgets(url, instance, budgets, DEADLINE_S)
+    except RouterSilentError as silence:
         log.info("Budgets not sent to router %s: %s", url, silence.message)
 
 
-def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:
+def _affected_endpoints(changed: Iterable[Any]) -> Iterable[Endpoint]:
     keys = list(changed)
-    return usage.opened_by(keys) if keys else ()
+    return usage.endpoints_of_keys(keys) if keys else ()

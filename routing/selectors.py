@@ -23,7 +23,7 @@ from routing.analysis import choices, replay
 from routing.analysis import prefixes as prefix_groups
 from routing.analysis.kv_index import KvIndex, read_index
 from routing.deployment import admin_client, router_replies
-from routing.deployment.admin_client import RouterSilent, RouterWorker, workers_together
+from routing.deployment.admin_client import RouterSilentError, RouterWorker, merge_workers
 from routing.doctor.examination import examine as examine_router
 from routing.doctor.findings import Examination
 from routing.doctor.inspection import NamedWorker
@@ -37,8 +37,8 @@ T = TypeVar("T")
 Headers = Mapping[str, str]
 
 MAX_DECISIONS = 500
-GROUPED = 300  # decisions used for prefix groups
-KEEP_S = 24 * 3600  # cached reply shown while the router does not respond
+MAX_GROUPED_DECISIONS = 300  # decisions used for prefix groups
+INDEX_CACHE_S = 24 * 3600  # cached reply shown while the router does not respond
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ class RoutingDecision:
 
     @property
     def label(self) -> str:
-        return choices.label(self.reason)
+        return choices.reason_label(self.reason)
 
     @property
     def sentence(self) -> str:
-        return choices.sentence(self.reason)
+        return choices.reason_description(self.reason)
 
     @property
     def failed(self) -> bool:
@@ -127,28 +127,30 @@ def decisions(
 ) -> RouterReplies[list[RoutingDecision]]:
     """Return the decisions of all routers, newest first; `brief` omits prefixes and candidates."""
     limit = min(limit, MAX_DECISIONS)
-    words = router_replies.each(
+    words = router_replies.query_routers(
         routers(endpoint), lambda url: admin_client.decisions(url, limit, brief=brief)
     )
     raw = [item for word in words for item in word.answer or ()]
     if len(words) > 1:
         raw.sort(key=lambda item: _number(item.get("time")) or 0.0, reverse=True)
-    return _asked([read_decision(item) for item in raw[:limit]], words)
+    return _combine_replies([read_decision(item) for item in raw[:limit]], words)
 
 
 def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:
-    words = router_replies.each(routers(endpoint), lambda url: admin_client.decision(url, number))
+    words = router_replies.query_routers(
+        routers(endpoint), lambda url: admin_client.decision(url, number)
+    )
     raw = next((word.answer for word in words if word.answer is not None), None)
     if raw is None:
-        silence = router_replies.silent(words)
+        silence = router_replies.describe_missing(words)
         return RouterReplies(None, silence)
     return RouterReplies(read_decision(raw))
 
 
 def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:
     """Return workers with in-flight totals and the worst state over all routers."""
-    words = router_replies.each(routers(endpoint), admin_client.workers)
-    return _asked(workers_together([word.answer or () for word in words]), words)
+    words = router_replies.query_routers(routers(endpoint), admin_client.workers)
+    return _combine_replies(merge_workers([word.answer or () for word in words]), words)
 
 
 def explain(
@@ -167,11 +169,11 @@ def explain(
         )
         return read_decision(told)
 
-    return router_replies.each(routers(endpoint), question)
+    return router_replies.query_routers(routers(endpoint), question)
 
 
-def _asked(found: T, words: list[router_replies.RouterReply[Any]]) -> RouterReplies[T]:
-    silence = router_replies.silent(words)
+def _combine_replies(found: T, words: list[router_replies.RouterReply[Any]]) -> RouterReplies[T]:
+    silence = router_replies.describe_missing(words)
     if all(word.error for word in words):
         return RouterReplies(found, silence)
     return RouterReplies(found, note=silence)
@@ -187,7 +189,7 @@ def examine(endpoint: Endpoint) -> Examination:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexSeen:
+class KvIndexReply:
     """KV index of the routers, None if the strategy has none. `error` states why the data of `at`
     is not current; both are empty if there was never a reply.
     """
@@ -199,28 +201,28 @@ class IndexSeen:
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
-def kv_index(endpoint: Endpoint) -> IndexSeen:
+def kv_index(endpoint: Endpoint) -> KvIndexReply:
     """Return the KV index, or its last known reply while the router does not respond."""
     key = f"routing.analysis.kv_index.{endpoint.pk}"
     try:
-        told = admin_client.page(endpoint.status.admin_url, "/index")
-    except RouterSilent as silence:
+        told = admin_client.fetch_page(endpoint.status.admin_url, "/index")
+    except RouterSilentError as silence:
         known = cache.get(key)
         if known is None:
-            return IndexSeen(error=silence.message)
+            return KvIndexReply(error=silence.message)
         told, at = known
-        return _index_seen(told, at, silence.message)
+        return _make_index_reply(told, at, silence.message)
     now = timezone.now()
-    cache.set(key, (told, now), KEEP_S)
-    return _index_seen(told, now, "")
+    cache.set(key, (told, now), INDEX_CACHE_S)
+    return _make_index_reply(told, now, "")
 
 
-def _index_seen(told: dict[str, Any], at: datetime, error: str) -> IndexSeen:
-    return IndexSeen(read_index(told), str(told.get("strategy") or ""), at, error, told)
+def _make_index_reply(told: dict[str, Any], at: datetime, error: str) -> KvIndexReply:
+    return KvIndexReply(read_index(told), str(told.get("strategy") or ""), at, error, told)
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixesSeen:
+class PrefixGroups:
     """Prefix groups of the latest `requests` with a prefix. `error`: why there are none."""
 
     groups: tuple[prefix_groups.PrefixGroup, ...]
@@ -229,11 +231,11 @@ class PrefixesSeen:
     note: str = ""
 
 
-def prefixes(endpoint: Endpoint) -> PrefixesSeen:
-    asked = decisions(endpoint, GROUPED)
+def prefixes(endpoint: Endpoint) -> PrefixGroups:
+    asked = decisions(endpoint, MAX_GROUPED_DECISIONS)
     records = [one.raw for one in asked.found if one.raw.get("prefix")]
-    found = prefix_groups.groups(records, prefix_names(endpoint))
-    return PrefixesSeen(tuple(found), len(records), asked.error, asked.note)
+    found = prefix_groups.group_prefixes(records, prefix_names(endpoint))
+    return PrefixGroups(tuple(found), len(records), asked.error, asked.note)
 
 
 def prefix_names(endpoint: Endpoint) -> dict[str, str]:
@@ -321,29 +323,29 @@ def _whole(value: Any) -> int | None:
     return int(number) if number is not None else None
 
 
-REPLAYED = 200
+MAX_REPLAYED = 200
 """Newest decisions replayed, limited because serializing records costs router time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class StrategyPreviews:
     outcomes: tuple[replay.ReplayOutcome, ...]
     requests: int
     error: str
     note: str
 
 
-def of(endpoint: Endpoint) -> Preview:
-    asked = decisions(endpoint, REPLAYED)
+def strategy_previews(endpoint: Endpoint) -> StrategyPreviews:
+    asked = decisions(endpoint, MAX_REPLAYED)
     records = [decision.raw for decision in asked.found]
     # Decisions of an earlier strategy do not measure the current one.
     strategy = endpoint.parsed.routing.effective_strategy
     same = [record for record in records if record.get("strategy") == strategy]
-    outcomes = replay.compare(same, strategy)
-    return Preview(tuple(outcomes), len(same), asked.error, asked.note)
+    outcomes = replay.replay_strategies(same, strategy)
+    return StrategyPreviews(tuple(outcomes), len(same), asked.error, asked.note)
 
 
-def named(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:
+def require_session_name(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the session's headers and body fields; raise `Refused` if a header cannot carry it."""
     if not session:
         return {}, {}

@@ -9,6 +9,6 @@ from console.tasks import BaseTask
 
 @shared_task(base=BaseTask, name="routing.tasks.collect_usage")
 def collect_usage() -> None:
-    from routing.key_usage import collect
+    from routing.key_usage import collect_key_usage
 
-    collect()
+    collect_key_usage()

@@ -13,7 +13,7 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/stream/", views.decision_stream, name="stream"),
     path("endpoints/<endpoint:name>/strategy/", strategy.strategy, name="strategy"),
     path("endpoints/<endpoint:name>/explain/", strategy.explain, name="explain"),
-    path("endpoints/<endpoint:name>/prefixes/", views.prefixes_views_prefixes, name="prefixes"),
+    path("endpoints/<endpoint:name>/prefixes/", views.show_prefixes, name="prefixes"),
     path(
         "endpoints/<endpoint:name>/prefixes/<str:digest>/name/",
         views.name_prefix,

@@ -15,7 +15,11 @@ def main() -> None:
     parser.add_argument("--workload", action="append", choices=workloads.ALL)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument(
-        "--half", type=int, choices=(0, 1), default=tables.HELD, help="0: constants were chosen on"
+        "--half",
+        type=int,
+        choices=(0, 1),
+        default=tables.EVALUATION_HALF,
+        help="0: constants were chosen on",
     )
     parser.add_argument("--robust", action="store_true", help="constants and fleets varied")
     flags = parser.parse_args()

@@ -13,21 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
-from bench.fleet.told import Told
+from bench.fleet.told import KvFollower
 from bench.fleet.worker import FleetWorker, Job
 from routing.engine.config import Address, WorkerConfig
-from routing.engine.fleet.load import Charge
-from routing.engine.fleet.workers import Table, Worker
-from routing.engine.kv.expected_blocks import Guess
-from routing.engine.kv.progress import Progress, Prompt
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.kv.expected_blocks import ExpectedPrompt
+from routing.engine.kv.progress import PrefillProgress, Progress
 from routing.engine.policies import cost
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 
-PLACING = ("kvaware", "prefixaware")  # by known or assumed worker caches
-STRATEGIES = (*PLACING, "session", "roundrobin")
+CACHE_AWARE = ("kvaware", "prefixaware")  # by known or assumed worker caches
+STRATEGIES = (*CACHE_AWARE, "session", "roundrobin")
 _BLOCKS = 8_192  # default memory, in the simulation's larger blocks
 _SECRET = b"s" * 32
 
@@ -45,7 +45,7 @@ class Setting:
 
 
 @contextmanager
-def changed(name: str, value: float) -> Iterator[None]:
+def override_constant(name: str, value: float) -> Iterator[None]:
     """Change a constant of the cost formula temporarily."""
     before = getattr(cost, name)
     setattr(cost, name, value)
@@ -73,11 +73,11 @@ class _Router:
     def __init__(self, policy: RoutingPolicy, count: int, chance: random.Random) -> None:
         self.kvaware = policy if isinstance(policy, KvAware) else None
         self._policy = policy
-        self._table = Table(lambda _worker, _what: None)
+        self._table = WorkerTable(lambda _worker, _what: None)
         self._table.by_turn = policy.by_turn
         self._picks = 0
-        self._charges: dict[object, Charge] = {}
-        self._guesses: dict[object, tuple[Guess, Prompt]] = {}
+        self._charges: dict[object, RequestCharge] = {}
+        self._guesses: dict[object, tuple[ExpectedPrompt, PrefillProgress]] = {}
         self.progress = Progress(self.kvaware.index) if self.kvaware is not None else None
         for index in range(count):
             worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
@@ -92,7 +92,9 @@ class _Router:
         self._picks += 1
         worker.last_pick = self._picks
         self._policy.sent(facts, worker)
-        charge = self._charges[tag] = Charge(worker, max(0, facts.tokens - pick.cached_tokens))
+        charge = self._charges[tag] = RequestCharge(
+            worker, max(0, facts.tokens - pick.cached_tokens)
+        )
         if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
             chains = facts.blocks.chains
             self._guesses[tag] = (
@@ -112,7 +114,7 @@ class _Router:
         self._charges.pop(tag).end()
 
 
-class Ours:
+class RouterChooser:
     def __init__(self, setting: Setting, count: int, hardware: Hardware, seed: int = 0) -> None:
         self.name = setting.strategy
         self._chance = random.Random(seed)
@@ -123,12 +125,12 @@ class Ours:
             for _ in range(setting.routers)
         ]
         self._asked: dict[object, _Router] = {}
-        self._told: Told | None = None  # worker events, for kvaware
+        self._told: KvFollower | None = None  # worker events, for kvaware
 
     def look_at(self, workers: list[FleetWorker], /) -> None:
         followers = [router.kvaware for router in self._routers if router.kvaware is not None]
         if followers:
-            self._told = Told(followers, workers)
+            self._told = KvFollower(followers, workers)
 
     def choose(self, job: Job, now: float, /) -> int:
         scale = 1 + self._spread * (2 * self._chance.random() - 1)

@@ -13,11 +13,11 @@ from functools import lru_cache
 from bench.fleet import workloads
 from bench.fleet.hardware import Hardware
 from bench.fleet.oracle import Oracle
-from bench.fleet.ours import PLACING, STRATEGIES, Ours, Setting, changed
+from bench.fleet.ours import CACHE_AWARE, STRATEGIES, RouterChooser, Setting, override_constant
 from bench.fleet.runner import Result, run
 from routing.engine.policies import cost
 
-HELD = 1  # half of each workload not used for tuning
+EVALUATION_HALF = 1  # half of each workload not used for tuning
 PLAIN = Setting()
 PATIENT = Oracle("oracle, patient", 2.0)
 CONSTANTS = ("RECOMPUTE", "ANSWER_TOKENS", "WAITING_TOKENS", "SLACK", "SLACK_TOKENS")
@@ -70,7 +70,7 @@ class Bench:
     def ours(self, workload: str, setting: Setting, workers: int = 8, fill: float = 1.0) -> Result:
         results = []
         for seed in self.seeds:
-            chooser = Ours(setting, workers, self.hardware, seed)
+            chooser = RouterChooser(setting, workers, self.hardware, seed)
             asks = self._asks(workload, workers, seed, fill)
             results.append(run(asks, self.hardware, workers, chooser))
         return mean(results)
@@ -101,7 +101,7 @@ def strategies(bench: Bench, names: Sequence[str]) -> None:
         print(line(bench.patient(workload), oracle), flush=True)
         for strategy in STRATEGIES:
             print(line(bench.ours(workload, Setting(strategy)), oracle), flush=True)
-        for strategy in PLACING:
+        for strategy in CACHE_AWARE:
             two = bench.ours(workload, Setting(strategy, routers=2))
             print(line(replace(two, name=f"{strategy}, two routers"), oracle), flush=True)
 
@@ -117,7 +117,7 @@ def robustness(bench: Bench, names: Sequence[str]) -> None:
     show("as it is")
     for constant in CONSTANTS:
         for factor in (0.7, 1.3):
-            with changed(constant, getattr(cost, constant) * factor):
+            with override_constant(constant, getattr(cost, constant) * factor):
                 show(f"{constant} x {factor}")
     for workers in (4, 16):
         show(f"{workers} workers", workers=workers)
@@ -127,7 +127,7 @@ def robustness(bench: Bench, names: Sequence[str]) -> None:
     show("memory of workers not told", Setting(told=False))
     for routers in (2, 3):
         show(f"{routers} routers", Setting(routers=routers))
-    with changed("RECOMPUTE", 1.0):
+    with override_constant("RECOMPUTE", 1.0):
         show("RECOMPUTE 1, for contrast")
 
 

@@ -13,7 +13,7 @@ from bench.fleet.cache import NOTHING, Change
 from bench.fleet.hardware import BLOCK_TOKENS
 from bench.fleet.worker import FleetWorker
 from routing.engine.kv import chain
-from routing.engine.kv.events import Applier
+from routing.engine.kv.events import EventApplier
 from routing.engine.kv.match import Blocks, usable_blocks
 from routing.engine.kv.wire import Event, Removed, Stored
 from routing.engine.policies.kvaware import KvAware
@@ -40,13 +40,13 @@ def _event(change: Change) -> Event:
     )
 
 
-class Told:
+class KvFollower:
     """Connects a fleet to the policies of its routers."""
 
     def __init__(self, policies: Sequence[KvAware], workers: Sequence[FleetWorker]) -> None:
         self._workers = workers
         self._indexes = [followed.index for followed in policies]
-        self._appliers = [Applier(index) for index in self._indexes]
+        self._appliers = [EventApplier(index) for index in self._indexes]
         self._root = self._indexes[0].root("")
         self._names: dict[tuple[int, int], int] = {}  # (previous chain, block) -> chain
         for worker in workers:
@@ -74,7 +74,9 @@ class Told:
             name = self._names.get((parent, block))
             if name is None:
                 data = array("I", _ids(block)).tobytes()
-                name = self._names[parent, block] = chain.extend(parent, data, BLOCK_TOKENS)[0]
+                name = self._names[parent, block] = chain.extend_chain(parent, data, BLOCK_TOKENS)[
+                    0
+                ]
             names.append(name)
             parent = name
         return Blocks({BLOCK_TOKENS: names})

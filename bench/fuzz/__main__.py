@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-KEPT = Path("var/fuzz")
+CORPUS = Path("var/fuzz")
 
 
 class Suite(NamedTuple):
@@ -55,12 +55,12 @@ def _run_here(name: str, seconds: int) -> None:
         targets = importlib.import_module(suite.targets).TARGETS
     seeds = importlib.import_module(suite.seeds)
 
-    corpus, findings = KEPT / name, KEPT / "findings"
+    corpus, findings = CORPUS / name, CORPUS / "findings"
     corpus.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
     for index, seed in enumerate(seeds.SEEDS[name]):
         (corpus / f"seed-{index}").write_bytes(seed)
-    words = KEPT / f"words-{name}"
+    words = CORPUS / f"words-{name}"
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in seeds.WORDS))
     folders = [str(corpus)]
     if (suite.cases / name).is_dir():

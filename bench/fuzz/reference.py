@@ -13,22 +13,22 @@ import h11
 _MAX_BYTES = 1 << 20
 
 
-class Asked(NamedTuple):
+class ParsedRequest(NamedTuple):
     method: bytes
     target: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
-class Answered(NamedTuple):
+class ParsedResponse(NamedTuple):
     status: int
     body: bytes
     whole: bool
 
 
-def requests(data: bytes) -> tuple[list[Asked], str]:
+def requests(data: bytes) -> tuple[list[ParsedRequest], str]:
     """Return the complete requests and why parsing stopped ("" at the end of the data)."""
-    found: list[Asked] = []
+    found: list[ParsedRequest] = []
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_BYTES)
     reader.receive_data(data)
     try:
@@ -37,7 +37,7 @@ def requests(data: bytes) -> tuple[list[Asked], str]:
             if event is h11.NEED_DATA or event is h11.PAUSED:
                 return found, "" if event is h11.NEED_DATA else "paused"
             if isinstance(event, h11.Request):
-                asked = Asked(event.method, event.target, list(event.headers), b"")
+                asked = ParsedRequest(event.method, event.target, list(event.headers), b"")
             elif isinstance(event, h11.Data):
                 asked = asked._replace(body=asked.body + bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -53,10 +53,10 @@ def requests(data: bytes) -> tuple[list[Asked], str]:
         return found, str(error)
 
 
-def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[Answered], str]:
+def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[ParsedResponse], str]:
     """Return the responses to requests of these methods; `ended`: connection closed after
     `data`."""
-    found: list[Answered] = []
+    found: list[ParsedResponse] = []
     reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_BYTES)
     reader.receive_data(data)
     if ended:
@@ -78,7 +78,7 @@ def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[Answer
     return found, f"{len(rest)} bytes nobody asked for" if rest else ""
 
 
-def _answer(reader: h11.Connection, found: list[Answered]) -> str:
+def _answer(reader: h11.Connection, found: list[ParsedResponse]) -> str:
     """Read one response into `found`; return why it is incomplete, or ""."""
     begun = False
     while True:
@@ -86,7 +86,7 @@ def _answer(reader: h11.Connection, found: list[Answered]) -> str:
         if isinstance(event, h11.InformationalResponse):
             continue
         if isinstance(event, h11.Response):
-            found.append(Answered(event.status_code, b"", False))
+            found.append(ParsedResponse(event.status_code, b"", False))
             begun = True
         elif isinstance(event, h11.Data):
             found[-1] = found[-1]._replace(body=found[-1].body + bytes(event.data))

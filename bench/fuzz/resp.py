@@ -36,7 +36,7 @@ LIMITS = Limits(
 def _shrink() -> None:
     frames.DIRECT_BYTES = session.DIRECT_BYTES = DIRECT
     frames.SCRATCH_BYTES = SCRATCH
-    frames._AROUND_BYTES, frames._MAX_TARGETS, frames._WORD_BYTES = 40, 3, 8
+    frames._FRAMING_BYTES, frames._MAX_TARGETS, frames._WORD_BYTES = 40, 3, 8
     store.LONG_BYTES = memory_store.LONG_BYTES = DIRECT
     frames._MAX_LENGTH_LINE = 24
 

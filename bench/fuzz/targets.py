@@ -26,7 +26,7 @@ from routing.engine.http import head_cache, http1
 from routing.engine.http.http1 import ChunkedBody, ProtocolError
 from routing.engine.prompt.identity import Identifier, Identity
 from routing.engine.tokens import usage
-from routing.engine.tokens.usage import Ratios
+from routing.engine.tokens.usage import BytesPerToken
 
 _LLHTTP_METHODS = frozenset(
     b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"
@@ -51,9 +51,9 @@ def _same(name: str, outcomes: list[Any]) -> Any:
 # -- requests
 
 
-def _forwarded(pool: Any) -> list[reference.Asked]:
+def _forwarded(pool: Any) -> list[reference.ParsedRequest]:
     """Return the requests forwarded to the worker; all must be complete."""
-    found: list[reference.Asked] = []
+    found: list[reference.ParsedRequest] = []
     for connection in pool.connections:
         asked, rest = reference.requests(bytes(connection.transport.written))
         assert rest in ("", "closed") or connection.transport.aborted, rest
@@ -83,7 +83,7 @@ def _serve(world: World, answer: bytes, served: dict[int, int], seen: dict[int, 
 
 class _Outcome(NamedTuple):
     handled: list[tuple[bytes, bytes, bytes | None]]
-    forwarded: list[reference.Asked]
+    forwarded: list[reference.ParsedRequest]
     statuses: list[int]
     ended: bool
 
@@ -127,7 +127,7 @@ def _path(target: bytes) -> bytes:
     return rest if rest.startswith(b"/") else b"/" + rest
 
 
-def _check_worker_reads(asked: reference.Asked) -> None:
+def _check_worker_reads(asked: reference.ParsedRequest) -> None:
     """Check that llhttp, used by uvicorn, reads the same request."""
     if asked.method not in _LLHTTP_METHODS:
         return
@@ -317,7 +317,7 @@ _BLOCK_BYTES = 16
 
 
 def _fresh() -> Identifier:
-    return Identifier(b"secret", _BLOCK_BYTES, SessionKey("body", "user"), b"show", Ratios())
+    return Identifier(b"secret", _BLOCK_BYTES, SessionKey("body", "user"), b"show", BytesPerToken())
 
 
 _IDENTIFIER = _fresh()  # caches hashes
@@ -379,7 +379,7 @@ def _check_next_turn(path: bytes, data: Any, hashes: list[int]) -> None:
 
 def tails(data: bytes) -> None:
     """A response tail is read as written, without data of a longer one before it."""
-    found = usage.read(data)
+    found = usage.read_usage(data)
     if found is not None:
         for number in found:
             assert number is None or b"%d" % number in re.sub(rb"(?<!\d)0+(?=\d)", b"", data)
@@ -394,7 +394,7 @@ def _check_usage(data: Any, text: bytes) -> None:
         return
     if any(type(value) is not int for value in top.values()) or b"\\" in text:
         return
-    found = usage.read(text)
+    found = usage.read_usage(text)
     if set(top) == {"prompt_tokens", "completion_tokens"} and text.count(b"_tokens") == 2:
         wanted = (top["prompt_tokens"], top["completion_tokens"])
         if all(0 <= value < 10**12 for value in wanted):

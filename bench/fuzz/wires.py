@@ -18,7 +18,7 @@ from routing.engine.fleet.circuit import Circuit
 from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http.http1 import RequestHead
-from routing.engine.observe.decisions import Ring
+from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
 from routing.engine.router import Router
 from routing.engine.router_state import RETRY_BURST
@@ -156,7 +156,7 @@ class World:
         router.heads, router.handled = [], []
         router._count = router._decided = 0
         router._boot = "boot"
-        router.ring = Ring(100)
+        router.ring = DecisionRing(100)
         self.workers = list(router.table.workers.values())
         self.pools: list[InstantPool] = []
         for worker in self.workers:

@@ -89,7 +89,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         """Users such as "endpoint demo"; a tier in use cannot be deleted."""
         found = self.context.get("users")  # fetched once for the whole list
         if found is None:
-            found = selectors.users_seen(self.context["request"].user)
+            found = selectors.visible_users(self.context["request"].user)
         users: list[str] = found.get(tier.name, [])
         return users
 

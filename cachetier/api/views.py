@@ -19,9 +19,14 @@ from cachetier.tier.lifecycle import TierPhase
 from cachetier.tier.spec import FIELDS, Problem, Refused
 from console.api import watch
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, is_dry_run
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import DryRunSerializer, ErrorSerializer, either, would
+from console.api.serializers import (
+    DryRunSerializer,
+    ErrorSerializer,
+    dry_run_response,
+    object_or_dry_run,
+)
 from console.api.watch import WatchedList
 from console.core.errors import expect_object
 from console.rehearsal import rehearsal
@@ -29,7 +34,7 @@ from console.rehearsal import rehearsal
 _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
 
 
-def _in_phase(value: str) -> Q:
+def _filter_by_phase(value: str) -> Q:
     """Filter by shown phase: Deleting as soon as deletion is requested."""
     if value == TierPhase.DELETING:
         return Q(deleted_at__isnull=False)
@@ -44,7 +49,9 @@ class Tiers(WatchedList[CacheTier]):
     serializer_class = serializers.TierSerializer
     filters = (
         Filter("search", "name__icontains", "In the name."),
-        Filter("phase", _in_phase, "In this phase.", choices=[str(one) for one in TierPhase]),
+        Filter(
+            "phase", _filter_by_phase, "In this phase.", choices=[str(one) for one in TierPhase]
+        ),
         Filter("cluster", "cluster", "On this cluster."),
     )
 
@@ -54,7 +61,7 @@ class Tiers(WatchedList[CacheTier]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {
             **super().get_serializer_context(),
-            "users": selectors.users_seen(self.request.user),
+            "users": selectors.visible_users(self.request.user),
         }
 
     @extend_schema(
@@ -69,12 +76,12 @@ class Tiers(WatchedList[CacheTier]):
         """Create a tier; it serves once its phase is Ready."""
         data = dict(expect_object(request.data))
         name = data.pop("name", None)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
                 made = actions.create(_user(request), name, data)
-            return would("create", made.name, {}, asdict(made.spec), _LABELS)
+            return dry_run_response("create", made.name, {}, asdict(made.spec), _LABELS)
         made = actions.create(_user(request), name, data)
-        return _shown(request, made.name, status=201)
+        return _tier_response(request, made.name, status=201)
 
 
 @extend_schema(tags=["cache"])
@@ -83,15 +90,15 @@ class Tier(GenericAPIView[CacheTier]):
 
     @extend_schema(summary="Read a cache tier", parameters=[WATCH, LAST_EVENT_ID])
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watch.wanted(request):
-            return watch.one(request, lambda: _shown(request, name).data)
-        return _shown(request, name)
+        if watch.is_watch(request):
+            return watch.watch_object(request, lambda: _tier_response(request, name).data)
+        return _tier_response(request, name)
 
     @extend_schema(
         summary="Change a cache tier",
         parameters=[IF_MATCH, DRY_RUN],
         request=serializers.ChangeSerializer,
-        responses=either("CacheTierOrDryRun", serializers.TierSerializer),
+        responses=object_or_dry_run("CacheTierOrDryRun", serializers.TierSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
         """Change a tier. Requests are served throughout; each field documents what restarts."""
@@ -99,13 +106,13 @@ class Tier(GenericAPIView[CacheTier]):
         if not data:
             remedy = "Send at least one field to change, such as memory_bytes."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
-        tier, expected = _tier(name), expected_generation(request)
-        if dry_run(request):
+        tier, expected = _get_tier(name), expected_generation(request)
+        if is_dry_run(request):
             with rehearsal():
                 done = actions.change(_user(request), name, data, expected_generation=expected)
-            return would("update", name, asdict(tier.spec), asdict(done.spec), _LABELS)
+            return dry_run_response("update", name, asdict(tier.spec), asdict(done.spec), _LABELS)
         actions.change(_user(request), name, data, expected_generation=expected)
-        return _shown(request, name)
+        return _tier_response(request, name)
 
     @extend_schema(
         summary="Delete a cache tier",
@@ -114,14 +121,14 @@ class Tier(GenericAPIView[CacheTier]):
     )
     def delete(self, request: Request, name: str) -> Response:
         """Delete a tier; 409 while an endpoint uses it."""
-        _tier(name)
+        _get_tier(name)
         expected = expected_generation(request)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
                 actions.delete(_user(request), name, expected_generation=expected)
-            return would("delete", name, {}, {}, _LABELS)
+            return dry_run_response("delete", name, {}, {}, _LABELS)
         actions.delete(_user(request), name, expected_generation=expected)
-        return _shown(request, name, status=202)
+        return _tier_response(request, name, status=202)
 
 
 @extend_schema(tags=["cache"])
@@ -131,7 +138,7 @@ class Contents(GenericAPIView[CacheTier]):
     @extend_schema(summary="What a cache tier holds")
     def get(self, request: Request, name: str) -> Response:
         """Contents by namespace, and hit rates at other sizes."""
-        found = selectors.detail(_tier(name), request.user)
+        found = selectors.detail(_get_tier(name), request.user)
         return Response(serializers.ContentsSerializer(found).data)
 
 
@@ -150,17 +157,17 @@ class Flush(GenericAPIView[CacheTier]):
         if "namespace" not in data:
             remedy = 'Send {"namespace": "..."}; "" forgets everything.'
             raise Refused(Problem("namespace", None, "It is missing.", remedy, "required"))
-        dropped = actions.flush(_user(request), _tier(name).name, data["namespace"])
+        dropped = actions.flush(_user(request), _get_tier(name).name, data["namespace"])
         return Response({"dropped": dropped})
 
 
-def _shown(request: Request, name: str, status: int = 200) -> Response:
-    seen = serializers.TierSerializer(_tier(name), context={"request": request})
+def _tier_response(request: Request, name: str, status: int = 200) -> Response:
+    seen = serializers.TierSerializer(_get_tier(name), context={"request": request})
     return with_generation(Response(seen.data, status=status), seen.data["generation"])
 
 
-def _tier(name: str) -> CacheTier:
-    tier = selectors.get(name)
+def _get_tier(name: str) -> CacheTier:
+    tier = selectors.get_tier(name)
     if tier is None:
         raise Http404
     return tier

@@ -48,8 +48,8 @@ class Address:
             database = int(parts.path.strip("/") or 0)
         except ValueError:
             raise AddressError("the URL of a cache holds a wrong port or database") from None
-        options = query_options(parts.query, OPTIONS)
-        refuse_contradictions(options, tls=tls)
+        options = parse_query_options(parts.query, OPTIONS)
+        reject_contradictions(options, tls=tls)
         return cls(host=parts.hostname, port=port, tls=tls, database=database, **options)
 
     @property
@@ -69,7 +69,7 @@ def scheme_is_tls(scheme: str) -> bool:
     return scheme == "rediss"
 
 
-def query_options(query: str, known: frozenset[str]) -> dict[str, str]:
+def parse_query_options(query: str, known: frozenset[str]) -> dict[str, str]:
     try:
         given = parse_qs(query, strict_parsing=bool(query))
     except ValueError:
@@ -83,7 +83,7 @@ def query_options(query: str, known: frozenset[str]) -> dict[str, str]:
     return {name: values[-1] for name, values in given.items()}
 
 
-def refuse_contradictions(options: dict[str, str], *, tls: bool) -> None:
+def reject_contradictions(options: dict[str, str], *, tls: bool) -> None:
     unused = sorted(_TLS_ONLY & set(options))
     if unused and not tls:
         raise AddressError(f"{', '.join(unused)} mean TLS: write rediss://, or leave them out")

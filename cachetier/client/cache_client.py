@@ -35,7 +35,7 @@ _FAILURES = {"timeout": KeyOutcome.TIMEOUT}
 _ASKING = command(b"ASKING")
 
 # Run one batch on one connection: append a KeyOutcome per key until the deadline.
-Talk = Callable[[Connection, list[KeyOutcome], float], None]
+BatchRunner = Callable[[Connection, list[KeyOutcome], float], None]
 
 
 class CacheClient:
@@ -78,8 +78,8 @@ class CacheClient:
             ask = _ASKING if asking else b""
             connection.send([b"".join(ask + command(b"EXISTS", key) for key in keys)], deadline)
             for key in keys:
-                _read_asking(connection, asking, deadline)
-                outcomes.append(replies.exists_reply(connection, key, moved, deadline))
+                _skip_asking_reply(connection, asking, deadline)
+                outcomes.append(replies.read_exists_reply(connection, key, moved, deadline))
 
         return self._run("lookup", len(keys), talk, timeout_s)
 
@@ -103,8 +103,8 @@ class CacheClient:
                 if found is not None:
                     outcomes.append(found)
                     continue
-                _read_asking(connection, asking, deadline)
-                outcomes.append(replies.load_reply(connection, key, target, moved, deadline))
+                _skip_asking_reply(connection, asking, deadline)
+                outcomes.append(replies.read_load_reply(connection, key, target, moved, deadline))
 
         size = items[0][1].nbytes if items else 0
         return self._run("load", len(items), talk, timeout_s, size)
@@ -122,14 +122,14 @@ class CacheClient:
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
-            tail = replies.set_tail(ttl_s)
+            tail = replies.encode_set_tail(ttl_s)
             ask = _ASKING if asking else b""
             for key, body in items:
-                head = replies.set_head(key, body, 6 if ttl_s else 4)
+                head = replies.encode_set_head(key, body, 6 if ttl_s else 4)
                 connection.send([ask + head, body, tail], deadline)
             for key, _ in items:
-                _read_asking(connection, asking, deadline)
-                outcomes.append(replies.store_reply(connection, key, moved, deadline))
+                _skip_asking_reply(connection, asking, deadline)
+                outcomes.append(replies.read_store_reply(connection, key, moved, deadline))
 
         size = items[0][1].nbytes if items else 0
         return self._run("store", len(items), talk, timeout_s, size)
@@ -152,8 +152,8 @@ class CacheClient:
             self.counters.add_shared(exc.reason, len(items))
             return nothing
         left = sum(outcome is None for outcome in found)
-        self.counters.add_shared(shared_memory.READ, len(items) - left)
-        self.counters.add_shared(shared_memory.NOT_THERE, left)
+        self.counters.add_shared(shared_memory.READ_OK, len(items) - left)
+        self.counters.add_shared(shared_memory.NOT_LEASED, left)
         return found
 
     def ask(self, *words: bytes, timeout_s: float) -> Any:
@@ -181,7 +181,7 @@ class CacheClient:
         self,
         operation: str,
         count: int,
-        talk: Talk,
+        talk: BatchRunner,
         timeout_s: float,
         item_bytes: int = 0,
     ) -> list[KeyOutcome]:
@@ -195,7 +195,9 @@ class CacheClient:
         self.counters.add(operation, outcomes, moved)
         return outcomes
 
-    def _attempt(self, talk: Talk, outcomes: list[KeyOutcome], deadline: float, count: int) -> None:
+    def _attempt(
+        self, talk: BatchRunner, outcomes: list[KeyOutcome], deadline: float, count: int
+    ) -> None:
         try:
             self._attempt_once(talk, outcomes, deadline)
         except CacheError as exc:
@@ -210,7 +212,7 @@ class CacheClient:
             return
         outcomes += [failure] * (count - len(outcomes))
 
-    def _attempt_once(self, talk: Talk, outcomes: list[KeyOutcome], deadline: float) -> None:
+    def _attempt_once(self, talk: BatchRunner, outcomes: list[KeyOutcome], deadline: float) -> None:
         """Run the batch; retry once on a new connection if a pooled one was closed."""
         connection = self._take_idle()
         if connection is not None:
@@ -226,7 +228,7 @@ class CacheClient:
         self._talk(connection, talk, outcomes, deadline)
 
     def _talk(
-        self, connection: Connection, talk: Talk, outcomes: list[KeyOutcome], deadline: float
+        self, connection: Connection, talk: BatchRunner, outcomes: list[KeyOutcome], deadline: float
     ) -> None:
         """Run the batch; return the connection to the pool on success, close it otherwise."""
         with self._lock:
@@ -266,7 +268,7 @@ class CacheClient:
             connection.close()
 
 
-def _read_asking(connection: Connection, asking: bool, deadline: float) -> None:
+def _skip_asking_reply(connection: Connection, asking: bool, deadline: float) -> None:
     if asking:
         # An error here means the node is not in a cluster; the command's own reply decides.
         with contextlib.suppress(ReplyError):

@@ -33,7 +33,7 @@ class Redirect:
         return replace(said_by, host=host, port=self.port, name="")
 
 
-def slot_of(key: bytes) -> int:
+def key_slot(key: bytes) -> int:
     """Return CRC-16/XMODEM of the key, or of its hash tag (text in the first braces)."""
     start = key.find(b"{")
     if start >= 0:
@@ -43,7 +43,7 @@ def slot_of(key: bytes) -> int:
     return binascii.crc_hqx(key, 0) % SLOTS
 
 
-def read_redirect(text: str) -> Redirect | None:
+def parse_redirect(text: str) -> Redirect | None:
     """Parse an error reply such as "MOVED 3999 127.0.0.1:6381"; None for any other error."""
     words = text.split()
     if len(words) != 3 or words[0] not in ("MOVED", "ASK"):
@@ -57,7 +57,7 @@ def read_redirect(text: str) -> Redirect | None:
     return Redirect(words[0] == "MOVED", int(words[1]), host, int(port))
 
 
-def read_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
+def parse_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
     """Parse CLUSTER SLOTS into (first slot, last slot, address); skip invalid entries.
 
     Keys in slots without an owner go to any node, which redirects them.
@@ -81,7 +81,7 @@ class SlotMap:
 
     def owner(self, key: bytes) -> str:
         """Return the owner's label, "" if unknown."""
-        return self._owners[slot_of(key)]
+        return self._owners[key_slot(key)]
 
     def learn(self, ranges: Sequence[tuple[int, int, Address]]) -> None:
         """Replace the whole map."""

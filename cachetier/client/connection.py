@@ -47,11 +47,11 @@ class DeniedError(CacheError):
 _TIMEVAL = struct.Struct("@ll")
 _CHUNK = 4096
 _MAX_LINE = 8192
-_SCRAP = 65536
+_DISCARD_BYTES = 65536
 # sendmsg takes at most IOV_MAX (1024) buffers.
 _MAX_PIECES = 512
 # Limits of metadata replies (slots, leases): array items, string bytes, nesting depth.
-_MAX_SHORT = 65536
+_MAX_METADATA_BYTES = 65536
 _MAX_DEPTH = 8
 
 Piece = bytes | memoryview
@@ -109,12 +109,12 @@ class Connection:
                 waiting[0] = waiting[0][sent:]
 
     def _send_some(self, pieces: list[memoryview], deadline: float) -> int:
-        left = _left(deadline)
+        left = _seconds_left(deadline)
         try:
             if self._tls:
                 self._socket.settimeout(left)
                 return self._socket.send(pieces[0])
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(left))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _pack_timeval(left))
             return self._socket.sendmsg(pieces)
         except (BlockingIOError, TimeoutError):
             raise TimedOutError("send timed out") from None
@@ -122,13 +122,13 @@ class Connection:
             raise UnreachableError(f"connection lost while sending: {exc}") from None
 
     def _receive(self, view: memoryview, deadline: float, *, whole: bool) -> int:
-        left = _left(deadline)
+        left = _seconds_left(deadline)
         try:
             if self._tls:
                 self._socket.settimeout(left)
                 count = self._socket.recv_into(view)
             else:
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(left))
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _pack_timeval(left))
                 flags = socket.MSG_WAITALL if whole else 0
                 count = self._socket.recv_into(view, view.nbytes, flags)
         except (BlockingIOError, TimeoutError):
@@ -149,9 +149,9 @@ class Connection:
 
     def skip(self, count: int, deadline: float) -> None:
         """Discard `count` bytes to stay in sync."""
-        scrap = memoryview(bytearray(min(count, _SCRAP)))
+        scrap = memoryview(bytearray(min(count, _DISCARD_BYTES)))
         while count:
-            part = scrap[: min(count, _SCRAP)]
+            part = scrap[: min(count, _DISCARD_BYTES)]
             self.read_into(part, deadline)
             count -= part.nbytes
 
@@ -174,7 +174,7 @@ class Connection:
 
     def read_integer(self, deadline: float) -> int:
         line = self.read_line(deadline)
-        return _number(line, b":")
+        return _parse_number(line, b":")
 
     def read_ok(self, deadline: float) -> bool:
         """Return True for +OK, False for null (condition not met)."""
@@ -189,15 +189,15 @@ class Connection:
     def read_bulk_length(self, deadline: float) -> int:
         """Return the length of the following bulk string, -1 for null."""
         line = self.read_line(deadline)
-        return -1 if line == b"_" else _number(line, b"$")
+        return -1 if line == b"_" else _parse_number(line, b"$")
 
     def read_value(self, deadline: float, depth: int = 0) -> Any:
         """Read a short metadata reply: integers, bytes, None and lists of them."""
         line = self.read_line(deadline)
         kind, rest = line[:1], line[1:]
         if kind in (b"$", b"*"):
-            count = _number(line, kind)
-            if count > _MAX_SHORT or depth > _MAX_DEPTH:
+            count = _parse_number(line, kind)
+            if count > _MAX_METADATA_BYTES or depth > _MAX_DEPTH:
                 raise BrokenError("reply longer than expected")
             if count < 0:
                 return None
@@ -208,7 +208,7 @@ class Connection:
             self.end_bulk(deadline)
             return bytes(body)
         if kind == b":":
-            return _number(line, b":")
+            return _parse_number(line, b":")
         if kind == b"+":
             return rest
         if kind == b"_":
@@ -227,7 +227,7 @@ def command(*words: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
 
 
-def _number(line: bytes, kind: bytes) -> int:
+def _parse_number(line: bytes, kind: bytes) -> int:
     if line[:1] != kind:
         _raise_reply(line)
         raise BrokenError(f"expected {kind.decode()!r}, got {line[:20]!r}")
@@ -242,14 +242,14 @@ def _raise_reply(line: bytes) -> None:
         raise ReplyError(line[1:200].decode(errors="replace"))
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimedOutError("the deadline passed")
     return left
 
 
-def _timeval(seconds: float) -> bytes:
+def _pack_timeval(seconds: float) -> bytes:
     # Zero would disable the timeout.
     micros = max(int(seconds * 1e6), 1000)
     return _TIMEVAL.pack(micros // 1_000_000, micros % 1_000_000)
@@ -257,7 +257,9 @@ def _timeval(seconds: float) -> bytes:
 
 def _connect(address: Address, deadline: float) -> socket.socket:
     try:
-        plain = socket.create_connection((address.host, address.port), timeout=_left(deadline))
+        plain = socket.create_connection(
+            (address.host, address.port), timeout=_seconds_left(deadline)
+        )
     except TimeoutError:
         raise TimedOutError(f"connection to {address} timed out") from None
     except OSError as exc:
@@ -267,7 +269,7 @@ def _connect(address: Address, deadline: float) -> socket.socket:
         plain.settimeout(None)  # blocking: the kernel enforces timeouts (SO_RCVTIMEO, SO_SNDTIMEO)
         return plain
     try:
-        plain.settimeout(_left(deadline))
+        plain.settimeout(_seconds_left(deadline))
         # Loaded per connection: certificates are rotated while workers run.
         context = ssl.create_default_context(cafile=address.ca_file or None)
         if address.cert_file:

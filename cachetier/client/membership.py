@@ -18,20 +18,20 @@ from typing import Any
 
 from cachetier.client.address import Address, AddressError
 from cachetier.client.cache_client import CacheClient
-from cachetier.client.cluster import Redirect, SlotMap, read_slots
+from cachetier.client.cluster import Redirect, SlotMap, parse_slots
 from cachetier.client.connection import CacheError, ReplyError
-from cachetier.client.node_list import MAX_NODES, Nodes, look_up, read_list
+from cachetier.client.node_list import MAX_NODES, Nodes, read_list, resolve_addresses
 from cachetier.client.outcomes import Counters
 from cachetier.client.rendezvous import Rendezvous
 
-_LOOK_EVERY_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
+_REFRESH_INTERVALS_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
 # After a failure the membership is refreshed early, but not more often than this.
-_SHORTEST_S = 1.0
-_ASK_TIMEOUT_S = 2.0
+_MIN_REFRESH_INTERVAL_S = 1.0
+_QUERY_TIMEOUT_S = 2.0
 # Metric cardinality limit: pods change addresses for months, so nodes beyond this count are counted
 # together.
-_MAX_NAMED = 64
-OTHERS = "others"
+_MAX_LABELLED_NODES = 64
+OTHER_NODES_LABEL = "others"
 
 
 class Membership:
@@ -73,13 +73,13 @@ class Membership:
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
-            found = {name: _sum(one) for name, one in self._gone.items()}
+            found = {name: _sum_counters(one) for name, one in self._gone.items()}
             for name, client in self.clients().items():
                 found.setdefault(self.label(name), Counters()).absorb(client.counters)
         return found
 
     def label(self, name: str) -> str:
-        return name if name in self._named else OTHERS
+        return name if name in self._named else OTHER_NODES_LABEL
 
     def poke(self) -> None:
         """Request an early refresh after a failure."""
@@ -116,7 +116,7 @@ class Membership:
                 client.close()
 
     def _client(self, address: Address) -> CacheClient:
-        if len(self._named) < _MAX_NAMED:
+        if len(self._named) < _MAX_LABELLED_NODES:
             self._named.add(address.label)
         return CacheClient(address, self._password, on_change=self._on_change)
 
@@ -147,9 +147,9 @@ class Membership:
         while not self._closing.is_set():
             self._look()
             # One refresh serves a burst of failures.
-            if self._closing.wait(_SHORTEST_S):
+            if self._closing.wait(_MIN_REFRESH_INTERVAL_S):
                 return
-            self._wake.wait(_LOOK_EVERY_S[self._nodes.kind] if self.clients() else 0.0)
+            self._wake.wait(_REFRESH_INTERVALS_S[self._nodes.kind] if self.clients() else 0.0)
             self._wake.clear()
 
     def _look(self) -> None:
@@ -175,7 +175,7 @@ class Membership:
         if self._nodes.kind == "file":
             return read_list(self._nodes.path)
         if self._nodes.kind == "dns":
-            return look_up(self._nodes.addresses[0])
+            return resolve_addresses(self._nodes.addresses[0])
         return self._find_cluster()
 
     def _find_cluster(self) -> tuple[Address, ...]:
@@ -184,13 +184,13 @@ class Membership:
         for address in self._cluster_sources():
             asking = CacheClient(address, self._password)
             try:
-                reply: Any = asking.ask(b"CLUSTER", b"SLOTS", timeout_s=_ASK_TIMEOUT_S)
+                reply: Any = asking.ask(b"CLUSTER", b"SLOTS", timeout_s=_QUERY_TIMEOUT_S)
             except (CacheError, ReplyError) as exc:
                 trouble = exc
                 continue
             finally:
                 asking.close()
-            ranges = read_slots(reply, address)
+            ranges = parse_slots(reply, address)
             if ranges:
                 self._slots.learn(ranges)
                 return tuple({one.label: one for _, _, one in ranges}.values())[:MAX_NODES]
@@ -210,7 +210,7 @@ class Membership:
             self._on_change(text)
 
 
-def _sum(counters: Counters) -> Counters:
+def _sum_counters(counters: Counters) -> Counters:
     copy = Counters()
     copy.absorb(counters)
     return copy

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cachetier.client.address import OPTIONS, Address, AddressError, query_options
+from cachetier.client.address import OPTIONS, Address, AddressError, parse_query_options
 
 KINDS = ("list", "dns", "cluster")
 MAX_NODES = 1024
@@ -37,22 +37,22 @@ class Nodes:
     def parse(cls, url: str) -> Nodes:
         parts = urlsplit(url)
         if parts.scheme == "file":
-            options = query_options(parts.query, frozenset({"replicas"}))
+            options = parse_query_options(parts.query, frozenset({"replicas"}))
             if parts.netloc or not parts.path.startswith("/"):
                 raise AddressError("a file of nodes is named with its whole path: file:///PATH")
-            return cls("file", path=parts.path, replicas=_replicas(options))
-        options = query_options(parts.query, OPTIONS | _POOL_OPTIONS)
+            return cls("file", path=parts.path, replicas=_parse_replicas(options))
+        options = parse_query_options(parts.query, OPTIONS | _POOL_OPTIONS)
         own = {name: options.pop(name) for name in _POOL_OPTIONS & set(options)}
         query = "&".join(f"{name}={value}" for name, value in sorted(options.items()))
         kind = own.get("nodes", "list")
         hosts = parts.netloc.split(",")
-        _refuse(kind, hosts, options, own)
+        _reject_bad_list(kind, hosts, options, own)
         addresses = tuple(
             Address.parse(f"{parts.scheme}://{host}{parts.path}" + (f"?{query}" if query else ""))
             for host in hosts
         )
-        _refuse_twins(addresses)
-        return cls(kind, addresses, replicas=_replicas(own))
+        _reject_duplicates(addresses)
+        return cls(kind, addresses, replicas=_parse_replicas(own))
 
     def __str__(self) -> str:
         """Return the addresses without credentials, for logs."""
@@ -64,25 +64,27 @@ class Nodes:
         return f"{'rediss' if first.tls else 'redis'}://{hosts}/{first.database}{suffix}"
 
 
-def _refuse(kind: str, hosts: list[str], options: dict[str, str], own: dict[str, str]) -> None:
+def _reject_bad_list(
+    kind: str, hosts: list[str], options: dict[str, str], own: dict[str, str]
+) -> None:
     if kind not in KINDS:
         raise AddressError(f"nodes={kind} is not one of {', '.join(KINDS)}")
     if len(hosts) > 1 and kind == "dns":
         raise AddressError("nodes=dns asks for one name: give one host, or leave nodes=dns out")
     if len(hosts) > 1 and "name" in options:
         raise AddressError("name= is for one node: list named nodes in a file (file:///PATH)")
-    if kind == "cluster" and _replicas(own) > 1:
+    if kind == "cluster" and _parse_replicas(own) > 1:
         raise AddressError("replicas= is not for a cluster, which keeps replicas of its own")
 
 
-def _replicas(options: dict[str, str]) -> int:
+def _parse_replicas(options: dict[str, str]) -> int:
     text = options.get("replicas", "1")
     if text not in ("1", "2"):
         raise AddressError(f"replicas={text} is not 1 or 2")
     return int(text)
 
 
-def _refuse_twins(addresses: tuple[Address, ...]) -> None:
+def _reject_duplicates(addresses: tuple[Address, ...]) -> None:
     labels = [address.label for address in addresses]
     twins = sorted({label for label in labels if labels.count(label) > 1})
     if twins:
@@ -103,11 +105,11 @@ def read_list(path: str) -> tuple[Address, ...]:
         except AddressError as exc:
             raise AddressError(f"line {number} of {path}: {exc}") from None
     addresses = tuple(found)
-    _refuse_twins(addresses)
+    _reject_duplicates(addresses)
     return addresses
 
 
-def look_up(name: Address) -> tuple[Address, ...]:
+def resolve_addresses(name: Address) -> tuple[Address, ...]:
     """Resolve a name to all its addresses, in a stable order; raise OSError on failure.
 
     `server_name` stays the name: certificates name the Service, not the pod's address.

@@ -22,7 +22,7 @@ class KeyOutcome(StrEnum):
 
 
 # Outcomes of a healthy node; all others count as node failures.
-ANSWERED = frozenset(
+HEALTHY_OUTCOMES = frozenset(
     {
         KeyOutcome.OK,
         KeyOutcome.MISSING,

@@ -19,7 +19,7 @@ from cachetier.client.cache_client import CacheClient
 from cachetier.client.cluster import Redirect
 from cachetier.client.membership import Membership
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import ANSWERED, Counters, KeyOutcome
+from cachetier.client.outcomes import HEALTHY_OUTCOMES, Counters, KeyOutcome
 from cachetier.client.replies import Redirects
 
 _THREADS = 16
@@ -28,7 +28,7 @@ _MAX_HOPS = 3
 
 Items = Sequence[tuple[bytes, memoryview]]
 # (node, positions in the batch, seconds, redirects, asking) -> outcomes
-_Call = Callable[[CacheClient, list[int], float, Redirects, bool], list[KeyOutcome]]
+_NodeOperation = Callable[[CacheClient, list[int], float, Redirects, bool], list[KeyOutcome]]
 
 
 class CachePool:
@@ -71,7 +71,7 @@ class CachePool:
             return node.load([items[i] for i in places], left_s, moved, asking=asking)
 
         outcomes = self._first_copy_that_has([key for key, _ in items], call, timeout_s)
-        self.counters.add("load", outcomes, _ok_bytes(items, outcomes))
+        self.counters.add("load", outcomes, _count_ok_bytes(items, outcomes))
         return outcomes
 
     def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[KeyOutcome]:
@@ -87,8 +87,8 @@ class CachePool:
         outcomes = [KeyOutcome.NO_NODE] * len(items)
         for rank in range(self.nodes.replicas):
             got = self._at_rank(keys, list(range(len(keys))), rank, call, self._share(deadline))
-            outcomes = [_better(was, now) for was, now in zip(outcomes, got, strict=True)]
-        self.counters.add("store", outcomes, _ok_bytes(items, outcomes))
+            outcomes = [_choose_outcome(was, now) for was, now in zip(outcomes, got, strict=True)]
+        self.counters.add("store", outcomes, _count_ok_bytes(items, outcomes))
         return outcomes
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class CachePool:
         return all(node.breaker.is_open for node in self._members.clients().values())
 
     def _first_copy_that_has(
-        self, keys: Sequence[bytes], call: _Call, timeout_s: float
+        self, keys: Sequence[bytes], call: _NodeOperation, timeout_s: float
     ) -> list[KeyOutcome]:
         """Query the first node; for keys it lacks, the second if there is one."""
         deadline = time.monotonic() + timeout_s
@@ -126,14 +126,19 @@ class CachePool:
             share = self._share(deadline) / (2 if rank + 1 < copies else 1)
             found = self._at_rank(keys, waiting, rank, call, share)
             for place, outcome in zip(waiting, found, strict=True):
-                outcomes[place] = _better(outcomes[place], outcome)
+                outcomes[place] = _choose_outcome(outcomes[place], outcome)
             waiting = [place for place in waiting if outcomes[place] is not KeyOutcome.OK]
             if not waiting:
                 break
         return outcomes
 
     def _at_rank(
-        self, keys: Sequence[bytes], places: list[int], rank: int, call: _Call, timeout_s: float
+        self,
+        keys: Sequence[bytes],
+        places: list[int],
+        rank: int,
+        call: _NodeOperation,
+        timeout_s: float,
     ) -> list[KeyOutcome]:
         """Return outcomes in the order of `places`, following cluster redirects."""
         deadline = time.monotonic() + timeout_s
@@ -155,7 +160,7 @@ class CachePool:
     def _side_by_side(
         self,
         parts: dict[tuple[str, bool], list[int]],
-        call: _Call,
+        call: _NodeOperation,
         deadline: float,
         outcomes: dict[int, KeyOutcome],
         moved: Redirects,
@@ -178,13 +183,13 @@ class CachePool:
             got = call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
             outcomes.update(zip(places, got, strict=True))
         for places, job in waiting:
-            outcomes.update(zip(places, _result(job, len(places)), strict=True))
-        if any(outcome not in ANSWERED for outcome in outcomes.values()):
+            outcomes.update(zip(places, _collect_outcomes(job, len(places)), strict=True))
+        if any(outcome not in HEALTHY_OUTCOMES for outcome in outcomes.values()):
             self._members.poke()  # slots may have moved to another node
 
     def _submit(
         self,
-        call: _Call,
+        call: _NodeOperation,
         part: tuple[CacheClient, list[int], bool],
         deadline: float,
         moved: Redirects,
@@ -217,21 +222,21 @@ class CachePool:
         return max(deadline - time.monotonic(), 0.0)
 
 
-def _result(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
+def _collect_outcomes(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
     try:
         return job.result()
     except CancelledError:
         return [KeyOutcome.ERROR] * count
 
 
-def _better(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:
+def _choose_outcome(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:
     """Return OK if either copy is, else the first outcome unless that node was unreachable."""
     if second is KeyOutcome.OK or first is KeyOutcome.NO_NODE:
         return second
     return first
 
 
-def _ok_bytes(items: Items, outcomes: Sequence[KeyOutcome]) -> int:
+def _count_ok_bytes(items: Items, outcomes: Sequence[KeyOutcome]) -> int:
     return sum(
         view.nbytes
         for (_, view), outcome in zip(items, outcomes, strict=True)

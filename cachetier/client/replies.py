@@ -5,7 +5,7 @@ Connection failures raise CacheError; failures of one value are returned as KeyO
 
 from __future__ import annotations
 
-from cachetier.client.cluster import Redirect, read_redirect
+from cachetier.client.cluster import Redirect, parse_redirect
 from cachetier.client.connection import BrokenError, Connection, ReplyError
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.wire import envelope
@@ -13,7 +13,7 @@ from cachetier.wire import envelope
 # A longer reply of foreign data closes the connection instead of being read.
 _MAX_SKIP = 64 * 1024 * 1024
 # Error replies about login or node state, not about the value.
-_ABOUT_THE_NODE = (
+_NODE_ERROR_CODES = (
     "NOAUTH",
     "WRONGPASS",
     "NOPERM",
@@ -25,38 +25,38 @@ _ABOUT_THE_NODE = (
 )
 
 # Envelope verification result of a complete body.
-INTACT = {True: KeyOutcome.OK, False: KeyOutcome.CORRUPT, None: KeyOutcome.UNREADABLE}
+INTEGRITY_OUTCOMES = {True: KeyOutcome.OK, False: KeyOutcome.CORRUPT, None: KeyOutcome.UNREADABLE}
 
 # Redirect per key, filled by the readers below.
 Redirects = dict[bytes, Redirect]
 
 
-def exists_reply(
+def read_exists_reply(
     connection: Connection, key: bytes, redirects: Redirects, deadline: float
 ) -> KeyOutcome:
     try:
         return KeyOutcome.OK if connection.read_integer(deadline) else KeyOutcome.MISSING
     except ReplyError as exc:
-        return _refusal(exc, key, redirects)
+        return _map_error_reply(exc, key, redirects)
 
 
-def store_reply(
+def read_store_reply(
     connection: Connection, key: bytes, redirects: Redirects, deadline: float
 ) -> KeyOutcome:
     try:
         connection.read_ok(deadline)  # False: the key existed, which counts as stored
     except ReplyError as exc:
-        return _refusal(exc, key, redirects)
+        return _map_error_reply(exc, key, redirects)
     return KeyOutcome.OK
 
 
-def load_reply(
+def read_load_reply(
     connection: Connection, key: bytes, target: memoryview, redirects: Redirects, deadline: float
 ) -> KeyOutcome:
     try:
         length = connection.read_bulk_length(deadline)
     except ReplyError as exc:
-        return _refusal(exc, key, redirects)
+        return _map_error_reply(exc, key, redirects)
     if length < 0:
         return KeyOutcome.MISSING
     if length > _MAX_SKIP and length != envelope.HEADER_BYTES + target.nbytes:
@@ -70,23 +70,23 @@ def load_reply(
         return KeyOutcome.CORRUPT
     connection.read_into(target, deadline)
     connection.end_bulk(deadline)
-    return INTACT[envelope.is_intact(header, target)]
+    return INTEGRITY_OUTCOMES[envelope.is_intact(header, target)]
 
 
-def _refusal(exc: ReplyError, key: bytes, redirects: Redirects) -> KeyOutcome:
+def _map_error_reply(exc: ReplyError, key: bytes, redirects: Redirects) -> KeyOutcome:
     """Convert an error reply about the value to an outcome; re-raise one about the node."""
     text = str(exc)
-    if text.startswith(_ABOUT_THE_NODE):
+    if text.startswith(_NODE_ERROR_CODES):
         raise BrokenError(text) from None
-    redirect = read_redirect(text)
+    redirect = parse_redirect(text)
     if redirect is None:
         return KeyOutcome.REFUSED
     redirects[key] = redirect
     return KeyOutcome.MOVED
 
 
-def set_head(key: bytes, body: memoryview, words: int) -> bytes:
-    header = envelope.pack(key, body, envelope.fastest_seal())
+def encode_set_head(key: bytes, body: memoryview, words: int) -> bytes:
+    header = envelope.pack_header(key, body, envelope.fastest_seal())
     length = len(header) + body.nbytes
     return b"*%d\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b" % (
         words,
@@ -97,7 +97,7 @@ def set_head(key: bytes, body: memoryview, words: int) -> bytes:
     )
 
 
-def set_tail(ttl_s: int) -> bytes:
+def encode_set_tail(ttl_s: int) -> bytes:
     tail = b"\r\n$2\r\nNX\r\n"
     if ttl_s:
         tail += b"$2\r\nEX\r\n$%d\r\n%d\r\n" % (len(str(ttl_s)), ttl_s)

@@ -26,24 +26,33 @@ from typing import Any
 
 from cachetier.client.connection import Connection, ReplyError, command
 from cachetier.client.outcomes import KeyOutcome
-from cachetier.client.replies import INTACT
+from cachetier.client.replies import INTEGRITY_OUTCOMES
 from cachetier.wire import arena, envelope
 
 # Retry interval after shared memory was unavailable: the node may have restarted.
-REST_S = 30.0
+PAUSE_S = 30.0
 _LEASE_S = 10.0
 # Shorter values are not in the arena.
 MIN_BYTES = 16 * 1024
 # Failure reasons, used as counter labels.
-UNKNOWN = "unknown_command"  # Redis, Valkey or an older node
-OFF = "off"  # the node does not share its arena
-AWAY = "other_machine"  # no such arena on this machine
-STALE = "stale_arena"  # arena of another node
-DENIED = "no_access"
-BROKEN = "bad_answer"
-NOT_THERE = "not_leased"  # missing, on disk, or too short for the arena
-READ = "ok"
-REASONS = (READ, UNKNOWN, OFF, AWAY, STALE, DENIED, BROKEN, NOT_THERE)
+UNKNOWN_COMMAND = "unknown_command"  # Redis, Valkey or an older node
+NOT_SHARED = "off"  # the node does not share its arena
+OTHER_MACHINE = "other_machine"  # no such arena on this machine
+STALE_ARENA = "stale_arena"  # arena of another node
+NO_ACCESS = "no_access"
+BAD_REPLY = "bad_answer"
+NOT_LEASED = "not_leased"  # missing, on disk, or too short for the arena
+READ_OK = "ok"
+REASONS = (
+    READ_OK,
+    UNKNOWN_COMMAND,
+    NOT_SHARED,
+    OTHER_MACHINE,
+    STALE_ARENA,
+    NO_ACCESS,
+    BAD_REPLY,
+    NOT_LEASED,
+)
 
 Item = tuple[bytes, memoryview]
 
@@ -85,7 +94,7 @@ class SharedMemory:
 
     def rest(self, reason: str, now: float) -> None:
         self._why = reason
-        self._rest_until = now + REST_S
+        self._rest_until = now + PAUSE_S
 
     def load(
         self, connection: Connection, items: Sequence[Item], deadline: float
@@ -94,15 +103,15 @@ class SharedMemory:
         milliseconds = b"%d" % (_LEASE_S * 1000)
         connection.send([command(b"LEASE", milliseconds, *(key for key, _ in items))], deadline)
         try:
-            lease = read_lease(connection.read_value(deadline), len(items))
+            lease = parse_lease(connection.read_value(deadline), len(items))
         except ReplyError as exc:
             raise SharedMemoryUnavailable(
-                UNKNOWN if "unknown command" in str(exc).lower() else OFF
+                UNKNOWN_COMMAND if "unknown command" in str(exc).lower() else NOT_SHARED
             ) from None
         try:
             with self._arena(lease) as opened:
                 return [
-                    None if runs is None else _read(opened, runs, key, target)
+                    None if runs is None else _read_value(opened, runs, key, target)
                     for runs, (key, target) in zip(lease.places, items, strict=True)
                 ]
         finally:
@@ -133,20 +142,20 @@ class _Arena:
 
     def __init__(self, folder: Path, lease: Lease) -> None:
         if "/" in lease.name or lease.name.startswith(".") or not lease.name:
-            raise SharedMemoryUnavailable(BROKEN)
+            raise SharedMemoryUnavailable(BAD_REPLY)
         self.token = lease.token
         self._lock = threading.Lock()
         self._users = 1
         try:
             self.fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            raise SharedMemoryUnavailable(AWAY) from None
+            raise SharedMemoryUnavailable(OTHER_MACHINE) from None
         except OSError:
-            raise SharedMemoryUnavailable(DENIED) from None
+            raise SharedMemoryUnavailable(NO_ACCESS) from None
         header = arena.unpack(os.pread(self.fd, arena.HEADER_BYTES, 0))
         if header is None or header.token != lease.token:
             os.close(self.fd)
-            raise SharedMemoryUnavailable(STALE)
+            raise SharedMemoryUnavailable(STALE_ARENA)
 
     def enter(self) -> None:
         with self._lock:
@@ -165,7 +174,9 @@ class _Arena:
         self.leave()
 
 
-def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview) -> Any:
+def _read_value(
+    opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview
+) -> Any:
     """Fill `target` with the value and return its outcome."""
     header = bytearray(envelope.HEADER_BYTES)
     if sum(length for _, length in runs) != len(header) + target.nbytes:
@@ -173,7 +184,7 @@ def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: m
     waiting = [memoryview(header), target]
     for offset, length in runs:
         while length:
-            wanted = _first(waiting, length)
+            wanted = _take_prefix(waiting, length)
             try:
                 count = os.preadv(opened.fd, wanted, offset)
             except OSError:
@@ -181,13 +192,13 @@ def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: m
             if not count:
                 return None  # beyond the end of the arena
             offset, length = offset + count, length - count
-            _drop(waiting, count)
+            _drop_prefix(waiting, count)
     if envelope.expected_length(header, key) != target.nbytes:
         return KeyOutcome.CORRUPT
-    return INTACT[envelope.is_intact(header, target)]
+    return INTEGRITY_OUTCOMES[envelope.is_intact(header, target)]
 
 
-def _first(views: Sequence[memoryview], count: int) -> list[memoryview]:
+def _take_prefix(views: Sequence[memoryview], count: int) -> list[memoryview]:
     """Return views on the first `count` bytes."""
     found = []
     for view in views:
@@ -199,7 +210,7 @@ def _first(views: Sequence[memoryview], count: int) -> list[memoryview]:
     return found
 
 
-def _drop(views: list[memoryview], count: int) -> None:
+def _drop_prefix(views: list[memoryview], count: int) -> None:
     """Remove the first `count` bytes from `views`, in place."""
     while views and count >= views[0].nbytes:
         count -= views[0].nbytes
@@ -208,16 +219,16 @@ def _drop(views: list[memoryview], count: int) -> None:
         views[0] = views[0][count:]
 
 
-def read_lease(reply: Any, keys: int) -> Lease:
+def parse_lease(reply: Any, keys: int) -> Lease:
     """Parse a LEASE reply; raise SharedMemoryUnavailable if invalid, with the stream in sync."""
     match reply:
         case [int(number), bytes(name), bytes(token), list(places)] if len(places) == keys:
-            runs = tuple(_runs(place) for place in places)
+            runs = tuple(_parse_runs(place) for place in places)
             return Lease(number, name.decode(errors="replace"), token, runs)
-    raise SharedMemoryUnavailable(BROKEN)
+    raise SharedMemoryUnavailable(BAD_REPLY)
 
 
-def _runs(place: Any) -> tuple[tuple[int, int], ...] | None:
+def _parse_runs(place: Any) -> tuple[tuple[int, int], ...] | None:
     if place is None:
         return None
     match place:
@@ -228,7 +239,7 @@ def _runs(place: Any) -> tuple[tuple[int, int], ...] | None:
                     case [int(offset), int(part)] if offset >= 0 and part > 0:
                         found.append((offset, part))
                     case _:
-                        raise SharedMemoryUnavailable(BROKEN)
+                        raise SharedMemoryUnavailable(BAD_REPLY)
             if sum(part for _, part in found) == length:
                 return tuple(found)
-    raise SharedMemoryUnavailable(BROKEN)
+    raise SharedMemoryUnavailable(BAD_REPLY)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cachetier.engine.admin import AdminServer
 from cachetier.engine.config import Config, parse
-from cachetier.engine.disk.folder import InUseError
+from cachetier.engine.disk.folder import FolderInUseError
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.memory.arena import ArenaError
 from cachetier.engine.memory.size_file import MemoryFile
@@ -50,7 +50,7 @@ async def serve(config: Config) -> None:
         config.listen.host,
         server.port,
         config.memory_bytes,
-        _protection(config),
+        _describe_protection(config),
     )
     following = None
     if config.memory_file:
@@ -70,7 +70,7 @@ async def serve(config: Config) -> None:
     log.info("Stopped")
 
 
-def _protection(config: Config) -> str:
+def _describe_protection(config: Config) -> str:
     found = []
     if config.guards.tls is not None:
         mutual = config.guards.asks_for_certificates
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config))
-    except (InUseError, ArenaError) as exc:
+    except (FolderInUseError, ArenaError) as exc:
         log.error("%s", exc)
         return 2
     except OSError as exc:

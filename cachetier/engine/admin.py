@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from cachetier.engine import admin_json
-from cachetier.engine.admin_orders import Orders
+from cachetier.engine.admin_orders import AdminCommands
 from cachetier.engine.config import ListenAddress
 from cachetier.engine.net.listener import TlsListener
 from cachetier.engine.net.tls import LiveContext
@@ -41,12 +41,12 @@ _REASONS = {
 }
 
 _PAGES: dict[str, Callable[[Node], dict[str, Any]]] = {
-    "/stats": admin_json.stats,
-    "/namespaces": admin_json.namespaces,
-    "/curve": admin_json.curve,
+    "/stats": admin_json.stats_json,
+    "/namespaces": admin_json.namespaces_json,
+    "/curve": admin_json.curve_json,
 }
 
-Answer = tuple[int, str, str]
+AdminResponse = tuple[int, str, str]
 
 
 class AdminServer:
@@ -54,7 +54,7 @@ class AdminServer:
 
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
-        self._orders = Orders(node, on_drain)
+        self._orders = AdminCommands(node, on_drain)
         self._listener: asyncio.Server | TlsListener | None = None
         self._is_local = True
 
@@ -92,7 +92,7 @@ class AdminServer:
                 head = await reader.readuntil(b"\r\n\r\n")
                 peer = writer.get_extra_info("peername")
                 status, kind, body = self._answer(head, str(peer[0]) if peer else "")
-                writer.write(_response(status, kind, body.encode()))
+                writer.write(_encode_response(status, kind, body.encode()))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # a malformed request gets no response
@@ -101,14 +101,14 @@ class AdminServer:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    def _answer(self, head: bytes, host: str) -> Answer:
+    def _answer(self, head: bytes, host: str) -> AdminResponse:
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
         if len(words) != 3:
             return 400, _TEXT, "bad request\n"
         method, target = words[0], urlsplit(words[1])
-        headers = _headers(lines[1:])
-        refusal = listener.refusal(
+        headers = _parse_headers(lines[1:])
+        refusal = listener.request_problem(
             target.path,
             headers.get,
             is_local=self._is_local,
@@ -128,7 +128,7 @@ class AdminServer:
             return 405, _TEXT, "GET it\n"
         return self._page(target.path)
 
-    def _page(self, path: str) -> Answer:
+    def _page(self, path: str) -> AdminResponse:
         if path == "/healthz":
             return 200, _TEXT, f"ok\n{self._node.disk_trouble()}"
         if path == "/readyz":
@@ -142,7 +142,7 @@ class AdminServer:
         return 404, _TEXT, "not found\n"
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
+def _parse_headers(lines: list[str]) -> dict[str, str]:
     """Return headers by lower-case name; the first of duplicates counts."""
     found: dict[str, str] = {}
     for line in lines:
@@ -152,7 +152,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return found
 
 
-def _response(status: int, kind: str, body: bytes) -> bytes:
+def _encode_response(status: int, kind: str, body: bytes) -> bytes:
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {kind}\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

@@ -12,10 +12,10 @@ from typing import Any
 from cachetier.engine.node import VERSION, Node
 
 # Number of namespaces listed, largest first; metrics have the totals.
-_LISTED = 200
+_MAX_LISTED = 200
 
 
-def stats(node: Node) -> dict[str, Any]:
+def stats_json(node: Node) -> dict[str, Any]:
     counters, config = node.counters, node.config
     hits, lookups = counters.hit_rate()
     return {
@@ -43,7 +43,7 @@ def stats(node: Node) -> dict[str, Any]:
     }
 
 
-def namespaces(node: Node) -> dict[str, Any]:
+def namespaces_json(node: Node) -> dict[str, Any]:
     spaces = node.census.spaces()
     listed = [
         {
@@ -56,12 +56,12 @@ def namespaces(node: Node) -> dict[str, Any]:
             "evicted_by": {reason.value: count for reason, count in space.evicted.items()},
             "quota_bytes": node.config.quotas.get(name),
         }
-        for name, space in spaces[:_LISTED]
+        for name, space in spaces[:_MAX_LISTED]
     ]
-    return {"namespaces": listed, "not_listed": max(len(spaces) - _LISTED, 0)}
+    return {"namespaces": listed, "not_listed": max(len(spaces) - _MAX_LISTED, 0)}
 
 
-def curve(node: Node) -> dict[str, Any]:
+def curve_json(node: Node) -> dict[str, Any]:
     """Return the LRU hit curve (`points`) beside the node's measured hit rate."""
     capacity = node.store.usage().capacity_bytes
     found = node.census.curve

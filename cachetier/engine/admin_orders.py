@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from cachetier.engine.config import MIB, parse_size
 from cachetier.engine.errors import ConfigError
-from cachetier.engine.handover import DEFAULT_RATE, AlreadyError
+from cachetier.engine.handover import DEFAULT_RATE, HandoverRunningError
 from cachetier.engine.net.access import LoginVerdict
 from cachetier.engine.node import Node
 from cachetier.engine.store import Declined
 
-Reply = tuple[int, dict[str, Any]]
+AdminReply = tuple[int, dict[str, Any]]
 _BEARER: Final = "bearer "
 
 
-class OrderError(Exception):
+class AdminCommandError(Exception):
     def __init__(self, status: int, code: str, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
         self.status = status
@@ -29,17 +29,19 @@ class OrderError(Exception):
         self.detail = detail
         self.field = field
 
-    def reply(self) -> Reply:
+    def reply(self) -> AdminReply:
         return self.status, {"code": self.code, "field": self.field, "detail": self.detail}
 
 
-class Orders:
+class AdminCommands:
     """Admin commands; `on_drain` is called once per drain."""
 
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
         self._on_drain = on_drain
-        self._known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, str]], Reply]]] = {
+        self._known: dict[
+            str, tuple[tuple[str, ...], Callable[[Mapping[str, str]], AdminReply]]
+        ] = {
             "/flush": (("namespace",), self._flush),
             "/resize": (("memory",), self._resize),
             "/drain": (("to", "rate"), self._drain),
@@ -48,7 +50,7 @@ class Orders:
     def __contains__(self, path: str) -> bool:
         return path in self._known
 
-    def give(self, path: str, query: Mapping[str, str], bearer: str, host: str) -> Reply:
+    def give(self, path: str, query: Mapping[str, str], bearer: str, host: str) -> AdminReply:
         """Execute a command. `bearer` is the Authorization header, `host` the client's address."""
         fields, order = self._known[path]
         try:
@@ -57,9 +59,9 @@ class Orders:
                 if name not in fields:
                     known = ", ".join(fields) or "none"
                     text = f"{path} has no parameter {name!r}: use {known}"
-                    raise OrderError(400, "unknown_field", text, name[:64])
+                    raise AdminCommandError(400, "unknown_field", text, name[:64])
             return order(query)
-        except OrderError as exc:
+        except AdminCommandError as exc:
             return exc.reply()
 
     def _check_bearer(self, header: str, host: str) -> None:
@@ -70,7 +72,7 @@ class Orders:
                     "this node has no password and its admin port can be reached from other "
                     "machines: start it with --password-file, or with --admin 127.0.0.1:PORT"
                 )
-                raise OrderError(403, "protected", text)
+                raise AdminCommandError(403, "protected", text)
             return
         given = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
         # As for clients: any permitted user with this password.
@@ -81,40 +83,40 @@ class Orders:
             text = (
                 f"wrong password, and too many of them: the next in {wait} s; the right one at once"
             )
-            raise OrderError(429, "locked", text, "authorization")
+            raise AdminCommandError(429, "locked", text, "authorization")
         if verdict is not LoginVerdict.OK:
             text = "send the node's password: `Authorization: Bearer PASSWORD`"
-            raise OrderError(401, "unauthorized", text, "authorization")
+            raise AdminCommandError(401, "unauthorized", text, "authorization")
 
-    def _flush(self, query: Mapping[str, str]) -> Reply:
+    def _flush(self, query: Mapping[str, str]) -> AdminReply:
         """Flush one namespace ("" = keys that are not blocks), or everything if unnamed."""
         namespace = query.get("namespace")
         dropped = self._node.store.clear(time.monotonic(), namespace)
         return 200, {"namespace": namespace, "dropped": dropped}
 
-    def _resize(self, query: Mapping[str, str]) -> Reply:
+    def _resize(self, query: Mapping[str, str]) -> AdminReply:
         text = query.get("memory")
         if text is None:
-            raise OrderError(400, "missing", "say how much: /resize?memory=4GiB", "memory")
+            raise AdminCommandError(400, "missing", "say how much: /resize?memory=4GiB", "memory")
         try:
             wanted = parse_size(text)
         except ConfigError as exc:
-            raise OrderError(400, "invalid", str(exc), "memory") from None
+            raise AdminCommandError(400, "invalid", str(exc), "memory") from None
         least = max([MIB, *self._node.config.quotas.values()])
         if wanted < least:
             why = f"{wanted} bytes are too little: at least {least} (1MiB, and every --quota)"
-            raise OrderError(400, "invalid", why, "memory")
+            raise AdminCommandError(400, "invalid", why, "memory")
         declined = self._node.resize(wanted, time.monotonic())
         if isinstance(declined, Declined):
             text = declined.detail or "not possible at the moment"
-            raise OrderError(409, declined.reason.value, text, "memory")
+            raise AdminCommandError(409, declined.reason.value, text, "memory")
         usage = self._node.store.usage()
         return 200, {"capacity_bytes": usage.capacity_bytes, "used_bytes": usage.used_bytes}
 
-    def _drain(self, query: Mapping[str, str]) -> Reply:
+    def _drain(self, query: Mapping[str, str]) -> AdminReply:
         """Reject new connections; with `to`, hand the most valuable values over to those nodes."""
         if "rate" in query and "to" not in query:
-            raise OrderError(400, "invalid", "rate means nothing without to", "rate")
+            raise AdminCommandError(400, "invalid", "rate means nothing without to", "rate")
         if "to" not in query:
             self._on_drain()
             return 202, {"draining": True}
@@ -126,8 +128,8 @@ class Orders:
             field = "to"
             begun = self._node.start_handover(query["to"], rate)
         except ConfigError as exc:
-            raise OrderError(400, "invalid", str(exc), field) from None
-        except AlreadyError as exc:
-            raise OrderError(409, "already", str(exc), "to") from None
+            raise AdminCommandError(400, "invalid", str(exc), field) from None
+        except HandoverRunningError as exc:
+            raise AdminCommandError(409, "already", str(exc), "to") from None
         self._on_drain()
         return 202, {"draining": True, "handover": begun.facts()}

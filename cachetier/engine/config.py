@@ -47,7 +47,7 @@ class ListenAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskConfig:
     path: Path
     size_bytes: int
 
@@ -69,7 +69,7 @@ class Config:
     allow_flush: bool = False
     max_clients: int = 1024
     policy: str = DEFAULT_POLICY
-    disk: Disk | None = None
+    disk: DiskConfig | None = None
     shm: str = ""  # arena name in /dev/shm, "" for private memory
     quotas: Mapping[str, int] = field(default_factory=dict)
     admission: bool = False
@@ -113,7 +113,7 @@ def read_memory_file(path: str) -> str:
         raise ConfigError(f"--memory @{path} cannot be read: {why}") from None
 
 
-def parse_place(text: str) -> ListenAddress:
+def parse_listen_address(text: str) -> ListenAddress:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
@@ -123,32 +123,32 @@ def parse_place(text: str) -> ListenAddress:
 
 def parse(argv: Sequence[str]) -> Config:
     """Parse flags; raise ConfigError (argparse itself exits on syntax errors)."""
-    args = _parser().parse_args(argv)
-    lines = passwords.read(args.password_file) if args.password_file else ()
+    args = _make_parser().parse_args(argv)
+    lines = passwords.read_passwords(args.password_file) if args.password_file else ()
     memory_file = args.memory.removeprefix("@") if args.memory.startswith("@") else ""
     config = Config(
-        listen=parse_place(args.listen),
+        listen=parse_listen_address(args.listen),
         memory_bytes=parse_size(read_memory_file(memory_file) if memory_file else args.memory),
         memory_file=memory_file,
-        admin=parse_place(args.admin) if args.admin else None,
+        admin=parse_listen_address(args.admin) if args.admin else None,
         passwords=lines,
         password_file=args.password_file,
         pool=args.pool,
         allow_flush=args.allow_flush,
         max_clients=args.max_clients,
         policy=args.policy,
-        disk=_disk(args.disk) if args.disk else None,
-        shm=_shm(args.shm),
-        quotas=_quotas(args.quota),
+        disk=_parse_disk(args.disk) if args.disk else None,
+        shm=_parse_shm_name(args.shm),
+        quotas=_parse_quotas(args.quota),
         admission=args.admission,
         guards=guard_flags.read_flags(args, has_password=bool(lines)),
         log_level=args.log_level,
     )
-    _check(config)
+    _check_config(config)
     return config
 
 
-def _check(config: Config) -> None:
+def _check_config(config: Config) -> None:
     if config.memory_bytes < MIN_MEMORY:
         raise ConfigError(f"--memory {config.memory_bytes} bytes is too little: at least 1MiB")
     for namespace, limit in config.quotas.items():
@@ -166,7 +166,7 @@ def _check(config: Config) -> None:
         )
 
 
-def _disk(text: str) -> Disk:
+def _parse_disk(text: str) -> DiskConfig:
     path, colon, size = text.rpartition(":")
     if not colon or not Path(path).is_absolute():
         raise ConfigError(
@@ -176,10 +176,10 @@ def _disk(text: str) -> Disk:
     size_bytes = parse_size(size)
     if size_bytes < _MIN_DISK:
         raise ConfigError(f"--disk {path} with {size_bytes} bytes is too little: at least 64MiB")
-    return Disk(Path(path), size_bytes)
+    return DiskConfig(Path(path), size_bytes)
 
 
-def _shm(name: str) -> str:
+def _parse_shm_name(name: str) -> str:
     if name and not _SHM_NAME.fullmatch(name):
         raise ConfigError(
             f"--shm {name!r} is not a name for a file in /dev/shm: letters, digits, '-', '_' and "
@@ -188,7 +188,7 @@ def _shm(name: str) -> str:
     return name
 
 
-def _quotas(texts: Sequence[str]) -> dict[str, int]:
+def _parse_quotas(texts: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         namespace, equals, size = text.partition("=")
@@ -203,7 +203,7 @@ def _quotas(texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m cachetier.engine", description="A cache node that speaks RESP."
     )

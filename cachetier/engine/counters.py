@@ -20,7 +20,7 @@ from console.processkit.metrics import Histogram, escape
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")
 # Reasons for closing or rejecting a connection.
-CLOSED: Final = (
+CLOSE_REASONS: Final = (
     timeouts.LOGIN,
     timeouts.STALLED,
     timeouts.IDLE,
@@ -35,7 +35,7 @@ _DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
 _AGES: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
 # Namespaces come from clients: beyond this many, the others share one label.
 _MAX_NAMESPACES: Final = 64
-_OTHER: Final = "other"
+_OTHER_LABEL: Final = "other"
 
 
 class Counters:
@@ -57,7 +57,7 @@ class Counters:
         self.rejected = dict.fromkeys(REJECTIONS, 0)
         self.integrity_failures = 0
         self.logins = dict.fromkeys(LoginVerdict, 0)
-        self.closed = dict.fromkeys(CLOSED, 0)
+        self.closed = dict.fromkeys(CLOSE_REASONS, 0)
         self.handshakes = dict.fromkeys(HANDSHAKE_REASONS, 0)
         self.connections = 0
         self.admin_refused = 0
@@ -75,7 +75,7 @@ class Counters:
     def looked_up(self, namespace: str, found: bool) -> None:
         if namespace not in self.lookups:
             if len(self.lookups) > _MAX_NAMESPACES:
-                namespace = _OTHER
+                namespace = _OTHER_LABEL
             self.lookups.setdefault(namespace, 0)
             self.hits.setdefault(namespace, 0)
         self.lookups[namespace] += 1
@@ -99,9 +99,9 @@ class Counters:
             {f'op="{op}",result="{res}"': n for (op, res), n in self.operations.items()},
         )
         name = "emberline_l2_operation_duration_seconds"
-        yield from _head(name, "histogram", "Time inside the node for one command.")
+        yield from _render_head(name, "histogram", "Time inside the node for one command.")
         for op, histogram in self.durations.items():
-            yield from _histogram(histogram, name, f'pool="{self._pool}",op="{op}"')
+            yield from _render_histogram(histogram, name, f'pool="{self._pool}",op="{op}"')
         yield from self._gauge(
             "in_flight_operations",
             "Commands whose reply the client has not taken yet.",
@@ -127,8 +127,8 @@ class Counters:
             {f'reason="{reason.value}"': n for reason, n in self.evicted.items()},
         )
         name = "emberline_l2_block_age_at_eviction_seconds"
-        yield from _head(name, "histogram", "Age of a value when it was evicted.")
-        yield from _histogram(self.ages, name, f'pool="{self._pool}"')
+        yield from _render_head(name, "histogram", "Age of a value when it was evicted.")
+        yield from _render_histogram(self.ages, name, f'pool="{self._pool}"')
         yield from self._counter(
             "rejected_writes",
             "Values refused.",
@@ -176,7 +176,7 @@ class Counters:
         yield from self._gauge(
             "node_up", "0 while the node drains.", {f'node="{self._node}"': int(up)}
         )
-        yield from _head(
+        yield from _render_head(
             "process_start_time_seconds", "gauge", "Start of the process, seconds since the epoch."
         )
         yield f"process_start_time_seconds {self._started}"
@@ -188,18 +188,18 @@ class Counters:
         return self._family(f"emberline_l2_{name}", "gauge", text, values)
 
     def _family(self, name: str, kind: str, text: str, values: Mapping[str, int]) -> Iterable[str]:
-        yield from _head(name, kind, text)
+        yield from _render_head(name, kind, text)
         for labels, value in values.items():
             more = f",{labels}" if labels else ""
             yield f'{name}{{pool="{self._pool}"{more}}} {value}'
 
 
-def _head(name: str, kind: str, text: str) -> Iterable[str]:
+def _render_head(name: str, kind: str, text: str) -> Iterable[str]:
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
 
 
-def _histogram(histogram: Histogram, name: str, labels: str) -> Iterable[str]:
+def _render_histogram(histogram: Histogram, name: str, labels: str) -> Iterable[str]:
     running = 0
     for bound, count in zip((*histogram.bounds, None), histogram.counts, strict=True):
         running += count

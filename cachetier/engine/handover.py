@@ -19,7 +19,7 @@ from typing import Final
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine.config import Config, ListenAddress
 from cachetier.engine.net.passwords import PasswordFile
-from cachetier.engine.net.peer import Peer, PeerError, Piece, command, tls_for_peers
+from cachetier.engine.net.peer import Peer, PeerError, Piece, command, make_peer_tls
 from cachetier.engine.policies.base import EvictionPolicy
 from cachetier.engine.store import Hold, Store
 
@@ -34,7 +34,7 @@ _PEER_SHARE: Final = 4
 _TOO_MANY_REFUSALS: Final = 64
 
 
-class AlreadyError(Exception): ...
+class HandoverRunningError(Exception): ...
 
 
 class HandoverOutcome(StrEnum):
@@ -120,7 +120,7 @@ class Handover:
 
     async def _open(self) -> None:
         """Connect to all peers or none: keys of a missing peer would go to the wrong nodes."""
-        tls = tls_for_peers(self._config)
+        tls = make_peer_tls(self._config)
         password = next(iter(self._password_file.lines), "")
         for name, place in self._places.items():
             peer = Peer(place)

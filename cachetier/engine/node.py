@@ -13,12 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from cachetier.engine.config import Config, parse_place
+from cachetier.engine.config import Config, parse_listen_address
 from cachetier.engine.counters import Counters
 from cachetier.engine.disk.counters import render as disk_lines
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
-from cachetier.engine.handover import AlreadyError, Handover, HandoverState
+from cachetier.engine.handover import Handover, HandoverRunningError, HandoverState
 from cachetier.engine.handover import metric_lines as handover_lines
 from cachetier.engine.memory import share_metrics
 from cachetier.engine.memory.admission import NamespaceAdmission
@@ -31,16 +31,16 @@ from cachetier.engine.net.access import Gatekeeper
 from cachetier.engine.net.passwords import PasswordFile
 from cachetier.engine.net.timeouts import OpenSession
 from cachetier.engine.net.tls import LiveContext
-from cachetier.engine.policies import make
+from cachetier.engine.policies import make_policy
 from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
-from cachetier.wire.envelope import namespace_of
+from cachetier.wire.envelope import parse_namespace
 from console.processkit.metrics import escape
 
 VERSION = "0.1.0"
 # Concurrent SCANs; the oldest is dropped.
-_MAX_WALKS = 16
-_TELL_EVERY_S = 60.0
+_MAX_SCANS = 16
+_HTTP_LOG_INTERVAL_S = 60.0
 # Seconds to write queued values at shutdown, below the supervisor's grace period.
 _DISK_GRACE_S = 5.0
 # Seconds to move memory contents to disk at shutdown.
@@ -67,7 +67,7 @@ class Node:
         self.census = Census()
         # why local readers cannot use shared memory
         self.shm_off = "" if config.shm else "not asked for"
-        self.policy = make(config.policy, config.memory_bytes)
+        self.policy = make_policy(config.policy, config.memory_bytes)
         self.admission = NamespaceAdmission(self._capacity_bytes) if config.admission else None
         self.disk = _open_disk(config)
         self.store = MemoryStore(
@@ -130,14 +130,14 @@ class Node:
 
     def looked_up(self, key: bytes, found: bool) -> None:
         """Count one lookup; EXISTS followed by GET counts once."""
-        self.counters.looked_up(namespace_of(key), found)
+        self.counters.looked_up(parse_namespace(key), found)
         self.census.looked_up(key, found)
 
     def http_came(self, peer: str) -> None:
         """Log an HTTP request on the RESP port, at most once a minute."""
         self.counters.closed["http"] += 1
         now = time.monotonic()
-        if now >= self._http_told_at + _TELL_EVERY_S:
+        if now >= self._http_told_at + _HTTP_LOG_INTERVAL_S:
             self._http_told_at = now
             log.warning(
                 "Closed %s, which sent HTTP to the client port (%d so far). "
@@ -208,9 +208,11 @@ class Node:
 
         Raise ConfigError or AlreadyError.
         """
-        places = [parse_place(text.strip()) for text in to.split(",")]
+        places = [parse_listen_address(text.strip()) for text in to.split(",")]
         if self.handover is not None and self.handover.state is HandoverState.RUNNING:
-            raise AlreadyError("this node is handing over already: GET /stats says how far it is")
+            raise HandoverRunningError(
+                "this node is handing over already: GET /stats says how far it is"
+            )
         self.handover = Handover(
             self.config, self.store, self.policy, self.password_file, places, rate
         )
@@ -246,7 +248,7 @@ class Node:
         if cursor == 0:
             number = self.next_id()
             self._walks[number] = list(self.store.keys())
-            if len(self._walks) > _MAX_WALKS:
+            if len(self._walks) > _MAX_SCANS:
                 self._walks.popitem(last=False)
             place = 0
         else:

@@ -23,9 +23,9 @@ from cachetier.engine.net.sockets import (
     LOW_WATER,
     ClientSocket,
     SocketClient,
-    introduce,
+    set_addresses,
 )
-from cachetier.engine.net.timeouts import overdue
+from cachetier.engine.net.timeouts import find_timeout
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
@@ -44,7 +44,7 @@ HANDLERS = {
 }
 _SWEEP_S = 1.0
 _POLL_S = 0.05
-_SECOND_LOOK_S = 0.02
+_CAPACITY_RECHECK_S = 0.02
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
@@ -64,15 +64,15 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            _no_delay(sock)
-        turned_away = _turn_away(self._node)
+            _set_socket_options(sock)
+        turned_away = _reject_client(self._node)
         if turned_away:
             self._transport.write(turned_away)
             self._transport.close()
             return
         self._session = ClientSession(self._node, self, HANDLERS)
         ends = (transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
-        introduce(self._session, *ends, self._transport.abort)
+        set_addresses(self._session, *ends, self._transport.abort)
         self._node.sessions[self._session.id] = self._session
         self._clients.add(self)
 
@@ -167,7 +167,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
 
-def _turn_away(node: Node) -> bytes:
+def _reject_client(node: Node) -> bytes:
     """Count and return the error for a client that cannot be served; empty if it can."""
     if node.draining:
         node.counters.closed["draining"] += 1
@@ -178,7 +178,7 @@ def _turn_away(node: Node) -> bytes:
     return b""
 
 
-def _no_delay(sock: socket.socket) -> None:
+def _set_socket_options(sock: socket.socket) -> None:
     """Set TCP_NODELAY, and keepalive to detect vanished clients after ten minutes."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -223,13 +223,13 @@ class NodeServer:
         if len(self._node.sessions) < self._node.config.max_clients:
             self._serve(sock)
         else:  # detect clients that disconnected in the meantime first
-            asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self._serve, sock)
+            asyncio.get_running_loop().call_later(_CAPACITY_RECHECK_S, self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
-        turned_away = _turn_away(self._node)
+        turned_away = _reject_client(self._node)
         try:
             if not turned_away:
-                _no_delay(sock)
+                _set_socket_options(sock)
                 SocketClient(sock, self._node, self._clients, HANDLERS)
                 return
             sock.send(turned_away)
@@ -257,7 +257,7 @@ class NodeServer:
     def _close_overdue(self) -> None:
         now, node = time.monotonic(), self._node
         for session in list(node.sessions.values()):
-            reason = overdue(session, node.config.guards, now)
+            reason = find_timeout(session, node.config.guards, now)
             if reason:
                 node.counters.closed[reason] += 1
                 log.info("Closing %s: %s", session.peer, reason)

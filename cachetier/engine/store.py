@@ -228,7 +228,7 @@ class Gate(Protocol):
         ...
 
 
-class Lower(Protocol):
+class LowerTier(Protocol):
     @property
     def spare_bytes(self) -> int:
         """Return the memory to keep free for values being moved down, less what they use now."""

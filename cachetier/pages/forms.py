@@ -36,7 +36,8 @@ class TierForm(Styled, forms.Form):
         self.shown = [one for one in FIELDS if self._shows(one, spec)]
         shown = (spec or TierSpec()).to_dict()
         initial = {
-            one.name: _gib(shown[one.name]) if _in_gib(one) else shown[one.name] for one in FIELDS
+            one.name: _format_gib(shown[one.name]) if _is_in_gib(one) else shown[one.name]
+            for one in FIELDS
         }
         super().__init__(data, initial=initial)
         if not self.changing:
@@ -47,7 +48,7 @@ class TierForm(Styled, forms.Form):
                 widget=forms.TextInput(attrs={"spellcheck": "false", "required": True}),
             )
         for one in self.shown:
-            self.fields[one.name] = _field(one)
+            self.fields[one.name] = _make_field(one)
         if "cluster" in self.fields:
             self.fields["cluster"].widget = forms.Select(choices=self.offered)
 
@@ -75,7 +76,7 @@ class TierForm(Styled, forms.Form):
         for one in self.shown:
             text = str(self.data.get(one.name, "")).strip()
             if text:
-                found[one.name] = _read(one, text)
+                found[one.name] = _parse_value(one, text)
         return found
 
     def refuse(self, problems: Iterable[Problem]) -> None:
@@ -86,36 +87,36 @@ class TierForm(Styled, forms.Form):
             self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
 
 
-def shown_value(name: str, value: Any) -> str:
+def format_value(name: str, value: Any) -> str:
     """Format a value for display; sizes in GiB."""
     return f"{value / GIB:g} GiB" if name.endswith("_bytes") else str(value) or "–"
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     """Format without rounding: submitting an unchanged form changes nothing."""
     return f"{size / GIB:.15g}"
 
 
-def _in_gib(one: TierField) -> bool:
+def _is_in_gib(one: TierField) -> bool:
     return one.name.endswith("_bytes")
 
 
-def _field(one: TierField) -> forms.Field:
-    label = f"{one.label}, GiB" if _in_gib(one) else one.label
+def _make_field(one: TierField) -> forms.Field:
+    label = f"{one.label}, GiB" if _is_in_gib(one) else one.label
     if one.choices:
         widget: forms.Widget = forms.Select(choices=[(name, name) for name in one.choices])
     elif one.text:
         widget = forms.TextInput(attrs={"spellcheck": "false"})
     else:
-        step = "any" if _in_gib(one) else "1"
+        step = "any" if _is_in_gib(one) else "1"
         widget = forms.NumberInput(attrs={"step": step, "min": "0", "inputmode": "decimal"})
     return forms.CharField(label=label, help_text=one.help, required=False, widget=widget)
 
 
-def _read(one: TierField, text: str) -> Any:
+def _parse_value(one: TierField, text: str) -> Any:
     if one.choices or one.text:
         return text
     try:
-        return round(float(text) * GIB) if _in_gib(one) else int(text)
+        return round(float(text) * GIB) if _is_in_gib(one) else int(text)
     except (ValueError, OverflowError):
         return text

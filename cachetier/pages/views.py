@@ -14,13 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from cachetier import actions, selectors
 from cachetier.models import CacheTier
 from cachetier.pages.forms import TierForm
-from cachetier.pages.preview import changed_rows
+from cachetier.pages.preview import list_changed_rows
 from cachetier.tier import spec
 from cachetier.tier.spec import Refused
 from console.accounts.gate import role_required
 from console.core.errors import STALE
 from console.web import responses
-from console.web.confirm_by_name import confirmed
+from console.web.confirm_by_name import confirm_by_name
 
 _GENERATION = re.compile(r"[0-9]{1,18}")
 
@@ -33,9 +33,9 @@ def tiers(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def tier(request: HttpRequest, name: str) -> HttpResponse:
-    found = selectors.get(name)
+    found = selectors.get_tier(name)
     if found is None:
-        if responses.asked(request):  # deleted while the page was open
+        if responses.wants_partial(request):  # deleted while the page was open
             messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
             return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
         raise Http404
@@ -46,7 +46,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    known = selectors.room().clusters
+    known = selectors.spare_capacity().clusters
     form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
     if request.method == "POST":
         try:
@@ -55,16 +55,16 @@ def new(request: HttpRequest) -> HttpResponseBase:
             )
         except Refused as error:
             form.refuse(error.errors)
-            return _form(request, form, None, error.status_code)
+            return _render_form(request, form, None, error.status_code)
         messages.success(request, f"Cache tier {made.name} is accepted and starts now.")
         return redirect("cachetier:tier", made.name)
-    return _form(request, form, None, 200)
+    return _render_form(request, form, None, 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
+    found = _get_tier(name)
     form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
     if request.method == "POST":
         try:
@@ -73,29 +73,29 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
             actions.change(_user(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
             if any(one.code == STALE for one in error.errors):
-                return _stale(request, form, _found(name))
+                return _render_conflict(request, form, _get_tier(name))
             form.refuse(error.errors)
-            return _form(request, form, found, error.status_code)
+            return _render_form(request, form, found, error.status_code)
         messages.success(request, f"Cache tier {name} is being changed.")
         return redirect("cachetier:tier", name)
-    return _form(request, form, found, 200)
+    return _render_form(request, form, found, 200)
 
 
-def _stale(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
+def _render_conflict(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
     """Show the submitted form with the current spec after a concurrent change."""
     try:
-        wanted = spec.change(found.spec, form.typed(), selectors.room())
+        wanted = spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
     except Refused as error:
         form.refuse(error.errors)
         wanted = found.spec
-    rows = changed_rows(spec.changed(found.spec, wanted))
-    return _form(request, form, found, 409, conflict=True, differences=rows)
+    rows = list_changed_rows(spec.list_changes(found.spec, wanted))
+    return _render_form(request, form, found, 409, conflict=True, differences=rows)
 
 
-def _form(
+def _render_form(
     request: HttpRequest, form: TierForm, found: CacheTier | None, status: int, **more: Any
 ) -> HttpResponse:
-    context = {"form": form, "tier": found, "room": selectors.room(), **more}
+    context = {"form": form, "tier": found, "room": selectors.spare_capacity(), **more}
     context["generation"] = found.generation if found else ""
     if form.is_bound and status != 409 and found:
         context["generation"] = request.POST.get("generation", "")
@@ -106,7 +106,7 @@ def _form(
 @role_required("operator")
 def flush(request: HttpRequest, name: str) -> HttpResponseBase:
     """Flush a namespace after it was typed for confirmation ("all" for everything)."""
-    found = _found(name)
+    found = _get_tier(name)
     namespace = request.POST.get("namespace", "")
     if request.POST.get("typed", "").strip() != (namespace or found.name):
         messages.error(
@@ -125,8 +125,8 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
-    return confirmed(
+    found = _get_tier(name)
+    return confirm_by_name(
         request,
         name,
         lambda: actions.delete(_user(request), name),
@@ -136,8 +136,8 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     )
 
 
-def _found(name: str) -> CacheTier:
-    found = selectors.get(name)
+def _get_tier(name: str) -> CacheTier:
+    found = selectors.get_tier(name)
     if found is None:
         raise Http404
     return found

@@ -19,15 +19,15 @@ _MOONCAKE = "mooncake.json"
 _MOONCAKE_BUFFER = 512 * 1024**2
 
 
-def lmcache(spec: CacheSpec) -> Rendered:
+def render_lmcache(spec: CacheSpec) -> Rendered:
     """Render LMCache inside the worker: one object per rank and chunk, a separate L1 per rank."""
-    _needs_gpu(spec)
-    _only_lru(spec)
+    _require_gpu(spec)
+    _require_lru(spec)
     each = sizes.per_rank(spec.l1.size_bytes, spec.shape)
     values: dict[str, Any] = {
         "chunk_size": spec.l1.chunk_tokens or sizes.LMCACHE_CHUNK_TOKENS,
         "local_cpu": True,
-        "max_local_cpu_size": _gib(each),
+        "max_local_cpu_size": _to_gib(each),
     }
     secret: dict[str, str] = {}
     if spec.l2 is not None:
@@ -36,10 +36,11 @@ def lmcache(spec: CacheSpec) -> Rendered:
             secret["LMCACHE_REMOTE_URL"] = spec.l2.url_file
         else:
             values["remote_url"] = _remote_url(spec)
-    env, files = _settings(values, in_yaml=spec.in_yaml)
+    env, files = _render_settings(values, in_yaml=spec.in_yaml)
     lines = (
-        f"LMCache keeps {sizes.size(each)} for each of {spec.shape.ranks} ranks, "
-        f"{sizes.size(spec.l1.size_bytes)} in all; the memory is pinned when the worker starts, "
+        f"LMCache keeps {sizes.format_size(each)} for each of {spec.shape.ranks} ranks, "
+        f"{sizes.format_size(spec.l1.size_bytes)} in all; "
+        "the memory is pinned when the worker starts, "
         "which fails if the pod has less.",
         f"A chunk is {values['chunk_size']} tokens, one object a rank in L2.",
     )
@@ -53,14 +54,14 @@ def lmcache(spec: CacheSpec) -> Rendered:
     )
 
 
-def lmcache_server(spec: CacheSpec) -> Rendered:
+def render_lmcache_server(spec: CacheSpec) -> Rendered:
     """Render LMCache as a separate process, whose size is shared by the machine's workers."""
-    _needs_gpu(spec)
-    _only_lru(spec)
+    _require_gpu(spec)
+    _require_lru(spec)
     host, _, port = spec.server.rpartition(":")
     if not host or not port.isdigit():
         raise RenderError(f"server: {spec.server!r} is not HOST:PORT: write localhost:5555")
-    companion = ["lmcache", "server", "--l1-size-gb", str(_gib(spec.l1.size_bytes))]
+    companion = ["lmcache", "server", "--l1-size-gb", str(_to_gib(spec.l1.size_bytes))]
     if spec.l2 is not None:
         node = _one_node(spec)
         adapter = {"type": "resp", "host": node.host, "port": node.port}
@@ -78,10 +79,12 @@ def lmcache_server(spec: CacheSpec) -> Rendered:
             "lmcache.mp.port": int(port),
         },
     }
-    shm = sizes.shared_memory(spec.l1.size_bytes, spec.shape)
+    shm = sizes.shared_memory_bytes(spec.l1.size_bytes, spec.shape)
     lines = (
-        f"LMCache's server keeps {sizes.size(spec.l1.size_bytes)} for all workers of its machine.",
-        f"Workers and the server share /dev/shm, which must hold {sizes.size(shm)}: both pods "
+        f"LMCache's server keeps {sizes.format_size(spec.l1.size_bytes)} for "
+        "all workers of its machine.",
+        f"Workers and the server share /dev/shm, which must hold "
+        f"{sizes.format_size(shm)}: both pods "
         "mount the machine's, or run as one pod.",
     )
     return Rendered(
@@ -94,9 +97,9 @@ def lmcache_server(spec: CacheSpec) -> Rendered:
     )
 
 
-def mooncake(spec: CacheSpec) -> Rendered:
+def render_mooncake(spec: CacheSpec) -> Rendered:
     """Render Mooncake: every rank contributes memory to one pool managed by a master."""
-    _needs_gpu(spec)
+    _require_gpu(spec)
     store = spec.mooncake
     if store is None or ":" not in store.master:
         raise RenderError("mooncake.master: is missing: give HOST:PORT of mooncake_master")
@@ -116,8 +119,9 @@ def mooncake(spec: CacheSpec) -> Rendered:
     }
     total = (each + _MOONCAKE_BUFFER) * spec.shape.ranks
     lines = (
-        f"Each of {spec.shape.ranks} ranks gives {sizes.size(each)} to the pool and keeps "
-        f"{sizes.size(_MOONCAKE_BUFFER)} to move bytes: {sizes.size(total)} a worker.",
+        f"Each of {spec.shape.ranks} ranks gives {sizes.format_size(each)} to the pool and keeps "
+        f"{sizes.format_size(_MOONCAKE_BUFFER)} to move bytes: "
+        f"{sizes.format_size(total)} a worker.",
         "With rdma the memory is registered with the network card: the pod needs the device and "
         "no limit on locked memory.",
     )
@@ -130,7 +134,7 @@ def mooncake(spec: CacheSpec) -> Rendered:
     )
 
 
-def _settings(
+def _render_settings(
     values: dict[str, Any], *, in_yaml: bool
 ) -> tuple[dict[str, str], tuple[RenderedFile, ...]]:
     """Return settings as LMCACHE_<KEY> variables or one YAML file (JSON values are valid YAML)."""
@@ -168,19 +172,19 @@ def _one_node(spec: CacheSpec) -> Any:
     return nodes.addresses[0]
 
 
-def _needs_gpu(spec: CacheSpec) -> None:
+def _require_gpu(spec: CacheSpec) -> None:
     if spec.shape.platform != "cuda":
         raise RenderError(
             f"connector: {spec.connector} needs a GPU: use the connector native on a CPU worker"
         )
 
 
-def _only_lru(spec: CacheSpec) -> None:
+def _require_lru(spec: CacheSpec) -> None:
     if spec.l1.policy != "lru":
         raise RenderError(f"l1.policy: LMCache knows no {spec.l1.policy!r} here: use lru")
 
 
-def _gib(count: int) -> float:
+def _to_gib(count: int) -> float:
     return round(count / sizes.GIB, 3)
 
 

@@ -20,19 +20,19 @@ SHM = "/dev/shm"  # noqa: S108  (where vLLM puts L1)
 
 def render(spec: CacheSpec) -> Rendered:
     """Render the spec; raise RenderError naming the invalid field, its value and the fix."""
-    _check(spec)
+    _check_spec(spec)
     match spec.connector:
         case Connector.NATIVE:
-            return _native(spec)
+            return _render_native(spec)
         case Connector.LMCACHE:
-            return external.lmcache(spec)
+            return external.render_lmcache(spec)
         case Connector.LMCACHE_SERVER:
-            return external.lmcache_server(spec)
+            return external.render_lmcache_server(spec)
         case Connector.MOONCAKE:
-            return external.mooncake(spec)
+            return external.render_mooncake(spec)
 
 
-def _check(spec: CacheSpec) -> None:
+def _check_spec(spec: CacheSpec) -> None:
     if spec.l1.size_bytes <= 0:
         raise RenderError(f"l1.size_bytes: {spec.l1.size_bytes} is not a size: give some bytes")
     if spec.shape.platform not in PLATFORMS:
@@ -53,7 +53,7 @@ def _check(spec: CacheSpec) -> None:
             raise RenderError(f"l2.url: {exc}") from None
 
 
-def _native(spec: CacheSpec) -> Rendered:
+def _render_native(spec: CacheSpec) -> Rendered:
     l2 = spec.l2
     target = None
     if l2 is not None:
@@ -70,13 +70,13 @@ def _native(spec: CacheSpec) -> Rendered:
         )
     except ValueError as exc:
         raise RenderError(str(exc)) from None
-    found = sizes.rows(spec.l1, spec.shape)
-    shm = sizes.shared_memory(found.used_bytes, spec.shape)
+    found = sizes.compute_rows(spec.l1, spec.shape)
+    shm = sizes.shared_memory_bytes(found.used_bytes, spec.shape)
     secret = {PASSWORD_ENV: l2.password_file} if l2 is not None and l2.password_file else {}
     return Rendered(
         args=("--kv-transfer-config", json.dumps(config, sort_keys=True, separators=(",", ":"))),
         secret_env=secret,
         volumes=(Volume("l1", SHM, shm),),
         memory_bytes=shm,
-        sizes=sizes.explain(spec.l1, spec.shape, found, shm),
+        sizes=sizes.explain_sizes(spec.l1, spec.shape, found, shm),
     )

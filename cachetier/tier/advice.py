@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from cachetier.tier.node_stats import Curve, Namespace
 
 # Minimum sampled lookups for advice.
-ENOUGH_LOOKUPS = 1000
+MIN_LOOKUPS = 1000
 # Sizes shown, as shares of the current one.
 SHARES = (0.5, 1.0, 2.0, 4.0)
 # The knee: the smallest size that reaches this share of the largest measured size's hits.
 _KNEE_SHARE = 0.95
 # A smaller hit rate gain (in points) does not justify more memory.
-_WORTH = 0.02
+_MIN_GAIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class WhatIf:
     advice: str
 
 
-def merged(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
+def merge_namespaces(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
     """Merge the namespaces of several nodes, the largest first."""
     found: dict[str, Namespace] = {}
     for one in (namespace for part in parts for namespace in part):
@@ -60,11 +60,11 @@ def merged(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
     return sorted(found.values(), key=lambda one: (-one.bytes, one.namespace))
 
 
-def what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
+def compute_what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
     """Return the tier's curve, None without enough samples. `capacity_bytes` is the tier's."""
     usable = [curve for curve in curves if curve.capacity_bytes and len(curve.points) > 1]
     asked = sum(curve.requests for curve in usable)
-    if asked < ENOUGH_LOOKUPS or not capacity_bytes:
+    if asked < MIN_LOOKUPS or not capacity_bytes:
         return None
     shares = sorted({size / curve.capacity_bytes for curve in usable for size, _ in curve.points})
     points = tuple(Point(one, one * capacity_bytes, _rate(usable, one, asked)) for one in shares)
@@ -75,16 +75,17 @@ def what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
     )
     best = points[-1].hit_rate
     knee = next(point for point in points if point.hit_rate >= _KNEE_SHARE * best)
-    return WhatIf(points, shown, knee, _advice(points, knee, _rate(usable, 1.0, asked)))
+    return WhatIf(points, shown, knee, _advise(points, knee, _rate(usable, 1.0, asked)))
 
 
 def _rate(curves: Sequence[Curve], share: float, asked: float) -> float:
     return (
-        sum(_at(curve, share * curve.capacity_bytes) * curve.requests for curve in curves) / asked
+        sum(_interpolate(curve, share * curve.capacity_bytes) * curve.requests for curve in curves)
+        / asked
     )
 
 
-def _at(curve: Curve, size: float) -> float:
+def _interpolate(curve: Curve, size: float) -> float:
     """Interpolate linearly between measured sizes."""
     before = curve.points[0]
     for point in curve.points:
@@ -96,24 +97,26 @@ def _at(curve: Curve, size: float) -> float:
     return before[1]
 
 
-def _advice(points: Sequence[Point], knee: Point, now: float) -> str:
+def _advise(points: Sequence[Point], knee: Point, now: float) -> str:
     best = points[-1]
-    if best.hit_rate < _WORTH:
+    if best.hit_rate < _MIN_GAIN:
         return (
             "Hardly anything is asked for twice: no size would help. L2 may not be worth it here."
         )
-    if knee.share > 1 and knee.hit_rate - now >= _WORTH:
+    if knee.share > 1 and knee.hit_rate - now >= _MIN_GAIN:
         return (
-            f"{knee.share:.2g} times the size would find {_percent(knee.hit_rate)} instead of "
-            f"{_percent(now)}; beyond that little is gained."
+            f"{knee.share:.2g} times the size would find "
+            f"{_format_percent(knee.hit_rate)} instead of "
+            f"{_format_percent(now)}; beyond that little is gained."
         )
     if knee.share < 1:
         return (
-            f"{knee.share:.2g} times the size would find {_percent(knee.hit_rate)}, nearly as much "
-            f"as now ({_percent(now)}): memory can be given back."
+            f"{knee.share:.2g} times the size would find "
+            f"{_format_percent(knee.hit_rate)}, nearly as much "
+            f"as now ({_format_percent(now)}): memory can be given back."
         )
-    return f"The size fits: more memory would find at most {_percent(best.hit_rate)}."
+    return f"The size fits: more memory would find at most {_format_percent(best.hit_rate)}."
 
 
-def _percent(rate: float) -> str:
+def _format_percent(rate: float) -> str:
     return f"{100 * rate:.0f} %"

@@ -28,7 +28,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class CurveDrawing:
     """Coordinates in a view box of `width` x `height`; `line` is the polyline's `points`."""
 
     width: int
@@ -43,7 +43,7 @@ class Drawing:
     knee: Dot
 
 
-def draw(found: WhatIf) -> Drawing:
+def draw_curve(found: WhatIf) -> CurveDrawing:
     low, high = (math.log2(found.points[at].share) for at in (0, -1))
     span = max(high - low, 1e-9)
 
@@ -58,7 +58,7 @@ def draw(found: WhatIf) -> Drawing:
 
     doubled = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
     present = min(found.points, key=lambda point: abs(math.log2(point.share)))
-    return Drawing(
+    return CurveDrawing(
         width=WIDTH,
         height=HEIGHT,
         left=_LEFT,

@@ -44,7 +44,7 @@ class TierVerdict:
     message: str
 
 
-def judge(
+def judge_tier(
     seen: Observation, spec_hash: str, *, wanted: int, was_ready: bool, deleting: bool
 ) -> TierVerdict:
     """Return the tier's phase. `was_ready`: the tier was ready at any earlier time."""
@@ -58,14 +58,14 @@ def judge(
     outdated = [r for r in seen.replicas if r.spec_hash != spec_hash]
     if outdated:
         text = f"{outdated[0].name} restarts with its new settings."
-        return TierVerdict(_between(was_ready), TierReason.REPLACING_NODES, text)
+        return TierVerdict(_unready_phase(was_ready), TierReason.REPLACING_NODES, text)
     if broken:
         text = f"{broken[0].name} ended and is started again. {broken[0].message}".strip()
-        return TierVerdict(_between(was_ready), TierReason.NODE_RESTARTING, text)
+        return TierVerdict(_unready_phase(was_ready), TierReason.NODE_RESTARTING, text)
     return TierVerdict(
-        _between(was_ready), TierReason.STARTING_NODES, f"{current} of {wanted} ready."
+        _unready_phase(was_ready), TierReason.STARTING_NODES, f"{current} of {wanted} ready."
     )
 
 
-def _between(was_ready: bool) -> TierPhase:
+def _unready_phase(was_ready: bool) -> TierPhase:
     return TierPhase.DEGRADED if was_ready else TierPhase.PROVISIONING

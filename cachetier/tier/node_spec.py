@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cachetier.tier.spec import MIB, NODE_OVERHEAD_BYTES, TierSpec
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
-from console.provisioners.kubernetes.rendering.values import limits
+from console.provisioners.kubernetes.rendering.values import resource_list
 from console.provisioners.pods import Around, DiskClaim, Peer, Pod, Scrape
 
 MEMORY_FILE = "memory"
@@ -28,7 +28,7 @@ RESP_NUMBER = 6400
 """Port in pods, each of which has its own address."""
 _WORKER = "worker"
 _STARTUP_S = 600  # a large disk is scanned at every start
-_FILE_SYSTEM = 1.1  # file system overhead
+_FILE_SYSTEM_FACTOR = 1.1  # file system overhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
             "--policy",
             facts.spec.policy,
             "--shm",
-            f"emberline-{_installation(facts)}-{facts.tier}-{{replica}}",
-            *_disk(facts.spec),
+            f"emberline-{_installation_id(facts)}-{facts.tier}-{{replica}}",
+            *_disk_flags(facts.spec),
         ),
         ports=(RESP_PORT, ADMIN_PORT),
         probe=Probe(path="/healthz", port=ADMIN_PORT),
@@ -77,7 +77,7 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
     )
 
 
-def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
+def to_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
     """Return the nodes as pods with stable names and disks, without shared memory."""
     shm = spec.argv.index("--shm")
     argv = ["python3", *spec.argv[1:shm]]
@@ -93,10 +93,10 @@ def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
         cpus=wanted.cpu_millis / 1000,
         pod=Pod(
             stable=True,
-            disks=_disks(wanted),
+            disks=_make_disks(wanted),
             startup_s=_STARTUP_S,
             drain_s=0,
-            resources=limits(wanted.cpu_limit_millis / 1000, wanted.memory_limit_bytes),
+            resources=resource_list(wanted.cpu_limit_millis / 1000, wanted.memory_limit_bytes),
         ),
         around=Around(
             reach={
@@ -116,18 +116,18 @@ def nodes_url(facts: NodeFacts, namespace: str) -> str:
     return f"redis://{host}:{RESP_NUMBER}?nodes=dns{copies}"
 
 
-def _disks(spec: TierSpec) -> tuple[DiskClaim, ...]:
+def _make_disks(spec: TierSpec) -> tuple[DiskClaim, ...]:
     if not spec.disk_bytes:
         return ()
-    size = math.ceil(spec.disk_bytes * _FILE_SYSTEM / MIB) * MIB
+    size = math.ceil(spec.disk_bytes * _FILE_SYSTEM_FACTOR / MIB) * MIB
     return (DiskClaim("values", DISK_PATH, size, spec.storage_class),)
 
 
-def _disk(spec: TierSpec) -> tuple[str, ...]:
+def _disk_flags(spec: TierSpec) -> tuple[str, ...]:
     """Disk flags. The folder is the node's own: kept across restarts, deleted with the node."""
     return ("--disk", f"{{dir}}/{DISK_FOLDER}:{spec.disk_bytes}") if spec.disk_bytes else ()
 
 
-def _installation(facts: NodeFacts) -> str:
+def _installation_id(facts: NodeFacts) -> str:
     """Return an installation id: consoles on one machine share the names in /dev/shm."""
     return hashlib.sha256(str(facts.password_file).encode()).hexdigest()[:8]

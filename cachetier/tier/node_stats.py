@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from console.core.fetch import fetch
-from console.processkit.metrics import MetricSample, parse, total
+from console.processkit.metrics import MetricSample, parse_samples, total
 
 DEADLINE_S = 1.0
 MAX_NAMESPACES = 20
@@ -73,9 +73,9 @@ class NodeStats:
         return cls(**facts)
 
 
-def read(text: str) -> NodeStats:
-    samples = parse(text, "emberline_l2_")
-    lookups, hits = _found(samples)
+def parse_metrics(text: str) -> NodeStats:
+    samples = parse_samples(text, "emberline_l2_")
+    lookups, hits = _lookups_and_hits(samples)
     return NodeStats(
         used_bytes=total(samples, "emberline_l2_used_bytes", medium=_MEMORY),
         capacity_bytes=total(samples, "emberline_l2_capacity_bytes", medium=_MEMORY),
@@ -89,7 +89,7 @@ def read(text: str) -> NodeStats:
     )
 
 
-def read_namespaces(data: Any) -> tuple[Namespace, ...]:
+def parse_namespaces(data: Any) -> tuple[Namespace, ...]:
     """Parse the largest namespaces of GET /namespaces; skip invalid entries."""
     found = []
     listed = data.get("namespaces") if isinstance(data, dict) else None
@@ -104,7 +104,7 @@ def read_namespaces(data: Any) -> tuple[Namespace, ...]:
     return tuple(sorted(found, key=lambda one: -one.bytes)[:MAX_NAMESPACES])
 
 
-def read_curve(data: Any) -> Curve | None:
+def parse_curve(data: Any) -> Curve | None:
     """Parse GET /curve; None until the node has enough samples."""
     if not isinstance(data, dict) or not isinstance(data.get("points"), list):
         return None
@@ -130,7 +130,7 @@ def _curve(data: dict[str, Any]) -> Curve | None:
     )
 
 
-def _found(samples: list[MetricSample]) -> tuple[float | None, float | None]:
+def _lookups_and_hits(samples: list[MetricSample]) -> tuple[float | None, float | None]:
     """Return (lookups, hits). vLLM's plug-in uses EXISTS first and GETs only existing blocks, so
     its GETs alone would all be hits; simulated workers GET directly.
     """
@@ -144,18 +144,18 @@ def _found(samples: list[MetricSample]) -> tuple[float | None, float | None]:
     return (hits or 0) + (misses or 0), hits or 0
 
 
-def ask(admin_url: str) -> NodeStats | None:
+def fetch_stats(admin_url: str) -> NodeStats | None:
     """Return the node's statistics, None if it does not respond in time."""
-    body = _get(f"{admin_url}/metrics")
+    body = _fetch(f"{admin_url}/metrics")
     if body is None:
         return None
-    stats = read(body.decode(errors="replace"))
-    namespaces = read_namespaces(_json(_get(f"{admin_url}/namespaces")))
-    curve = read_curve(_json(_get(f"{admin_url}/curve")))
+    stats = parse_metrics(body.decode(errors="replace"))
+    namespaces = parse_namespaces(_fetch_json(_fetch(f"{admin_url}/namespaces")))
+    curve = parse_curve(_fetch_json(_fetch(f"{admin_url}/curve")))
     return replace(stats, namespaces=namespaces, curve=curve)
 
 
-def _get(url: str) -> bytes | None:
+def _fetch(url: str) -> bytes | None:
     try:
         status, body = fetch("GET", url, deadline_s=DEADLINE_S, max_bytes=_MAX_BYTES)
     except (httpx.HTTPError, httpx.InvalidURL):
@@ -163,7 +163,7 @@ def _get(url: str) -> bytes | None:
     return body if status == 200 else None
 
 
-def _json(body: bytes | None) -> Any:
+def _fetch_json(body: bytes | None) -> Any:
     try:
         return json.loads(body) if body is not None else None
     except ValueError:

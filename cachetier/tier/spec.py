@@ -186,12 +186,12 @@ def check_name(name: Any) -> str:
     )
 
 
-def create(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
+def create_spec(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """Build a new tier's spec; raise Refused with all errors."""
-    return _checked(TierSpec(), data, room)
+    return _check_values(TierSpec(), data, room)
 
 
-def change(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
+def change_spec(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """Apply `data` to `before`; raise Refused with all errors."""
     fixed = [
         Problem(
@@ -208,21 +208,21 @@ def change(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> Ti
     ]
     if fixed:
         raise Refused(*fixed)
-    return _checked(before, data, room)
+    return _check_values(before, data, room)
 
 
-def _checked(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
-    problems = [problem for name, value in data.items() for problem in _field(name, value)]
+def _check_values(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
+    problems = [problem for name, value in data.items() for problem in _check_field(name, value)]
     if problems:
         raise Refused(*problems)
     wanted = replace(before, **data)
-    problems = [*_place(wanted, room), *_rules(wanted, before, room)]
+    problems = [*_check_placement(wanted, room), *_check_rules(wanted, before, room)]
     if problems:
         raise Refused(*problems)
     return wanted
 
 
-def changed(before: TierSpec, wanted: TierSpec) -> dict[str, list[Any]]:
+def list_changes(before: TierSpec, wanted: TierSpec) -> dict[str, list[Any]]:
     """Return the differences, such as {"memory_bytes": [old, new]}."""
     return {
         one.name: [getattr(before, one.name), getattr(wanted, one.name)]
@@ -231,11 +231,11 @@ def changed(before: TierSpec, wanted: TierSpec) -> dict[str, list[Any]]:
     }
 
 
-def effects(names: Mapping[str, Any]) -> set[Effect]:
+def list_effects(names: Mapping[str, Any]) -> set[Effect]:
     return {BY_NAME[name].effect for name in names}
 
 
-def _field(name: str, value: Any) -> list[Problem]:
+def _check_field(name: str, value: Any) -> list[Problem]:
     found = BY_NAME.get(name)
     if found is None:
         remedy = f"Send one or more of: {', '.join(BY_NAME)}."
@@ -253,22 +253,28 @@ def _field(name: str, value: Any) -> list[Problem]:
         text = f"{value!r} is not a known {found.label.lower()}."
         return [Problem(name, value, text, remedy, "invalid_choice")]
     if isinstance(value, bool) or not isinstance(value, int):
-        text, remedy = f"{found.label} must be a whole number.", _range(found)
+        text, remedy = f"{found.label} must be a whole number.", _describe_range(found)
         return [Problem(name, value, text, remedy, "type")]
     if value < found.minimum:
-        return [Problem(name, value, f"{found.label} is too small.", _range(found), "min_value")]
+        return [
+            Problem(
+                name, value, f"{found.label} is too small.", _describe_range(found), "min_value"
+            )
+        ]
     if found.maximum and value > found.maximum:
-        return [Problem(name, value, f"{found.label} is too much.", _range(found), "max_value")]
+        return [
+            Problem(name, value, f"{found.label} is too much.", _describe_range(found), "max_value")
+        ]
     return []
 
 
-def _range(found: TierField) -> str:
+def _describe_range(found: TierField) -> str:
     if found.maximum:
         return f"Give {found.minimum} to {found.maximum}."
     return f"Give whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
 
 
-def _place(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
+def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
     if wanted.cluster:
         if wanted.cluster in room.clusters:
             return []
@@ -289,7 +295,7 @@ def _place(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
     ]
 
 
-def _rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
+def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
     """Check rules between fields. Shrinking a tier is never rejected for lack of capacity."""
     found = []
     here = not wanted.cluster
@@ -305,7 +311,7 @@ def _rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Prob
                 "max_value",
             )
         )
-    found += [*_disk(wanted, before, room), *_limits(wanted)]
+    found += [*_check_disk(wanted, before, room), *_check_limits(wanted)]
     if wanted.copies > wanted.node_count:
         found.append(
             Problem(
@@ -319,7 +325,7 @@ def _rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Prob
     return found
 
 
-def _limits(wanted: TierSpec) -> list[Problem]:
+def _check_limits(wanted: TierSpec) -> list[Problem]:
     """Check that limits are not below requests, which clusters reject."""
     found = []
     if 0 < wanted.cpu_limit_millis < wanted.cpu_millis:
@@ -336,7 +342,7 @@ def _limits(wanted: TierSpec) -> list[Problem]:
     return found
 
 
-def _disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
+def _check_disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
     if not wanted.disk_bytes:
         return []
     total = wanted.disk_bytes * wanted.node_count

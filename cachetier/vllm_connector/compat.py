@@ -1,7 +1,7 @@
 """vLLM version check and imports of version-dependent names.
 
 An unsupported version raises a clear error naming the supported ones before any import fails. vLLM
-marks these hooks experimental; test_vllm_contract.py pins their signatures.
+marks these hooks experimental; test_compat_contract.py pins their signatures.
 """
 
 from __future__ import annotations

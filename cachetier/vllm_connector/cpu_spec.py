@@ -47,7 +47,7 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
                     "no worker created L1 before the scheduler requested it: the two would "
                     "not share memory"
                 )
-            shm.forget_name(region.mmap_path)
+            shm.unlink_file(region.mmap_path)
         return self._manager
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> Any:
@@ -55,7 +55,7 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
             self._sweep()
         if not is_cpu_platform():
             worker = super().get_worker(kv_caches)
-            _adopt(getattr(worker, "_mmap_region", None))
+            _unlink_region(getattr(worker, "_mmap_region", None))
             return worker
         if self._worker is None:
             self._worker = self._make_cpu_worker(kv_caches)
@@ -69,22 +69,22 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
             kv_bytes_per_chunk=self.kv_bytes_per_chunk,
             cpu_page_size=self.cpu_page_size_per_worker,
         )
-        _adopt(region)
+        _unlink_region(region)
         try:
             return CpuCopyWorker(kv_caches, region, self.blocks_per_chunk)
         except Exception:
-            shm.forget_name(region.mmap_path)
+            shm.unlink_file(region.mmap_path)
             region.cleanup()
             raise
 
     def _sweep(self) -> None:
-        for path in shm.sweep():
+        for path in shm.sweep_dead_files():
             log.warning("Removed L1 file %s of a killed worker", path)
 
 
-def _adopt(region: SharedOffloadRegion | None) -> None:
+def _unlink_region(region: SharedOffloadRegion | None) -> None:
     """Unlink L1's file here; vLLM would unlink it only on a clean exit."""
     if region is None or region.fd is None:
         return
-    shm.hold(region.fd)
+    shm.lock_file(region.fd)
     region._creator = False

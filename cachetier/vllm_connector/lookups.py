@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 log = logging.getLogger("vllm.emberline")  # a child of vLLM's logger, so that records are shown
 
 _Batch = list[tuple[bytes, int]]
-_Questions = SimpleQueue[_Batch | None]
+_LookupQueue = SimpleQueue[_Batch | None]
 # Idle lanes end after this: nodes come and go.
 _IDLE_S = 60.0
 
@@ -36,7 +36,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Lane:
-    questions: _Questions
+    questions: _LookupQueue
     thread: threading.Thread
     used_at: float
 
@@ -144,7 +144,7 @@ class LookupBoard:
     def _lane(self, name: str) -> _Lane:
         lane = self._lanes.get(name)
         if lane is None:
-            questions: _Questions = SimpleQueue()
+            questions: _LookupQueue = SimpleQueue()
             thread = threading.Thread(
                 target=self._work, args=(questions,), name="emberline-lookup", daemon=True
             )
@@ -158,7 +158,7 @@ class LookupBoard:
         for name in [name for name, lane in self._lanes.items() if lane.used_at < before]:
             self._lanes.pop(name).questions.put(None)
 
-    def _work(self, questions: _Questions) -> None:
+    def _work(self, questions: _LookupQueue) -> None:
         while True:
             batch = questions.get()
             if batch is None:
@@ -182,7 +182,7 @@ _EMPTY_STEP_S = 0.002
 _PAUSE_S = 0.002
 
 
-class Pauses:
+class StepPauses:
     """Pauses between idle scheduler steps while lookups are pending. `news` is thread-safe."""
 
     def __init__(self, is_waiting: Callable[[], bool]) -> None:

@@ -43,7 +43,7 @@ def facts(
     }
 
 
-def digest(facts: Mapping[str, object]) -> str:
+def digest_facts(facts: Mapping[str, object]) -> str:
     """Return 32 hex digits, independent of the order of `facts`."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -63,7 +63,7 @@ def kv_transfer_config(
         "cpu_bytes_to_use": l1_bytes,
         "eviction_policy": policy,
         "self_describing_kv_events": True,
-        "secondary_tiers": [] if l2 is None else [_tier(l2)],
+        "secondary_tiers": [] if l2 is None else [_tier_config(l2)],
     }
     if chunk_tokens:
         extra["block_size"] = chunk_tokens
@@ -75,7 +75,7 @@ def kv_transfer_config(
     }
 
 
-def _tier(l2: L2Target) -> dict[str, object]:
+def _tier_config(l2: L2Target) -> dict[str, object]:
     if urlsplit(l2.url).password or urlsplit(l2.url).username:
         raise ValueError("the L2 URL must not hold credentials: vLLM prints it in its log")
     if not l2.model_id:

@@ -19,18 +19,18 @@ PATTERN = "vllm_offload_*.mmap"
 MIN_AGE_S = 60.0
 
 
-def hold(fd: int) -> None:
+def lock_file(fd: int) -> None:
     """Lock the open file for the lifetime of this process."""
     fcntl.flock(fd, fcntl.LOCK_SH)
 
 
-def forget_name(path: str) -> None:
+def unlink_file(path: str) -> None:
     """Unlink the file; existing mappings stay valid."""
     with contextlib.suppress(FileNotFoundError):
         Path(path).unlink()
 
 
-def sweep(
+def sweep_dead_files(
     directory: Path = DIRECTORY, *, proc: Path = Path("/proc"), now: float | None = None
 ) -> list[Path]:
     """Remove files of dead engines and return their paths.

@@ -39,7 +39,7 @@ NODE_OPERATIONS = "emberline_l2_client_node_operations"
 NODE_BYTES = "emberline_l2_client_node_bytes"
 NODE_BREAKER = "emberline_l2_client_node_breaker_open"
 
-_CANNOT = {
+_IMPOSSIBLE = {
     "lookup": (KeyOutcome.CORRUPT, KeyOutcome.UNREADABLE),
     "load": (),
     "store": (KeyOutcome.MISSING, KeyOutcome.CORRUPT, KeyOutcome.UNREADABLE),
@@ -47,7 +47,7 @@ _CANNOT = {
 # All possible series, so that zeros are exported.
 _SERIES = tuple(
     (op, outcome.value)
-    for op, not_ in _CANNOT.items()
+    for op, not_ in _IMPOSSIBLE.items()
     for outcome in KeyOutcome
     if outcome not in not_
 )
@@ -55,7 +55,7 @@ _SERIES = tuple(
 _Series = tuple[str, tuple[str, ...]]
 
 
-def definitions() -> dict[str, OffloadingMetricMetadata]:
+def metric_definitions() -> dict[str, OffloadingMetricMetadata]:
     return {
         OPERATIONS: OffloadingCounterMetadata(
             documentation="Blocks asked of L2, by operation and result.",
@@ -145,7 +145,7 @@ class Reporter:
 
     def _totals(self) -> dict[_Series, float]:
         totals: dict[_Series, float] = {
-            **_of(self._pool.counters, OPERATIONS, BYTES, ()),
+            **_labelled(self._pool.counters, OPERATIONS, BYTES, ()),
             (TIMED_OUT, ()): self._board.timed_out,
             (DROPPED, ()): self._dropped,
         }
@@ -153,12 +153,12 @@ class Reporter:
         for node, counters in self._pool.by_node().items():
             for reason, count in dict(counters.by_shared).items():
                 by_shared[reason] += count
-            totals |= _of(counters, NODE_OPERATIONS, NODE_BYTES, (node,))
+            totals |= _labelled(counters, NODE_OPERATIONS, NODE_BYTES, (node,))
         totals |= {(SHARED, (reason,)): count for reason, count in by_shared.items()}
         return totals
 
 
-def _of(
+def _labelled(
     counters: Counters, operations: str, moved: str, first: tuple[str, ...]
 ) -> dict[_Series, float]:
     totals: dict[_Series, float] = {

@@ -37,9 +37,9 @@ from cachetier.vllm_connector.compat import (
     log,
     page_layout,
 )
-from cachetier.vllm_connector.lookups import LookupBoard, Pauses
+from cachetier.vllm_connector.lookups import LookupBoard, StepPauses
 from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS, PASSWORD_ENV
-from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
+from cachetier.vllm_connector.transfers import FinishedJob, Item, TransferPool
 from cachetier.wire.envelope import block_key
 
 # Blocks per batch: large enough for throughput, small enough to spread over threads.
@@ -73,7 +73,7 @@ class EmberlineL2Tier(SecondaryTierManager):
     ) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.REMOTE
-        for path in shm.sweep():  # on a GPU vLLM's own spec does not sweep
+        for path in shm.sweep_dead_files():  # on a GPU vLLM's own spec does not sweep
             log.warning("Removed L1 file %s of a killed worker", path)
         self._rows = primary_kv_view.cast("B")
         self._ttl_s = ttl_s
@@ -86,7 +86,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._keys_of_job: dict[int, list[OffloadKey]] = {}
         self._tells = bool(offloading_spec.kv_events_config.enable_kv_cache_events)
         self._untold: list[OffloadKey] = []
-        self._pauses = Pauses(lambda: self._pool.is_loading or self._board.is_waiting)
+        self._pauses = StepPauses(lambda: self._pool.is_loading or self._board.is_waiting)
         self._board = LookupBoard(
             self._exists, self._lane, self._lookup_timeout_s, self._pauses.news
         )
@@ -113,7 +113,7 @@ class EmberlineL2Tier(SecondaryTierManager):
             tenant=tenant,
             vllm=VLLM_MINOR,
         )
-        return namespace.digest({**facts, "page": page_layout()})
+        return namespace.digest_facts({**facts, "page": page_layout()})
 
     def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
         return RequestOffloadingContext()
@@ -152,7 +152,7 @@ class EmberlineL2Tier(SecondaryTierManager):
     def get_finished_jobs(self) -> Iterable[Any]:
         return [self._result(finished) for finished in self._pool.finished()]
 
-    def _result(self, finished: Finished) -> Any:
+    def _result(self, finished: FinishedJob) -> Any:
         keys = self._keys_of_job.pop(finished.job_id)
         came = [key for key, well in zip(keys, finished.succeeded, strict=True) if well]
         complete = len(came) == len(keys)
@@ -207,21 +207,21 @@ class EmberlineL2Tier(SecondaryTierManager):
         return [outcome is KeyOutcome.OK for outcome in outcomes]
 
     def _load(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
-        return _went_well(self._l2.load(items, timeout_s))
+        return _succeeded(self._l2.load(items, timeout_s))
 
     def _store(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
-        return _went_well(self._l2.store(items, self._ttl_s, timeout_s))
+        return _succeeded(self._l2.store(items, self._ttl_s, timeout_s))
 
     @classmethod
     def build_metric_definitions(
         cls,
         extra_config: dict[str, Any],  # noqa: ARG003
     ) -> dict[str, OffloadingMetricMetadata]:
-        return stats.definitions()
+        return stats.metric_definitions()
 
     def get_stats(self) -> OffloadingConnectorStats | None:
         return self._reporter.take()
 
 
-def _went_well(outcomes: Collection[KeyOutcome]) -> list[bool]:
+def _succeeded(outcomes: Collection[KeyOutcome]) -> list[bool]:
     return [outcome is KeyOutcome.OK for outcome in outcomes]

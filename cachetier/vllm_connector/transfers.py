@@ -26,11 +26,11 @@ _IDLE_S = 60.0
 
 Item = tuple[bytes, memoryview]
 # Run one part by its deadline; return success per item.
-Carry = Callable[[Sequence[Item], float], Sequence[bool]]
+PartRunner = Callable[[Sequence[Item], float], Sequence[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedJob:
     """Finished job; `succeeded` has one entry per item, in order."""
 
     job_id: int
@@ -76,8 +76,8 @@ class TransferPool:
 
     def __init__(
         self,
-        load: Carry,
-        store: Carry,
+        load: PartRunner,
+        store: PartRunner,
         lane_of: Callable[[bytes], str],
         *,
         threads: int,
@@ -99,7 +99,7 @@ class TransferPool:
         self._all_done = threading.Condition(self._lock)
         self._lanes: dict[str, _Lane] = {}
         self._threads: set[threading.Thread] = set()
-        self._finished: SimpleQueue[Finished] = SimpleQueue()
+        self._finished: SimpleQueue[FinishedJob] = SimpleQueue()
 
     @property
     def queued_store_bytes(self) -> int:
@@ -119,7 +119,7 @@ class TransferPool:
         with self._lock:
             full = not is_load and self._store_bytes + size > self._max_store_bytes
             if full or self._stopping or not items:
-                self._finished.put(Finished(job_id, is_load, (False,) * len(items), 0, 0.0))
+                self._finished.put(FinishedJob(job_id, is_load, (False,) * len(items), 0, 0.0))
                 return not items
             job = _Job(
                 job_id, is_load, items, now + timeout_s, now, len(parts), [False] * len(items)
@@ -132,7 +132,7 @@ class TransferPool:
                 self._queue(name, (job, places))
         return True
 
-    def finished(self) -> list[Finished]:
+    def finished(self) -> list[FinishedJob]:
         """Return jobs that ended since the last call."""
         done = []
         while True:
@@ -237,11 +237,11 @@ class TransferPool:
             self._on_news()
 
 
-def _outcome(job: _Job) -> Finished:
+def _outcome(job: _Job) -> FinishedJob:
     succeeded = tuple(job.succeeded)
     pairs = zip(job.items, succeeded, strict=True)
     moved = sum(view.nbytes for (_, view), well in pairs if well)
-    return Finished(job.job_id, job.is_load, succeeded, moved, time.monotonic() - job.started)
+    return FinishedJob(job.job_id, job.is_load, succeeded, moved, time.monotonic() - job.started)
 
 
 def _byte_count(items: Sequence[Item]) -> int:

@@ -37,7 +37,7 @@ _NO_TAIL = bytes(12)
 _TRIAL_BYTES = 1 << 20
 _TRIALS = 3
 # BLAKE3 is used only if clearly faster: any reader can verify CRC-32.
-_CLEARLY = 1.2
+_MIN_SPEEDUP = 1.2
 
 # Types accepted by zlib.
 Buffer = bytes | bytearray | memoryview
@@ -48,10 +48,10 @@ class Seal(IntEnum):
     BLAKE3 = 1
 
 
-def pack(key: bytes, body: Buffer, seal: Seal = Seal.CRC32) -> bytes:
+def pack_header(key: bytes, body: Buffer, seal: Seal = Seal.CRC32) -> bytes:
     """Return the header for `body` stored under `key`."""
     length = memoryview(body).nbytes
-    total = _sum(seal, body)
+    total = _checksum(seal, body)
     return _LAYOUT.pack(MAGIC, VERSION, seal, 0, length, total[:4], _digest(key), total[4:])
 
 
@@ -72,7 +72,7 @@ def is_intact(header: Buffer, body: Buffer) -> bool | None:
     fields = _LAYOUT.unpack(header)
     if fields[2] == Seal.BLAKE3 and blake3 is None:
         return None
-    return bool(_sum(Seal(fields[2]), body) == fields[5] + fields[7])
+    return bool(_checksum(Seal(fields[2]), body) == fields[5] + fields[7])
 
 
 @functools.cache
@@ -81,7 +81,7 @@ def fastest_seal() -> Seal:
     if blake3 is None:
         return Seal.CRC32
     trial = bytes(_TRIAL_BYTES)
-    faster = _seconds(Seal.BLAKE3, trial) * _CLEARLY < _seconds(Seal.CRC32, trial)
+    faster = _seconds(Seal.BLAKE3, trial) * _MIN_SPEEDUP < _seconds(Seal.CRC32, trial)
     return Seal.BLAKE3 if faster else Seal.CRC32
 
 
@@ -89,12 +89,12 @@ def _seconds(seal: Seal, body: bytes) -> float:
     best = float("inf")
     for _ in range(_TRIALS):
         started = time.perf_counter()
-        _sum(seal, body)
+        _checksum(seal, body)
         best = min(best, time.perf_counter() - started)
     return best
 
 
-def _sum(seal: Seal, body: Buffer) -> bytes:
+def _checksum(seal: Seal, body: Buffer) -> bytes:
     """Return the 16-byte checksum."""
     if seal == Seal.CRC32:
         return zlib.crc32(body).to_bytes(4, "big") + _NO_TAIL
@@ -113,7 +113,7 @@ def block_key(namespace: str, group: int, block_hash: bytes) -> bytes:
     return b"%s%s:%d:%s" % (PREFIX, namespace.encode(), group, block_hash.hex().encode())
 
 
-def namespace_of(key: bytes | bytearray) -> str:
+def parse_namespace(key: bytes | bytearray) -> str:
     """Return the namespace of a block key, "" for any other key (counted, never rejected)."""
     if not key.startswith(PREFIX):
         return ""

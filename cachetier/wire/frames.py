@@ -21,7 +21,7 @@ SCRATCH_BYTES = 64 * 1024
 DIRECT_BYTES = 16 * 1024
 # Read size after a long value: enough for the following words, but little of the next value, since
 # bytes in the scratch buffer must be copied.
-_AROUND_BYTES = 2048
+_FRAMING_BYTES = 2048
 # Buffers per system call, below IOV_MAX (1024).
 _MAX_TARGETS = 512
 # Object overhead of a word and its list entry.
@@ -80,7 +80,7 @@ class Buffer:
 Argument = bytes | Landing | RefusedFrame
 Request = list[Argument]
 # Called with the words before a long bulk string, and its length.
-Land = Callable[[Request, int], Landing | RefusedFrame]
+LandingFactory = Callable[[Request, int], Landing | RefusedFrame]
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def limits_before_login() -> Limits:
 class RequestParser:
     """Parser; `land` returns a landing for a long bulk string or rejects it."""
 
-    def __init__(self, limits: Limits, land: Land) -> None:
+    def __init__(self, limits: Limits, land: LandingFactory) -> None:
         self.limits = limits
         self._land = land
         self._scratch = bytearray(SCRATCH_BYTES)
@@ -147,7 +147,7 @@ class RequestParser:
         if len(self._targets) > _MAX_TARGETS:
             return []
         self._start = self._end = 0  # all bytes are in the landing
-        return [self._view[:_AROUND_BYTES]]
+        return [self._view[:_FRAMING_BYTES]]
 
     def _scratch_view(self) -> memoryview:
         if self._start == self._end:
@@ -310,7 +310,7 @@ class RequestParser:
         self._landing = landing
         self._targets = list(landing.views)
         self._missing = landing.length
-        self._window = _AROUND_BYTES
+        self._window = _FRAMING_BYTES
         self._had_long = True
         there = min(landing.length, self._end - self._start)
         if there:

@@ -16,7 +16,7 @@ _TITLES = {"connection": "Connection", "string": "Values", "generic": "Keys", "s
 _TITLES |= {"emberline": "Reading without copying, on the same host"}
 
 
-def table() -> str:
+def render_table() -> str:
     """Return the Markdown table, each command once, in Redis' groups."""
     parts = []
     for group, title in _TITLES.items():
@@ -41,12 +41,12 @@ def _row(name: str, command: Command) -> str:
     return f"| {words} | {command.summary} | {command.differs} |"
 
 
-def renewed(page: str) -> str:
+def renew_page(page: str) -> str:
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{render_table()}\n\n{END}{after}"
 
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(renew_page(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -23,19 +23,19 @@ from console.accounts.permissions import (
     Somebody,
     View,
     allows,
-    allows_somewhere,
+    allows_in_any_team,
     require,
-    require_somewhere,
+    require_in_any_team,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class OwnedObject:
     team_id: int | None
 
 
-Find = Callable[[str], Thing | None]
-Names = Callable[[User], Collection[str]]
+FindObject = Callable[[str], OwnedObject | None]
+ListNames = Callable[[User], Collection[str]]
 
 NO_RIGHT = (
     "Your account has no right here yet. Ask an admin of this console for a role, or an admin of "
@@ -51,8 +51,8 @@ class GateKind:
     redirect to `list_url` (a URL name) when the object was deleted.
     """
 
-    find: Find
-    names: Names
+    find: FindObject
+    names: ListNames
     list_url: str
 
 
@@ -61,16 +61,16 @@ _SUBJECT = "_subject_of_the_gate"
 _CONVERTED = re.compile(r"<(\w+):(\w+)>")
 
 
-def register(converter: str, kind: GateKind) -> None:
+def register_kind(converter: str, kind: GateKind) -> None:
     _kinds[converter] = kind
 
 
-def find(kind: str, name: str) -> Thing | None:
+def find(kind: str, name: str) -> OwnedObject | None:
     """Return the object of a kind such as "endpoint"; None also for an unregistered kind."""
     return _kinds[kind].find(name) if kind in _kinds else None
 
 
-def about(match: ResolverMatch | None) -> tuple[GateKind, str] | None:
+def parse_route(match: ResolverMatch | None) -> tuple[GateKind, str] | None:
     """Return the kind and name in the route; None when it names no team-owned object."""
     for converter, parameter in _CONVERTED.findall(match.route if match else ""):
         if converter in _kinds and match is not None:
@@ -78,7 +78,7 @@ def about(match: ResolverMatch | None) -> tuple[GateKind, str] | None:
     return None
 
 
-def shown(words: Sequence[str], user: Somebody) -> list[str]:
+def filter_references(words: Sequence[str], user: Somebody) -> list[str]:
     """Return the visible references (such as "endpoint demo") and a count of the others."""
     if user is None or allows(user, Role.VIEWER):
         return list(words)
@@ -92,30 +92,30 @@ def shown(words: Sequence[str], user: Somebody) -> list[str]:
     return [*kept, f"{hidden} of other teams"] if hidden else kept
 
 
-def subject(request: HttpRequest) -> Thing | None:
+def get_subject(request: HttpRequest) -> OwnedObject | None:
     """Return the object of this request, cached on the request."""
     kept = vars(request)
     if _SUBJECT not in kept:
-        found = about(request.resolver_match)
+        found = parse_route(request.resolver_match)
         kept[_SUBJECT] = found[0].find(found[1]) if found else None
-    thing: Thing | None = kept[_SUBJECT]
+    thing: OwnedObject | None = kept[_SUBJECT]
     return thing
 
 
-def forget(request: HttpRequest) -> None:
+def forget_subject(request: HttpRequest) -> None:
     """Drop the cached object, so that a long-lived request checks it again."""
     vars(request).pop(_SUBJECT, None)
 
 
-def check(request: HttpRequest, user: User) -> None:
+def check_access(request: HttpRequest, user: User) -> None:
     """Raise Http404 for a hidden object, PermissionDenied for a user without any role."""
     if allows(user, Role.VIEWER):
         return
-    if about(request.resolver_match) is None:
-        if not allows_somewhere(user, Role.VIEWER):
+    if parse_route(request.resolver_match) is None:
+        if not allows_in_any_team(user, Role.VIEWER):
             raise PermissionDenied(NO_RIGHT)
         return
-    thing = subject(request)
+    thing = get_subject(request)
     if thing is None or not allows(user, Role.VIEWER, of=thing):
         raise Http404
 
@@ -131,9 +131,9 @@ def role_required(role: str, *, somewhere: bool = False) -> Callable[[View], Vie
         @wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if somewhere:
-                require_somewhere(request.user, role)
+                require_in_any_team(request.user, role)
             elif not allows(request.user, role):
-                require(request.user, role, of=subject(request))
+                require(request.user, role, of=get_subject(request))
             return view(request, *args, **kwargs)
 
         # Decorators around it copy the attribute (functools.wraps).
@@ -156,12 +156,12 @@ class GateMiddleware:
         self, request: HttpRequest, view: View, _args: object, _kwargs: object
     ) -> HttpResponseBase | None:
         user = request.user
-        if not isinstance(user, User) or hasattr(view, "cls") or _about_oneself(view):
+        if not isinstance(user, User) or hasattr(view, "cls") or _is_own_page(view):
             return None
         try:
-            check(request, user)
+            check_access(request, user)
         except Http404:
-            found = about(request.resolver_match)
+            found = parse_route(request.resolver_match)
             if found and request.method == "GET" and request.headers.get("HX-Request") == "true":
                 # The object was deleted while its page polled.
                 return HttpResponse(headers={"HX-Redirect": reverse(found[0].list_url)})
@@ -169,7 +169,7 @@ class GateMiddleware:
         return None
 
 
-def _about_oneself(view: View) -> bool:
+def _is_own_page(view: View) -> bool:
     """Return whether any account may open the view (login, profile)."""
     if not getattr(view, "login_required", True) or getattr(view, "needs_no_right", False):
         return True

@@ -46,20 +46,20 @@ class Owned(Protocol):
     def team_id(self) -> int | None: ...
 
 
-def effective_role(user: User) -> str:
+def get_effective_role(user: User) -> str:
     """Return the console-wide role, limited by the token in use."""
     if user.team_cap is not None:
         return Role.MEMBER.value
-    return _capped(user, user.role)
+    return _cap_role(user, user.role)
 
 
-def role_on(user: User, thing: Owned) -> str:
+def get_role_on(user: User, thing: Owned) -> str:
     """Return the higher of the console-wide role and the role in the object's team."""
     team = thing.team_id
     if user.team_cap is not None and user.team_cap != team:
         return Role.MEMBER.value
     here = _memberships(user).get(team, Role.MEMBER.value) if team is not None else user.role
-    return _capped(user, _higher(user.role, here))
+    return _cap_role(user, _higher_role(user.role, here))
 
 
 def allows(user: Somebody, role: str, *, of: Owned | None = None) -> bool:
@@ -67,28 +67,28 @@ def allows(user: Somebody, role: str, *, of: Owned | None = None) -> bool:
     rank = _rank(role)
     if not isinstance(user, User) or not user.is_active:
         return False
-    if RANK[effective_role(user)] >= rank:
+    if RANK[get_effective_role(user)] >= rank:
         return True
-    return of is not None and RANK[role_on(user, of)] >= rank
+    return of is not None and RANK[get_role_on(user, of)] >= rank
 
 
-def allows_somewhere(user: Somebody, role: str) -> bool:
-    teams = teams_where(user, role)
+def allows_in_any_team(user: Somebody, role: str) -> bool:
+    teams = team_ids_with_role(user, role)
     return teams is None or bool(teams)
 
 
 def require(user: Somebody, role: str, *, of: Owned | None = None) -> None:
     """Raise PermissionDenied unless the user has the role; None is anonymous, not the system."""
     if not allows(user, role, of=of):
-        raise _denied(role, " for this team" if of is not None and of.team_id is not None else "")
+        raise _denial(role, " for this team" if of is not None and of.team_id is not None else "")
 
 
-def require_somewhere(user: Somebody, role: str) -> None:
-    if not allows_somewhere(user, role):
-        raise _denied(role, "")
+def require_in_any_team(user: Somebody, role: str) -> None:
+    if not allows_in_any_team(user, role):
+        raise _denial(role, "")
 
 
-def teams_where(user: Somebody, role: str) -> frozenset[int] | None:
+def team_ids_with_role(user: Somebody, role: str) -> frozenset[int] | None:
     """Return the ids of teams in which the user has the role; None if it applies console-wide."""
     if allows(user, role):
         return None
@@ -96,15 +96,15 @@ def teams_where(user: Somebody, role: str) -> frozenset[int] | None:
         return frozenset()
     held = {**_memberships(user)}
     if user.team_cap is not None:
-        held = {user.team_cap: _higher(user.role, held.get(user.team_cap, Role.MEMBER.value))}
+        held = {user.team_cap: _higher_role(user.role, held.get(user.team_cap, Role.MEMBER.value))}
     return frozenset(
-        team for team, here in held.items() if RANK[_capped(user, here)] >= _rank(role)
+        team for team, here in held.items() if RANK[_cap_role(user, here)] >= _rank(role)
     )
 
 
-def visible(queryset: QuerySet[Row], user: Somebody, path: str = "team") -> QuerySet[Row]:
+def filter_visible(queryset: QuerySet[Row], user: Somebody, path: str = "team") -> QuerySet[Row]:
     """Filter to rows the user may view; `path` is the lookup from a row to its team."""
-    teams = teams_where(user, Role.VIEWER)
+    teams = team_ids_with_role(user, Role.VIEWER)
     return queryset if teams is None else queryset.filter(**{f"{path}__in": teams})
 
 
@@ -113,7 +113,7 @@ def actor_of(request: Any) -> Any:
     return request.user
 
 
-def forget(user: User) -> None:
+def forget_memberships(user: User) -> None:
     """Drop the cached memberships after a change."""
     user.team_roles = None
 
@@ -126,13 +126,13 @@ def _memberships(user: User) -> Mapping[int, str]:
     return user.team_roles
 
 
-def _capped(user: User, role: str) -> str:
+def _cap_role(user: User, role: str) -> str:
     if user.role_cap is None:
         return role
     return min(role, user.role_cap, key=lambda one: RANK[one])
 
 
-def _higher(one: str, other: str) -> str:
+def _higher_role(one: str, other: str) -> str:
     return max(one, other, key=lambda role: RANK[role])
 
 
@@ -142,5 +142,5 @@ def _rank(role: str) -> int:
     return RANK[role]
 
 
-def _denied(role: str, where: str) -> PermissionDenied:
+def _denial(role: str, where: str) -> PermissionDenied:
     return PermissionDenied(f"This needs {_NEEDED[role]}{where}. Ask an admin of it for it.")

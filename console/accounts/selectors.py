@@ -8,13 +8,13 @@ from django.db.models import Count, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from console.accounts.models import ApiToken, Membership, Role, Team, User
-from console.accounts.permissions import Somebody, teams_where
+from console.accounts.permissions import Somebody, team_ids_with_role
 
 TOKEN_STATES = ("living", "expired", "never ends", "unused")
 UNUSED = timedelta(days=90)
 
 
-def people(search: str = "", role: str = "", team: str = "", state: str = "") -> QuerySet[User]:
+def list_users(search: str = "", role: str = "", team: str = "", state: str = "") -> QuerySet[User]:
     """Return users with teams and login methods in three queries, active users first.
 
     `state` is "active", "deactivated" or "nothing" (users without any role).
@@ -39,11 +39,11 @@ def people(search: str = "", role: str = "", team: str = "", state: str = "") ->
     return rows.order_by("-is_active", "username")
 
 
-def admins() -> QuerySet[User]:
+def list_admins() -> QuerySet[User]:
     return User.objects.filter(role=Role.ADMIN, is_active=True)
 
 
-def tokens_of(user: User) -> QuerySet[ApiToken]:
+def list_tokens_of(user: User) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(user=user).select_related("team").order_by("-created_at")
 
 
@@ -51,31 +51,31 @@ def team(slug: str) -> Team | None:
     return Team.objects.filter(slug=slug).first()
 
 
-def teams_with(viewer: Somebody, role: str = "viewer") -> QuerySet[Team]:
+def list_teams_with_role(viewer: Somebody, role: str = "viewer") -> QuerySet[Team]:
     """Return the teams in which the viewer has the role; all teams for viewer None."""
-    held = teams_where(viewer, role) if viewer is not None else None
+    held = team_ids_with_role(viewer, role) if viewer is not None else None
     return Team.objects.all() if held is None else Team.objects.filter(pk__in=held)
 
 
-def colleagues() -> bool:
+def has_several_users() -> bool:
     return User.objects.filter(is_active=True).count() > 1
 
 
-def teams_seen(viewer: Somebody) -> QuerySet[Team]:
+def list_visible_teams(viewer: Somebody) -> QuerySet[Team]:
     """Return the viewer's teams annotated with their member counts."""
-    return teams_with(viewer).annotate(people=Count("memberships")).order_by("name")
+    return list_teams_with_role(viewer).annotate(people=Count("memberships")).order_by("name")
 
 
-def members(team: Team) -> QuerySet[Membership]:
+def list_members(team: Team) -> QuerySet[Membership]:
     return team.memberships.select_related("user").order_by("user__username")
 
 
-def everywhere() -> list[User]:
+def list_console_wide_users() -> list[User]:
     """Return users whose console-wide role lets them view every team's endpoints."""
     return list(User.objects.filter(is_active=True).exclude(role=Role.MEMBER).order_by("username"))
 
 
-def all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
+def list_all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
     """Return the tokens of all users, most recently used first."""
     found = ApiToken.objects.select_related("user", "team")
     if search:

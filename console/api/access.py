@@ -17,8 +17,8 @@ from rest_framework.throttling import SimpleRateThrottle
 
 from console.accounts import credentials, gate
 from console.accounts.models import ApiToken, Role, User
-from console.accounts.permissions import allows, allows_somewhere
-from console.web.server.client_address import client_address, network
+from console.accounts.permissions import allows, allows_in_any_team
+from console.web.server.client_address import client_address, network_of
 
 if TYPE_CHECKING:  # DRF imports this module during its own import
     from rest_framework.views import APIView
@@ -30,9 +30,9 @@ class LocalAuthentication(authentication.BaseAuthentication):
     """Authenticate in-process calls of the console's commands (console/local_api.py)."""
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
-        if request.META.get(credentials.PROOF_KEY) is not credentials.PROOF:
+        if request.META.get(credentials.LOCAL_PROOF_KEY) is not credentials.LOCAL_PROOF:
             return None
-        return credentials.system(), None
+        return credentials.make_system_user(), None
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
@@ -40,7 +40,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         kind, _, clear = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer":
             return None
-        token = credentials.find(clear.strip())
+        token = credentials.find_token(clear.strip())
         if token is None:
             raise exceptions.AuthenticationFailed(
                 "This token is unknown, expired or revoked. Make a new one on your profile page."
@@ -56,7 +56,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
 class SessionAuthentication(authentication.SessionAuthentication): ...
 
 
-def sender(scope: Any) -> str:
+def identify_sender(scope: Any) -> str:
     """Return the sender of a request before its body is read, "" if anonymous.
 
     Runs in its own thread. Without a token or session cookie the database is not queried.
@@ -65,7 +65,7 @@ def sender(scope: Any) -> str:
     kind, _, clear = request.headers.get("Authorization", "").partition(" ")
     try:
         if kind.lower() == "bearer" and request.path.startswith("/api/"):
-            token = credentials.find(clear.strip())
+            token = credentials.find_token(clear.strip())
             return f"user {token.user_id}" if token is not None else ""
         key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
         if not key:
@@ -91,12 +91,12 @@ class RolePermission(BasePermission):
         if role == Role.MEMBER:
             return allows(user, role)
         asked = request._request
-        gate.check(asked, user)
-        thing = gate.subject(asked) if not allows(user, role) else None
+        gate.check_access(asked, user)
+        thing = gate.get_subject(asked) if not allows(user, role) else None
         if thing is not None:
             return allows(user, role, of=thing)
         somewhere = getattr(view, "write_somewhere", False) or role == Role.VIEWER
-        return allows_somewhere(user, role) if somewhere else allows(user, role)
+        return allows_in_any_team(user, role) if somewhere else allows(user, role)
 
 
 class AnonymousThrottle(SimpleRateThrottle):
@@ -105,7 +105,7 @@ class AnonymousThrottle(SimpleRateThrottle):
     def get_cache_key(self, request: Request, view: APIView) -> str | None:  # noqa: ARG002
         if request.user and request.user.is_authenticated:
             return None
-        return f"throttle_anonymous_{network(client_address(request))}"
+        return f"throttle_anonymous_{network_of(client_address(request))}"
 
 
 class CallerThrottle(SimpleRateThrottle):

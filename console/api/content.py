@@ -17,7 +17,7 @@ from rest_framework.parsers import JSONParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-LONGEST = 4 * 1024 * 1024
+BODY_LIMIT = 4 * 1024 * 1024
 """Bytes. The largest regular bodies are manifest lists and kubeconfigs with a CA."""
 
 
@@ -36,9 +36,9 @@ class StrictJSONParser(JSONParser):
         media_type: str | None = None,  # noqa: ARG002
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        text = whole_text(stream, parser_context)
+        text = read_text(stream, parser_context)
         try:
-            data = json.loads(text, parse_constant=_refuse)
+            data = json.loads(text, parse_constant=_refuse_constant)
             json.dumps(data, ensure_ascii=False).encode()
         except RecursionError:
             raise ParseError("JSON parse error - it is nested too deep.") from None
@@ -49,10 +49,10 @@ class StrictJSONParser(JSONParser):
         return data
 
 
-def whole_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
+def read_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
     """Return the body as text, reading at most the limit; raise ParseError or TooLarge."""
     view = (parser_context or {}).get("view")
-    most = int(getattr(view, "body_limit", LONGEST))
+    most = int(getattr(view, "body_limit", BODY_LIMIT))
     raw = stream.read(most + 1)
     if len(raw) > most:
         raise TooLarge(most)
@@ -62,7 +62,7 @@ def whole_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
         raise ParseError("The text is not UTF-8.") from None
 
 
-def _refuse(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON.")
 
 

@@ -28,9 +28,9 @@ from console.core.errors import STALE
 _REQUEST = "non_field_errors"
 
 
-def handle(error: Exception, context: dict[str, Any]) -> Response | None:
+def handle_error(error: Exception, context: dict[str, Any]) -> Response | None:
     """Build the error response (DRF hook); None lets Django log the traceback and answer 500."""
-    known = _known(error)
+    known = _standard_error(error)
     if known is None:
         return None
     code, items, headers = known
@@ -42,7 +42,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     return Response(body, status=code, headers=headers)
 
 
-def _known(error: Exception) -> tuple[int, list[dict[str, Any]], dict[str, str]] | None:
+def _standard_error(error: Exception) -> tuple[int, list[dict[str, Any]], dict[str, str]] | None:
     listed = getattr(error, "errors", None)
     if isinstance(listed, (list, tuple)) and listed and hasattr(listed[0], "remedy"):
         code = getattr(error, "status_code", status.HTTP_400_BAD_REQUEST)
@@ -57,7 +57,7 @@ def _known(error: Exception) -> tuple[int, list[dict[str, Any]], dict[str, str]]
         error = exceptions.ValidationError(_django_detail(error))
     if not isinstance(error, exceptions.APIException):
         return None
-    items = list(_flat(error.get_full_details()))
+    items = list(_flatten(error.get_full_details()))
     return error.status_code, items or [_item("error", str(error))], _headers(error)
 
 
@@ -68,33 +68,33 @@ def _item(
 
 
 def _from_object(item: Any) -> dict[str, Any]:
-    return _item(item.code, item.message, item.field or None, _plain(item.value), item.remedy)
+    return _item(item.code, item.message, item.field or None, _as_json(item.value), item.remedy)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return the rejected value as JSON, or as text where JSON cannot represent it."""
     if value is None or isinstance(value, (str, int, bool)):
         return value
     if isinstance(value, float):
         return value if abs(value) < float("inf") else str(value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     return str(value)
 
 
-def _flat(details: Any, path: str = "") -> Iterator[dict[str, Any]]:
+def _flatten(details: Any, path: str = "") -> Iterator[dict[str, Any]]:
     if isinstance(details, dict) and {"message", "code"} == set(details):
         yield _item(str(details["code"]), str(details["message"]), path or None)
     elif isinstance(details, dict):
         for key, value in details.items():
             name = path if key == _REQUEST else f"{path}.{key}" if path else str(key)
-            yield from _flat(value, name)
+            yield from _flatten(value, name)
     elif isinstance(details, list):
         for index, value in enumerate(details):
             leaf = isinstance(value, dict) and {"message", "code"} == set(value)
-            yield from _flat(value, path if leaf else f"{path}.{index}")
+            yield from _flatten(value, path if leaf else f"{path}.{index}")
 
 
 def _django_detail(error: DjangoValidationError) -> Any:
@@ -123,4 +123,4 @@ def _has_fields(items: list[dict[str, Any]]) -> bool:
 
 def _id(context: dict[str, Any]) -> str:
     request = context.get("request")
-    return getattr(request, "request_id", "") or request_log.current()
+    return getattr(request, "request_id", "") or request_log.current_id()

@@ -29,15 +29,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.models import GivenAnswer
-from console.api.parameters import dry_run
+from console.api.parameters import is_dry_run
 from console.api.preconditions import generation_of, with_generation
 from console.core.errors import Problem, Refused
 from console.vault import encryption
-from console.vault.key_rotation import Sealed
+from console.vault.key_rotation import EncryptedColumns
 
 HEADER = "Idempotency-Key"
-KEPT = timedelta(hours=24)
-LONGEST = 255
+RETENTION = timedelta(hours=24)
+KEY_LIMIT = 255
 _KEPT_HEADERS = ("Cache-Control", "Location")
 
 Handler = Callable[..., Response]
@@ -49,53 +49,53 @@ def idempotent(handler: Handler) -> Handler:
     @wraps(handler)
     def once(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
         key = request.headers.get(HEADER)
-        if key is None or dry_run(request):
+        if key is None or is_dry_run(request):
             return handler(view, request, *args, **kwargs)
-        if not 1 <= len(key) <= LONGEST or not (key.isascii() and key.isprintable()):
-            raise _bad_key(key)
-        return _once(request, key, lambda: handler(view, request, *args, **kwargs))
+        if not 1 <= len(key) <= KEY_LIMIT or not (key.isascii() and key.isprintable()):
+            raise _bad_key_error(key)
+        return _create_once(request, key, lambda: handler(view, request, *args, **kwargs))
 
     cast(Any, once).idempotent = True  # schema.py documents the header from this
     return once
 
 
 def prune() -> int:
-    return GivenAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+    return GivenAnswer.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()[0]
 
 
-def _once(request: Request, key: str, create: Callable[[], Response]) -> Response:
-    caller, mark = _caller(request), _fingerprint(request)
+def _create_once(request: Request, key: str, create: Callable[[], Response]) -> Response:
+    caller, mark = _caller_id(request), _fingerprint(request)
     facts = {"caller": caller, "key": key}
     with transaction.atomic():
-        GivenAnswer.objects.filter(created_at__lt=timezone.now() - KEPT, **facts).delete()
+        GivenAnswer.objects.filter(created_at__lt=timezone.now() - RETENTION, **facts).delete()
         try:
             with transaction.atomic():
                 row = GivenAnswer.objects.create(fingerprint=mark, **facts)
         except IntegrityError:
-            return _again(facts, mark)
+            return _replay(facts, mark)
         response = create()
         row.status = response.status_code
-        row.sealed = encryption.seal(_packed(response), _purpose(row))
+        row.sealed = encryption.seal(_pack(response), _purpose(row))
         row.save(update_fields=["status", "sealed"])
     return response
 
 
-def _again(facts: dict[str, str], mark: str) -> Response:
+def _replay(facts: dict[str, str], mark: str) -> Response:
     row = GivenAnswer.objects.filter(**facts).first()
     if row is None:  # pruned or rolled back in between
-        raise _busy(facts["key"])
+        raise _busy_error(facts["key"])
     if row.fingerprint != mark:
-        raise _reused(facts["key"])
+        raise _reused_error(facts["key"])
     try:
         kept = json.loads(encryption.unseal(row.sealed, _purpose(row)))
     except encryption.Unreadable:
-        raise _lost(facts["key"]) from None
+        raise _lost_error(facts["key"]) from None
     headers = {**kept["headers"], "Idempotency-Replayed": "true"}
     response = Response(kept["body"], status=row.status, headers=headers)
     return response if kept["generation"] is None else with_generation(response, kept["generation"])
 
 
-def _packed(response: Response) -> str:
+def _pack(response: Response) -> str:
     kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
     facts = {"body": response.data, "headers": kept, "generation": generation_of(response)}
     return str(JSONRenderer().render(facts).decode())
@@ -105,7 +105,7 @@ def _purpose(row: GivenAnswer) -> str:
     return f"answer/{row.pk}"
 
 
-SEALED = Sealed(
+SEALED = EncryptedColumns(
     GivenAnswer,
     ("sealed",),
     purpose=lambda row, _column: _purpose(row),
@@ -113,7 +113,7 @@ SEALED = Sealed(
 )
 
 
-def _caller(request: Request) -> str:
+def _caller_id(request: Request) -> str:
     """Identify the caller by token: another token of the user may have more rights."""
     token = getattr(request.auth, "pk", None)
     return f"user {request.user.pk} token {token}"
@@ -125,25 +125,25 @@ def _fingerprint(request: Request) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def _bad_key(key: str) -> Refused:
-    remedy = f"Send 1 to {LONGEST} printable ASCII characters, such as a UUID."
+def _bad_key_error(key: str) -> Refused:
+    remedy = f"Send 1 to {KEY_LIMIT} printable ASCII characters, such as a UUID."
     message = "This is no key for a request."
     return Refused(Problem(HEADER, key[:80], message, remedy, "invalid_idempotency_key"))
 
 
-def _reused(key: str) -> Refused:
+def _reused_error(key: str) -> Refused:
     message = "This key was sent with another request before."
     problem = Problem(HEADER, key, message, "Choose a new key.", "idempotency_key_reused")
     return Refused(problem, status_code=422)
 
 
-def _busy(key: str) -> Refused:
+def _busy_error(key: str) -> Refused:
     message = "Another request with this key has just ended."
     problem = Problem(HEADER, key, message, "Send it again.", "idempotency_key_busy")
     return Refused(problem, status_code=409)
 
 
-def _lost(key: str) -> Refused:
+def _lost_error(key: str) -> Refused:
     message = "It was created, but the answer cannot be read with the present encryption key."
     remedy = "Look at the list; choose a new key to create another one."
     return Refused(

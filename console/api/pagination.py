@@ -26,13 +26,13 @@ from rest_framework.utils.urls import remove_query_param, replace_query_param
 from console.core.errors import Problem, Refused
 
 PAGE_SIZE = 50
-LONGEST_PAGE = 500
+MAX_PAGE_SIZE = 500
 CURSOR, SIZE = "cursor", "page_size"
-_LONGEST_CURSOR = 2000
+_MAX_CURSOR = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Cursor:
     """Cursor: after (`back`: before) the row with these values; for a plain list, its index."""
 
     values: tuple[Any, ...]
@@ -43,25 +43,25 @@ class _Place:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> _Place:
+    def decode(cls, text: str) -> _Cursor:
         try:
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             back, *values = json.loads(raw)
             json.dumps(values, ensure_ascii=False).encode()  # raises for lone surrogates
         except (ValueError, TypeError, binascii.Error, RecursionError):
             raise _bad_cursor(text) from None
-        if back not in (0, 1) or len(text) > _LONGEST_CURSOR or "\\x00" in repr(values):
+        if back not in (0, 1) or len(text) > _MAX_CURSOR or "\\x00" in repr(values):
             raise _bad_cursor(text)
         return cls(tuple(values), bool(back))
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class _OrderColumn:
     name: str
     down: bool
 
 
-class Pages(BasePagination):
+class CursorPages(BasePagination):
     """Paginator; a view's `list_order` overrides the query's order, and the row key is appended.
 
     Nullable columns cannot be ordered by.
@@ -72,9 +72,9 @@ class Pages(BasePagination):
     ) -> list[Any]:
         self._url = request.build_absolute_uri()
         self._next = self._previous = ""
-        size = _size(request.query_params.get(SIZE))
+        size = _page_size(request.query_params.get(SIZE))
         text = request.query_params.get(CURSOR, "")
-        place = _Place.decode(text) if text else None
+        place = _Cursor.decode(text) if text else None
         if isinstance(queryset, QuerySet):
             order = getattr(view, "list_order", ()) or _ordering(queryset)
             return self._rows(queryset, _keys(queryset.model, order), place, size, text)
@@ -83,37 +83,39 @@ class Pages(BasePagination):
     def _rows(
         self,
         queryset: QuerySet[Any],
-        keys: list[_Key],
-        place: _Place | None,
+        keys: list[_OrderColumn],
+        place: _Cursor | None,
         size: int,
         text: str,
     ) -> list[Any]:
         back = place is not None and place.back
-        rows = queryset.order_by(*(_sorted(key, back) for key in keys))
+        rows = queryset.order_by(*(_sort_rows(key, back) for key in keys))
         if place is not None:
-            values = _typed(queryset.model, keys, place.values, text)
-            rows = rows.filter(_beyond(keys, values, back))
+            values = _convert_values(queryset.model, keys, place.values, text)
+            rows = rows.filter(_rows_after(keys, values, back))
         found = list(rows[: size + 1])
         more, found = len(found) > size, found[:size]
         if back:
             found.reverse()
         ahead, behind = (place is not None, more) if back else (more, place is not None)
         if found and ahead:
-            self._next = _Place(_values(found[-1], keys)).encode()
+            self._next = _Cursor(_values(found[-1], keys)).encode()
         if found and behind:
-            self._previous = _Place(_values(found[0], keys), back=True).encode()
+            self._previous = _Cursor(_values(found[0], keys), back=True).encode()
         return found
 
-    def _items(self, items: Sequence[Any], place: _Place | None, size: int, text: str) -> list[Any]:
+    def _items(
+        self, items: Sequence[Any], place: _Cursor | None, size: int, text: str
+    ) -> list[Any]:
         start = 0
         if place is not None:
             if len(place.values) != 1 or type(place.values[0]) is not int or place.values[0] < 0:
                 raise _bad_cursor(text)
             start = place.values[0]
         if start + size < len(items):
-            self._next = _Place((start + size,)).encode()
+            self._next = _Cursor((start + size,)).encode()
         if start > 0:
-            self._previous = _Place((max(0, start - size),)).encode()
+            self._previous = _Cursor((max(0, start - size),)).encode()
         return list(items[start : start + size])
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -158,23 +160,23 @@ class Pages(BasePagination):
                 "name": SIZE,
                 "in": "query",
                 "required": False,
-                "description": f"Rows of a page, at most {LONGEST_PAGE}.",
+                "description": f"Rows of a page, at most {MAX_PAGE_SIZE}.",
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": LONGEST_PAGE,
+                    "maximum": MAX_PAGE_SIZE,
                     "default": PAGE_SIZE,
                 },
             },
         ]
 
 
-def _size(text: str | None) -> int:
+def _page_size(text: str | None) -> int:
     if text is None:
         return PAGE_SIZE
     plain = text.isascii() and text.isdecimal() and len(text) < 6
-    if not plain or not 1 <= int(text) <= LONGEST_PAGE:
-        remedy = f"Send a whole number from 1 to {LONGEST_PAGE}."
+    if not plain or not 1 <= int(text) <= MAX_PAGE_SIZE:
+        remedy = f"Send a whole number from 1 to {MAX_PAGE_SIZE}."
         raise Refused(
             Problem(SIZE, text, "This is no size of a page.", remedy, "invalid_page_size")
         )
@@ -185,20 +187,20 @@ def _ordering(queryset: QuerySet[Any]) -> tuple[Any, ...]:
     return tuple(queryset.query.order_by) or tuple(queryset.model._meta.ordering or ())
 
 
-def _keys(model: type[Model], order: Sequence[Any]) -> list[_Key]:
-    found = [_Key(str(name).removeprefix("-"), str(name).startswith("-")) for name in order]
+def _keys(model: type[Model], order: Sequence[Any]) -> list[_OrderColumn]:
+    found = [_OrderColumn(str(name).removeprefix("-"), str(name).startswith("-")) for name in order]
     unique = {"pk", "id", model._meta.pk.name if model._meta.pk else "pk"}
     last = found[-1].down if found else False
     if not any(key.name in unique for key in found):
-        found.append(_Key("pk", last))
+        found.append(_OrderColumn("pk", last))
     return found
 
 
-def _sorted(key: _Key, back: bool) -> OrderBy:
+def _sort_rows(key: _OrderColumn, back: bool) -> OrderBy:
     return F(key.name).desc() if key.down is not back else F(key.name).asc()
 
 
-def _values(row: Any, keys: list[_Key]) -> tuple[Any, ...]:
+def _values(row: Any, keys: list[_OrderColumn]) -> tuple[Any, ...]:
     values = []
     for key in keys:
         value = row
@@ -213,18 +215,20 @@ def _text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _typed(model: type[Model], keys: list[_Key], values: tuple[Any, ...], text: str) -> list[Any]:
+def _convert_values(
+    model: type[Model], keys: list[_OrderColumn], values: tuple[Any, ...], text: str
+) -> list[Any]:
     """Return the values in the columns' types; raise for a malformed cursor."""
     if len(values) != len(keys):
         raise _bad_cursor(text)
     try:
         pairs = zip(keys, values, strict=True)
-        return [_field(model, key.name).to_python(_moment(value)) for key, value in pairs]
+        return [_field(model, key.name).to_python(_check_datetime(value)) for key, value in pairs]
     except (ValidationError, ValueError, TypeError, OverflowError):
         raise _bad_cursor(text) from None
 
 
-def _moment(value: Any) -> Any:
+def _check_datetime(value: Any) -> Any:
     """Raise ValueError for a datetime without a time zone."""
     found = parse_datetime(value) if isinstance(value, str) else None
     if found is not None and found.tzinfo is None:
@@ -241,7 +245,7 @@ def _field(model: type[Model], name: str) -> Any:
     return model._meta.pk if last == "pk" else model._meta.get_field(last)
 
 
-def _beyond(keys: list[_Key], values: list[Any], back: bool) -> Q:
+def _rows_after(keys: list[_OrderColumn], values: list[Any], back: bool) -> Q:
     """Return the filter for rows after the cursor: a > A, or a = A and b > B, and so on."""
     wanted = Q()
     same: dict[str, Any] = {}

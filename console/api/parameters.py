@@ -36,13 +36,13 @@ IF_MATCH: Final = OpenApiParameter(
 )
 
 
-def flag(request: Request, name: str) -> bool:
+def read_flag(request: Request, name: str) -> bool:
     """Return a boolean parameter; invalid values were rejected by KnownParameters."""
     return request.query_params.get(name, "false") == "true"
 
 
-def dry_run(request: Request) -> bool:
-    return flag(request, DRY_RUN.name)
+def is_dry_run(request: Request) -> bool:
+    return read_flag(request, DRY_RUN.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Filter:
         return {"type": "array", "items": item}
 
 
-class Declared(BaseFilterBackend):
+class DeclaredFilters(BaseFilterBackend):
     """Apply the view's `filters` (DRF hook); values were validated by `KnownParameters`."""
 
     def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:

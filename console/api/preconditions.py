@@ -19,7 +19,7 @@ from rest_framework.response import Response
 
 from console.core.errors import STALE, Problem, Refused
 
-_OURS = re.compile(r'(?:W/)?"?(?:(\d{1,18})(?:-[0-9a-f]{16})?)"?')
+_OWN_ETAG = re.compile(r'(?:W/)?"?(?:(\d{1,18})(?:-[0-9a-f]{16})?)"?')
 _DIGEST = re.compile(r'(?:W/)?"(?:\d{1,18}-)?([0-9a-f]{16})"')
 
 
@@ -38,26 +38,26 @@ def expected_generation(request: Request) -> int | None:
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
         return None
-    found = _OURS.fullmatch(text)
+    found = _OWN_ETAG.fullmatch(text)
     if found is None:
-        raise _not_this(text)
+        raise _mismatch_error(text)
     return int(found[1])
 
 
-def expect_same(request: Request, data: Any) -> None:
+def require_match(request: Request, data: Any) -> None:
     """Check If-Match against the full representation of an object without a generation."""
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
         return
     found = _DIGEST.fullmatch(text)
     if found is None:
-        raise _not_this(text)
+        raise _mismatch_error(text)
     now = request.accepted_renderer.render(data, request.accepted_media_type, {})
     if found[1] != digest(now if isinstance(now, bytes) else now.encode()):
-        raise stale("It was changed meanwhile.")
+        raise stale_error("It was changed meanwhile.")
 
 
-def stale(message: str) -> Refused:
+def stale_error(message: str) -> Refused:
     remedy = "Load it again and repeat the change."
     return Refused(Problem("If-Match", None, message, remedy, STALE), status_code=412)
 
@@ -66,7 +66,7 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def tag(response: HttpResponseBase) -> None:
+def set_etag(response: HttpResponseBase) -> None:
     """Set the ETag of a non-streaming response."""
     if isinstance(response, HttpResponse) and not response.has_header("ETag"):
         generation = generation_of(response)
@@ -74,7 +74,7 @@ def tag(response: HttpResponseBase) -> None:
         response.headers["ETag"] = f'"{mark}"' if generation is None else f'"{generation}-{mark}"'
 
 
-def unchanged(response: HttpResponseBase, if_none_match: str) -> HttpResponseBase:
+def not_modified(response: HttpResponseBase, if_none_match: str) -> HttpResponseBase:
     """Return 304 without a body if If-None-Match has the response's ETag, else the response."""
     etag = response.headers.get("ETag", "")
     wanted = {mark.removeprefix("W/") for mark in parse_etags(if_none_match)}
@@ -87,15 +87,15 @@ def unchanged(response: HttpResponseBase, if_none_match: str) -> HttpResponseBas
     return short
 
 
-def _not_this(text: str) -> Refused:
+def _mismatch_error(text: str) -> Refused:
     """Return the error for a foreign ETag (no match) or malformed text (invalid)."""
     if parse_etags(text):
-        return stale("The ETag in If-Match is not that of what is there now.")
+        return stale_error("The ETag in If-Match is not that of what is there now.")
     message, remedy = "This is no ETag.", "Send the ETag of one answer, or leave it out."
     return Refused(Problem("If-Match", text[:80], message, remedy, "invalid_etag"))
 
 
-PREFIX = "/api/"
+API_PREFIX = "/api/"
 
 
 class ConditionalMiddleware:
@@ -104,11 +104,11 @@ class ConditionalMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
-        if not request.path.startswith(PREFIX):
+        if not request.path.startswith(API_PREFIX):
             return response
         # Responses to writes are tagged too, for the next If-Match.
         if 200 <= response.status_code < 300 and not response.streaming:
-            tag(response)
+            set_etag(response)
         if request.method in ("GET", "HEAD") and response.status_code == 200:
-            return unchanged(response, request.headers.get("If-None-Match", ""))
+            return not_modified(response, request.headers.get("If-None-Match", ""))
         return response

@@ -22,14 +22,14 @@ _LONGEST_SHOWN = 200
 _DIGITS = 18
 
 
-class KnownParameters(BasePermission):
+class ParameterValidator(BasePermission):
     """Validator as a permission: DRF runs permissions right after authentication."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         given = request.query_params
         if given:
-            known = documented(_class_of(view), str(request.method))
-            problems = [_judged(name, given.getlist(name), known) for name in given]
+            known = documented_parameters(_class_of(view), str(request.method))
+            problems = [_validate(name, given.getlist(name), known) for name in given]
             found = [problem for problem in problems if problem is not None]
             if found:
                 raise Refused(*found)
@@ -37,7 +37,7 @@ class KnownParameters(BasePermission):
 
 
 @lru_cache(maxsize=1024)
-def documented(view_class: Any, method: str) -> Mapping[str, dict[str, Any]]:
+def documented_parameters(view_class: Any, method: str) -> Mapping[str, dict[str, Any]]:
     method = "GET" if method == "HEAD" else method
     if not hasattr(view_class, method.lower()):
         return {}
@@ -68,24 +68,24 @@ def _class_of(view: Any) -> Any:
     return type(view)
 
 
-def _judged(name: str, values: list[str], known: Mapping[str, dict[str, Any]]) -> Problem | None:
+def _validate(name: str, values: list[str], known: Mapping[str, dict[str, Any]]) -> Problem | None:
     schema = known.get(name)
     if schema is None:
         known_ones = f"Known are: {', '.join(sorted(known))}." if known else "There are none here."
         message = "There is no such parameter here."
-        return Problem(name[:80], _shown(values[-1]), message, known_ones, "unknown_parameter")
+        return Problem(name[:80], _shorten(values[-1]), message, known_ones, "unknown_parameter")
     if len(values) > 1 and schema.get("type") != "array":
         message = "It is given more than once."
         return Problem(name, values, message, "Send it once.", "repeated_parameter")
     for value in values:
-        remedy = _refused(schema, value)
+        remedy = _expected_format(schema, value)
         if remedy:
             message = "This is no value of this parameter."
-            return Problem(name, _shown(value), message, remedy, "invalid_parameter")
+            return Problem(name, _shorten(value), message, remedy, "invalid_parameter")
     return None
 
 
-def _refused(schema: Mapping[str, Any], value: str) -> str:
+def _expected_format(schema: Mapping[str, Any], value: str) -> str:
     """Return the expected format; "" if the value matches the schema."""
     if "\0" in value:
         return "Send no zero bytes."
@@ -96,13 +96,13 @@ def _refused(schema: Mapping[str, Any], value: str) -> str:
     if kind == "boolean":
         return "" if value in ("true", "false") else "Send true or false."
     if kind == "array":
-        return _refused(schema.get("items", {}), value)
+        return _expected_format(schema.get("items", {}), value)
     if kind in ("integer", "number"):
-        return _refused_number(schema, value)
+        return _expected_number(schema, value)
     return ""
 
 
-def _refused_number(schema: Mapping[str, Any], value: str) -> str:
+def _expected_number(schema: Mapping[str, Any], value: str) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     bounds = "" if low is None else f" from {low}" + ("" if high is None else f" to {high}")
     whole = schema.get("type") == "integer"
@@ -118,5 +118,5 @@ def _refused_number(schema: Mapping[str, Any], value: str) -> str:
     return remedy if beyond or not math.isfinite(number) else ""
 
 
-def _shown(value: str) -> str:
+def _shorten(value: str) -> str:
     return value[:_LONGEST_SHOWN]

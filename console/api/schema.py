@@ -76,7 +76,7 @@ def load_extensions() -> None:
         extension.get_match(_NoTarget)
 
 
-class Described(AutoSchema):
+class ConsoleAutoSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         found = list(super().get_override_parameters())
         if self.method == "GET":
@@ -126,21 +126,21 @@ def _example(code: str, text: str) -> dict[str, Any]:
     return {**first, "errors": [], "request_id": "5f2c1d7e"}
 
 
-def any_value(result: dict[str, Any], **_facts: Any) -> dict[str, Any]:
+def drop_null_alternatives(result: dict[str, Any], **_facts: Any) -> dict[str, Any]:
     """Drop redundant null alternatives (POSTPROCESSING_HOOK).
 
     A nullable JSONField yields "anything or null" as two schemas that both match null, so oneOf
     fails.
     """
-    return cast(dict[str, Any], _without_second_null(result))
+    return cast(dict[str, Any], _drop_nulls(result))
 
 
-def _without_second_null(node: Any) -> Any:
+def _drop_nulls(node: Any) -> Any:
     if isinstance(node, list):
-        return [_without_second_null(item) for item in node]
+        return [_drop_nulls(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {name: _without_second_null(value) for name, value in node.items()}
+    kept = {name: _drop_nulls(value) for name, value in node.items()}
     if kept.get("oneOf") == [{}, {"type": "null"}]:
         del kept["oneOf"]
     return kept
@@ -181,11 +181,11 @@ class SessionScheme(OpenApiAuthenticationExtension):
         return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
 
 
-def document() -> dict[str, Any]:
-    return _made(str(settings.ROOT_URLCONF))
+def build_document() -> dict[str, Any]:
+    return _build(str(settings.ROOT_URLCONF))
 
 
 @lru_cache(maxsize=4)
-def _made(_urls: str) -> dict[str, Any]:
+def _build(_urls: str) -> dict[str, Any]:
     found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
     return found

@@ -53,14 +53,14 @@ class DryRunSerializer(serializers.Serializer[Any]):
     changes = ChangeSerializer(many=True)
 
 
-def either(name: str, serializer: Any) -> PolymorphicProxySerializer:
+def object_or_dry_run(name: str, serializer: Any) -> PolymorphicProxySerializer:
     """Document a response as the object or its dry-run result."""
     return PolymorphicProxySerializer(
         name, [serializer, DryRunSerializer], resource_type_field_name=None
     )
 
 
-def would(
+def dry_run_response(
     action: str,
     name: str,
     before: Mapping[str, Any],

@@ -11,6 +11,6 @@ urlpatterns = [
     path("", views.Root.as_view(), name="root"),
     path("me/", views.Me.as_view(), name="me"),
     path("schema/", views.Schema.as_view(), name="schema"),
-    path("docs/", views.docs, name="docs"),
-    path("docs/try/", views.explorer, name="explorer"),
+    path("docs/", views.redirect_docs, name="docs"),
+    path("docs/try/", views.render_explorer, name="explorer"),
 ]

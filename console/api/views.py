@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.models import ApiToken
-from console.accounts.permissions import effective_role
+from console.accounts.permissions import get_effective_role
 from console.api import schema
 from console.core import openapi
 
@@ -47,7 +47,7 @@ class Me(APIView):
         facts = {
             "username": request.user.get_username(),
             # Anonymous requests were rejected; the type of `user` still allows them.
-            "role": effective_role(request.user),  # type: ignore[arg-type]
+            "role": get_effective_role(request.user),  # type: ignore[arg-type]
             "token": token.name if token else None,
         }
         return Response(facts)
@@ -60,17 +60,17 @@ class Schema(SpectacularAPIView):
     authentication_classes = APIView.authentication_classes
 
     def _get_schema_response(self, request: Request) -> Response:  # noqa: ARG002
-        return Response(schema.document())
+        return Response(schema.build_document())
 
 
 @require_safe
-def docs(request: HttpRequest) -> HttpResponse:
-    groups = openapi.groups(schema.document())
+def redirect_docs(request: HttpRequest) -> HttpResponse:
+    groups = openapi.group_operations(schema.build_document())
     context = {"groups": groups, "host": request.build_absolute_uri("/")[:-1]}
     return render(request, "console/api_docs.html", context)
 
 
 @require_safe
-def explorer(request: HttpRequest) -> HttpResponse:
+def render_explorer(request: HttpRequest) -> HttpResponse:
     """Render Swagger UI from this host under its CSP, using the viewer's session."""
     return render(request, "console/api_explorer.html")

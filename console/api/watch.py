@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts import gate
-from console.api.parameters import WATCH, flag
+from console.api.parameters import WATCH, read_flag
 from console.api.preconditions import digest
 from console.web.server import sse
 from console.web.server.sse import ServerSentEvent
@@ -30,11 +30,11 @@ STATUS, GONE = "status", "gone"
 _NOT_FOUND = 404
 
 
-def wanted(request: Request) -> bool:
-    return flag(request, WATCH.name)
+def is_watch(request: Request) -> bool:
+    return read_flag(request, WATCH.name)
 
 
-def one(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
+def watch_object(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
     """Watch one object.
 
     `look` returns its JSON or raises like a GET: not found ends the stream, and an error in the
@@ -44,50 +44,50 @@ def one(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
 
     def seen() -> ServerSentEvent | None:
         try:
-            _ask_again(request)
+            _reload_rights(request)
             data = json.loads(JSONRenderer().render(look()))
         except Exception as error:  # apps define their own not-found exceptions
             hidden = isinstance(error, (Http404, PermissionDenied))
             if not hidden and getattr(error, "status_code", 0) != _NOT_FOUND:
                 raise
             return None
-        return ServerSentEvent(data, STATUS, _mark(data))
+        return ServerSentEvent(data, STATUS, _digest(data))
 
-    return sse.stream(request, sse.changes(seen, since=sse.last_event_id(request)))
+    return sse.stream(request, sse.poll_changes(seen, since=sse.last_event_id(request)))
 
 
-def many(request: Request, look: Callable[[], Mapping[str, Any]]) -> StreamingHttpResponse:
+def watch_list(request: Request, look: Callable[[], Mapping[str, Any]]) -> StreamingHttpResponse:
     """Watch a list by name: an event per new or changed item, `gone` for a removed one."""
     look()
-    return sse.stream(request, _many(request, look, sse.last_event_id(request)))
+    return sse.stream(request, _list_events(request, look, sse.last_event_id(request)))
 
 
-def _rights(request: Request) -> object:
+def _share_key(request: Request) -> object:
     """Return the key for sharing one poll: same user, token and target."""
     return request.user.pk, getattr(request.auth, "pk", None), request.get_full_path()
 
 
-def _ask_again(request: Request) -> None:
+def _reload_rights(request: Request) -> None:
     """Reload roles and teams, which are cached per request and this one is long-lived."""
     user: Any = request.user  # always a User here
     user.refresh_from_db()
     asked = request._request
-    gate.forget(asked)
-    gate.check(asked, user)
+    gate.forget_subject(asked)
+    gate.check_access(asked, user)
 
 
-async def _many(
+async def _list_events(
     request: Request, look: Callable[[], Mapping[str, Any]], since: str
 ) -> AsyncIterator[ServerSentEvent]:
     known: dict[str, str] = {}
 
     def seen() -> tuple[dict[str, Any], dict[str, str], str]:
-        _ask_again(request)
+        _reload_rights(request)
         data = {name: json.loads(JSONRenderer().render(body)) for name, body in look().items()}
-        marks = {name: _mark(body) for name, body in data.items()}
-        return data, marks, _mark(marks)
+        marks = {name: _digest(body) for name, body in data.items()}
+        return data, marks, _digest(marks)
 
-    async for data, marks, whole in _looks(seen, _rights(request)):
+    async for data, marks, whole in _wrap_look(seen, _share_key(request)):
         if whole == since:
             known, since = marks, ""
         news = [name for name, mark in marks.items() if known.get(name) != mark]
@@ -102,13 +102,13 @@ async def _many(
             yield ServerSentEvent(event.data, event.event, whole) if last else event
 
 
-async def _looks(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:
+async def _wrap_look(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:
     while True:
-        yield await sse.looks.ask(seen, key)
+        yield await sse.poll_threads.ask(seen, key)
         await asyncio.sleep(sse.EVERY_S)
 
 
-def _mark(data: Any) -> str:
+def _digest(data: Any) -> str:
     return digest(json.dumps(data, sort_keys=True).encode())
 
 
@@ -120,10 +120,13 @@ class WatchedList(ListModelMixin, GenericAPIView[Row]):
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response | StreamingHttpResponse:
         """Sorted by name. A watch returns all filtered items without pagination."""
-        if wanted(request):
-            return many(request, self._by_name)
+        if is_watch(request):
+            return watch_list(request, self._by_name)
         return self.list(request, *args, **kwargs)
 
     def _by_name(self) -> dict[str, Any]:
         found = self.filter_queryset(self.get_queryset())
-        return {one["name"]: one for one in self.get_serializer(found, many=True).data}
+        return {
+            watch_object["name"]: watch_object
+            for watch_object in self.get_serializer(found, many=True).data
+        }

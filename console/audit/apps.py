@@ -15,4 +15,4 @@ class AuditConfig(AppConfig):
         from console.web.shell import navigation
 
         key_rotation.register(integrity.SEALED)
-        navigation.register(navigation.NavItem("Audit", "audit:list", "history", 80))
+        navigation.register_item(navigation.NavItem("Audit", "audit:list", "history", 80))

@@ -24,7 +24,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from console.audit.models import AuditChain, AuditEvent
-from console.core.counters import count
+from console.core.counters import increment
 from console.vault import encryption
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 PURPOSE = "audit/key"
 BATCH = 500
 # Rows per scheduled check: a few seconds of work; the next check continues after them.
-CHECKED_AT_ONCE = 100_000
+CHECK_BATCH = 100_000
 
 
 class ChainRow(Protocol):
@@ -75,19 +75,19 @@ def new_key() -> str:
     return encryption.seal(secrets.token_hex(32), PURPOSE)
 
 
-def opened(stored: str) -> bytes:
+def open_key(stored: str) -> bytes:
     return bytes.fromhex(encryption.unseal(stored, PURPOSE))
 
 
-def row_seal(key: bytes, row: ChainRow) -> str:
+def compute_row_seal(key: bytes, row: ChainRow) -> str:
     return _hmac(key, "row", _content(row))
 
 
-def link_seal(key: bytes, before: str, sequence: int, row: ChainRow) -> str:
+def compute_link_seal(key: bytes, before: str, sequence: int, row: ChainRow) -> str:
     return _hmac(key, "link", before, sequence, row.pk, _content(row))
 
 
-def ends_seal(key: bytes, chain: Any) -> str:
+def compute_ends_seal(key: bytes, chain: Any) -> str:
     """Return the seal of both ends, which reveals truncation."""
     ends = (chain.first_sequence, chain.first_seal, chain.last_sequence, chain.last_seal)
     return _hmac(key, "ends", *ends)
@@ -100,14 +100,14 @@ def seal_new(event: AuditEvent) -> str:
     verification names the row.
     """
     try:
-        return row_seal(_key(), event)
+        return compute_row_seal(_key(), event)
     except encryption.Unreadable as error:
         log.error("Writing audit rows without seals: %s", error)
-        count("audit_unsealed_rows")
+        increment("audit_unsealed_rows")
         return ""
 
 
-def link() -> int:
+def link_rows() -> int:
     """Append unlinked rows in id order; return how many.
 
     Rows with a wrong seal stay unlinked, where the verification reports them. A chain with modified
@@ -117,38 +117,38 @@ def link() -> int:
         return 0
     key = _key()
     with transaction.atomic():
-        chain = _locked()
+        chain = _lock_chain()
         if _wrong_ends(key, chain, _highest()):
-            count("audit_links_refused")
+            increment("audit_links_refused")
             return 0
         linked = []
         for event in AuditEvent.objects.filter(sequence=None).order_by("pk").iterator(BATCH):
-            if hmac.compare_digest(event.seal, row_seal(key, event)):
+            if hmac.compare_digest(event.seal, compute_row_seal(key, event)):
                 _append(key, chain, event)
                 linked.append(event)
         _save(key, chain, linked)
     return len(linked)
 
 
-def verify(start: int = 0, limit: int | None = None) -> ChainVerdict:
+def verify_chain(start: int = 0, limit: int | None = None) -> ChainVerdict:
     """Recompute the chain after row `start`, for at most `limit` rows (None: all)."""
     highest = _highest()  # read before the chain: rows may be linked concurrently
     chain = _chain()
     problem, checked = _problem(_key(), chain, highest, start, limit)
     if problem and AuditChain.objects.get(pk=1).first_sequence != chain.first_sequence:
-        return verify(start, limit)  # rows were pruned concurrently
+        return verify_chain(start, limit)  # rows were pruned concurrently
     last = max(start, chain.first_sequence) + checked
     waiting = AuditEvent.objects.filter(sequence=None).count()
     head = f"{chain.last_sequence}:{chain.last_seal[:16]}"
     return ChainVerdict(checked, waiting, head, problem, complete=last >= chain.last_sequence)
 
 
-def check(limit: int | None = CHECKED_AT_ONCE) -> ChainVerdict:
+def check_next(limit: int | None = CHECK_BATCH) -> ChainVerdict:
     """Verify the next part of the chain (None: all of it) and store the result for the pages."""
     begin = _chain().checked_sequence if limit else 0
-    verdict = verify(begin, limit)
+    verdict = verify_chain(begin, limit)
     position = 0 if verdict.complete or verdict.problem else begin + verdict.rows
-    count("audit_checks", outcome="broken" if verdict.problem else "intact")
+    increment("audit_checks", outcome="broken" if verdict.problem else "intact")
     if verdict.problem:
         log.error("Audit log modified outside the console: %s", verdict.problem)
     facts: dict[str, Any] = {"checked_at": timezone.now(), "checked_sequence": position}
@@ -159,21 +159,21 @@ def check(limit: int | None = CHECKED_AT_ONCE) -> ChainVerdict:
     return verdict
 
 
-def reseal() -> str:
+def reseal_chain() -> str:
     """Accept all rows as they are and start a new chain; return the previous problem.
 
     The key is replaced only if unreadable, since other processes cache it.
     """
     with transaction.atomic():
-        chain = _locked()
+        chain = _lock_chain()
         try:
-            problem = verify().problem
+            problem = verify_chain().problem
         except encryption.Unreadable:
             problem, chain.key = "the key of the chain cannot be read", new_key()
         chain.first_sequence, chain.first_seal = 0, ""
         chain.last_sequence, chain.last_seal = 0, ""
         chain.problem, chain.checked_sequence = "", 0
-        key = opened(chain.key)
+        key = open_key(chain.key)
         AuditEvent.objects.update(sequence=None)
         batch: list[AuditEvent] = []
         for event in AuditEvent.objects.order_by("pk").iterator(BATCH):
@@ -186,14 +186,14 @@ def reseal() -> str:
     return problem
 
 
-def prune(before: datetime) -> int:
+def prune_rows(before: datetime) -> int:
     """Delete rows older than `before` and move the start of the chain; return how many."""
     with transaction.atomic():
-        chain = _locked()
+        chain = _lock_chain()
         younger = AuditEvent.objects.filter(sequence__gt=chain.first_sequence, at__gte=before)
         first_kept = younger.order_by("sequence").values_list("sequence", flat=True).first()
         cut = (first_kept or chain.last_sequence + 1) - 1
-        verdict = verify()
+        verdict = verify_chain()
         if verdict.problem:
             raise BrokenChainError(verdict.problem)
         if cut <= chain.first_sequence:
@@ -212,15 +212,15 @@ def _problem(
         return wrong, 0
     stray = AuditEvent.objects.filter(sequence__lte=chain.first_sequence).first()
     if stray is not None:
-        return f"{_named(stray)} is before the beginning of the chain: it was inserted", 0
+        return f"{_describe_row(stray)} is before the beginning of the chain: it was inserted", 0
     for event in AuditEvent.objects.filter(sequence=None).order_by("pk").iterator(BATCH):
-        if not hmac.compare_digest(event.seal, row_seal(key, event)):
-            return f"{_named(event)} was not written by the console, or changed since", 0
+        if not hmac.compare_digest(event.seal, compute_row_seal(key, event)):
+            return f"{_describe_row(event)} was not written by the console, or changed since", 0
     return _links(key, chain, max(start, chain.first_sequence), limit)
 
 
 def _wrong_ends(key: bytes, chain: AuditChain, highest: int) -> str:
-    if not hmac.compare_digest(chain.seal, ends_seal(key, chain)):
+    if not hmac.compare_digest(chain.seal, compute_ends_seal(key, chain)):
         return "the ends of the chain (audit_auditchain) were changed"
     if highest > chain.last_sequence:
         return f"a row at place {highest} is behind the end of the chain: it was inserted"
@@ -237,43 +237,45 @@ def _links(key: bytes, chain: AuditChain, start: int, limit: int | None) -> tupl
         before = getattr(AuditEvent.objects.filter(sequence=start).first(), "seal", "")
     end = chain.last_sequence if limit is None else min(chain.last_sequence, start + limit)
     place = start
-    for event in _between(start, end):
+    for event in _rows_between(start, end):
         if event.sequence != place + 1:
-            return _missing(place + 1, (event.sequence or 0) - 1), place - start
-        if not hmac.compare_digest(event.seal, link_seal(key, before, event.sequence, event)):
-            return f"{_named(event)} was changed, or is not in its place", place - start
+            return _missing_row(place + 1, (event.sequence or 0) - 1), place - start
+        if not hmac.compare_digest(
+            event.seal, compute_link_seal(key, before, event.sequence, event)
+        ):
+            return f"{_describe_row(event)} was changed, or is not in its place", place - start
         before, place = event.seal, event.sequence
     if place < end:
-        return _missing(place + 1, end), place - start
+        return _missing_row(place + 1, end), place - start
     if end == chain.last_sequence and before != chain.last_seal:
         return f"the last row, at place {end}, is not the one that was linked last", place - start
     return "", place - start
 
 
-def _between(start: int, end: int) -> Iterator[AuditEvent]:
+def _rows_between(start: int, end: int) -> Iterator[AuditEvent]:
     rows = AuditEvent.objects.filter(sequence__gt=start, sequence__lte=end)
     return rows.order_by("sequence").iterator(BATCH)
 
 
-def _missing(first: int, last: int) -> str:
+def _missing_row(first: int, last: int) -> str:
     which = f"the row at place {first} is" if first == last else f"rows {first} to {last} are"
     return f"{which} missing: deleted, or moved elsewhere"
 
 
-def _named(event: AuditEvent) -> str:
+def _describe_row(event: AuditEvent) -> str:
     when = event.at.astimezone(UTC)
     return f"row {event.pk} ({when:%Y-%m-%d %H:%M:%S} UTC, {event.actor_name} {event.verb})"
 
 
 def _append(key: bytes, chain: AuditChain, event: AuditEvent) -> None:
     event.sequence = chain.last_sequence + 1
-    event.seal = link_seal(key, chain.last_seal, event.sequence, event)
+    event.seal = compute_link_seal(key, chain.last_seal, event.sequence, event)
     chain.last_sequence, chain.last_seal = event.sequence, event.seal
 
 
 def _save(key: bytes, chain: AuditChain, linked: list[AuditEvent]) -> None:
     _write(linked)
-    chain.seal, chain.linked_at = ends_seal(key, chain), timezone.now()
+    chain.seal, chain.linked_at = compute_ends_seal(key, chain), timezone.now()
     chain.save()
 
 
@@ -289,18 +291,18 @@ def _chain() -> AuditChain:
     return found
 
 
-def _locked() -> AuditChain:
+def _lock_chain() -> AuditChain:
     _chain()
     return AuditChain.objects.select_for_update().get(pk=1)
 
 
 def _fresh(stored: str) -> dict[str, Any]:
-    return {"key": stored, "seal": ends_seal(opened(stored), AuditChain())}
+    return {"key": stored, "seal": compute_ends_seal(open_key(stored), AuditChain())}
 
 
 @lru_cache(maxsize=1)
 def _key() -> bytes:
-    return opened(_chain().key)
+    return open_key(_chain().key)
 
 
 def _hmac(key: bytes, *parts: object) -> str:
@@ -316,19 +318,19 @@ def _content(row: ChainRow) -> str:
         row.team_id,
         row.verb,
         row.target,
-        _plain(row.changes),
+        _normalize(row.changes),
         row.request_id,
         row.note,
     )
     return json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def _plain(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     """Normalize floats: seals must not depend on the database (PostgreSQL: 1e20 is an integer)."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _normalize(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_normalize(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

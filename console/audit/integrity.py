@@ -9,7 +9,7 @@ from console.audit import chain
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
 from console.vault.encryption import Unreadable
-from console.vault.key_rotation import Sealed
+from console.vault.key_rotation import EncryptedColumns
 
 _TARGET = "audit/log"
 BROKEN_REMEDY = (
@@ -17,7 +17,7 @@ BROKEN_REMEDY = (
     " which accepts the rows as they are and records that."
 )
 
-SEALED = Sealed(
+SEALED = EncryptedColumns(
     AuditChain,
     ("key",),
     purpose=lambda _row, _column: chain.PURPOSE,
@@ -58,8 +58,8 @@ def chain_state() -> ChainState | None:
 def verify() -> tuple[str, bool]:
     """Verify every row; return a summary and whether the log is intact."""
     try:
-        chain.link()
-        found = chain.check(limit=None)
+        chain.link_rows()
+        found = chain.check_next(limit=None)
     except Unreadable as error:
         return f"The audit log cannot be verified. {error}", False
     if found.problem:
@@ -89,7 +89,7 @@ def compare(head: str) -> str:
 
 
 def reseal() -> str:
-    problem = chain.reseal()
+    problem = chain.reseal_chain()
     record(None, "audit.reseal", _TARGET, {"broken": problem or None})
     return "A new chain begins with the rows as they are." + (
         f" Before, it was broken: {problem}." if problem else ""
@@ -99,8 +99,8 @@ def reseal() -> str:
 def prune(before: str) -> str:
     """Raise ValueError for an invalid date, chain.BrokenChainError for a modified log."""
     day = datetime.strptime(before, "%Y-%m-%d").replace(tzinfo=UTC)
-    chain.link()
-    gone = chain.prune(day)
+    chain.link_rows()
+    gone = chain.prune_rows(day)
     if gone:
         record(None, "audit.prune", _TARGET, {"rows": gone, "before": before})
     return f"Deleted {gone} rows older than {before}."

@@ -12,14 +12,14 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 
 from console.accounts import gate
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import User
 from console.accounts.permissions import Owned
 from console.audit import chain
 from console.audit.models import AuditEvent
-from console.core.request_log import current
+from console.core.request_log import current_id
 
-SYSTEM = "system"
+SYSTEM_ACTOR = "system"
 HIDDEN = "(hidden)"
 _SECRET = re.compile(r"(^|[._-])(password|secret|token|api_?key|authorization)$", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://)[^/@\s]*@")
@@ -43,13 +43,13 @@ def record(
     kind, _, name = target.partition("/")
     owner = of or gate.find(kind, name)
     event = AuditEvent(
-        actor=row(actor),
-        actor_name=actor.get_username() if actor is not None else SYSTEM,
+        actor=stored_actor(actor),
+        actor_name=actor.get_username() if actor is not None else SYSTEM_ACTOR,
         team_id=owner.team_id if owner else None,
         verb=verb,
         target=target,
         changes=_clean(changes or {}),
-        request_id=request_id or current(),
+        request_id=request_id or current_id(),
         note=_clean(note),
     )
     event.seal = chain.seal_new(event)

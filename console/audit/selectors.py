@@ -5,25 +5,25 @@ from __future__ import annotations
 from django.db.models import Q, QuerySet
 
 from console.accounts.models import User
-from console.accounts.permissions import Somebody, allows, teams_where
+from console.accounts.permissions import Somebody, allows, team_ids_with_role
 from console.audit.models import AuditEvent
 
 
-def seen_by(viewer: Somebody) -> QuerySet[AuditEvent]:
+def events_visible_to(viewer: Somebody) -> QuerySet[AuditEvent]:
     """Return events of the viewer's teams and actions, newest first; all for viewer None."""
     rows = AuditEvent.objects.all()
     if viewer is None or allows(viewer, "viewer"):
         return rows
-    mine = Q(team__in=teams_where(viewer, "viewer") or ())
+    mine = Q(team__in=team_ids_with_role(viewer, "viewer") or ())
     own = isinstance(viewer, User) and viewer.team_cap is None
     return rows.filter(mine | Q(actor=viewer.pk) if own else mine)
 
 
-def events(
+def list_events(
     actor: str = "", verb: str = "", target: str = "", viewer: Somebody = None
 ) -> QuerySet[AuditEvent]:
     """Return events, newest first; `actor` matches exactly, `verb` and `target` by prefix."""
-    found = seen_by(viewer)
+    found = events_visible_to(viewer)
     if actor:
         found = found.filter(actor_name__iexact=actor)
     if verb:
@@ -33,10 +33,12 @@ def events(
     return found
 
 
-def verbs(viewer: Somebody = None) -> list[str]:
-    return list(seen_by(viewer).order_by("verb").values_list("verb", flat=True).distinct())
+def list_verbs(viewer: Somebody = None) -> list[str]:
+    return list(
+        events_visible_to(viewer).order_by("verb").values_list("verb", flat=True).distinct()
+    )
 
 
-def actors(viewer: Somebody = None) -> list[str]:
-    names = seen_by(viewer).order_by("actor_name").values_list("actor_name", flat=True)
+def list_actors(viewer: Somebody = None) -> list[str]:
+    names = events_visible_to(viewer).order_by("actor_name").values_list("actor_name", flat=True)
     return list(names.distinct())

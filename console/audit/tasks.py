@@ -11,11 +11,11 @@ from console.tasks import BaseTask
 def link() -> None:
     from console.audit import chain
 
-    chain.link()
+    chain.link_rows()
 
 
 @shared_task(base=BaseTask, name="console.audit.tasks.check")
 def check() -> None:
     from console.audit import chain
 
-    chain.check()
+    chain.check_next()

@@ -27,21 +27,21 @@ class AuditChange:
 @require_safe
 def events(request: HttpRequest) -> HttpResponse:
     wanted = {name: request.GET.get(name, "").strip() for name in ("actor", "verb", "target")}
-    page = Paginator(selectors.events(**wanted, viewer=request.user), PAGE).get_page(
+    page = Paginator(selectors.list_events(**wanted, viewer=request.user), PAGE).get_page(
         request.GET.get("page")
     )
     context = {
         "page": page,
-        "rows": [(event, changes(event)) for event in page],
+        "rows": [(event, list_changes(event)) for event in page],
         "wanted": wanted,
         "filtered": any(wanted.values()),
-        "verbs": selectors.verbs(request.user),
-        "actors": selectors.actors(request.user),
+        "verbs": selectors.list_verbs(request.user),
+        "actors": selectors.list_actors(request.user),
     }
     return responses.render(request, "console/audit.html", "console/htmx/audit_rows.html", context)
 
 
-def changes(event: AuditEvent) -> list[AuditChange]:
+def list_changes(event: AuditEvent) -> list[AuditChange]:
     """Return the stored changes as rows; accepts both stored formats."""
     stored = event.changes if isinstance(event.changes, dict) else {"": event.changes}
     if set(stored) == {"before", "after"}:

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import diff, record
@@ -20,27 +20,29 @@ from console.catalogue.models import InstancePrice, InstanceType
 from console.core.errors import Problem, Refused
 
 
-def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
+def save_instance_type(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
     """Add or update an instance type; fields missing in `data` keep their values."""
     require(actor, "operator")
     with transaction.atomic():
         before = selectors.get(name) if isinstance(name, str) else None
         known = rules.to_data(before.instance) if before else {}
-        instance = rules.check(name, {**known, **data})
+        instance = rules.parse_instance(name, {**known, **data})
         facts = {key: getattr(instance, key) for key in Instance.__dataclass_fields__}
         InstanceType.objects.update_or_create(
             name=facts.pop("name"),
-            defaults={**facts, "changed_at": timezone.now(), "changed_by": row(actor)},
+            defaults={**facts, "changed_at": timezone.now(), "changed_by": stored_actor(actor)},
         )
         if before is None or _price(before.instance) != _price(instance):
             since = instance.price_date or _today()
-            _keep(actor, instance.name, since, instance.price_usd_hour, instance.price_source)
+            _store_price(
+                actor, instance.name, since, instance.price_usd_hour, instance.price_source
+            )
         changes = diff(known, rules.to_data(instance))
         record(actor, "change" if before else "create", f"instance-type/{name}", changes)
     return instance
 
 
-def remove(actor: User, name: str) -> bool:
+def remove_instance_type(actor: User, name: str) -> bool:
     """Delete the stored type; return whether a built-in one of that name remains."""
     require(actor, "operator")
     with transaction.atomic():
@@ -57,7 +59,7 @@ def remove(actor: User, name: str) -> bool:
                 status_code=409 if name in BUILTIN else 404,
             )
         again = BUILTIN.get(name)
-        _keep(actor, name, _today(), again.price_usd_hour if again else None, "as built in")
+        _store_price(actor, name, _today(), again.price_usd_hour if again else None, "as built in")
         record(actor, "delete", f"instance-type/{name}")
     return name in BUILTIN
 
@@ -70,9 +72,9 @@ def _price(instance: Instance) -> tuple[float | None, date | None]:
     return instance.price_usd_hour, instance.price_date
 
 
-def _keep(actor: User, name: str, since: date, price: float | None, source: str) -> None:
+def _store_price(actor: User, name: str, since: date, price: float | None, source: str) -> None:
     """Store the price from that day on, replacing later entries."""
     InstancePrice.objects.filter(name=name, since__gte=since).delete()
     InstancePrice.objects.create(
-        name=name, since=since, price_usd_hour=price, source=source, changed_by=row(actor)
+        name=name, since=since, price_usd_hour=price, source=source, changed_by=stored_actor(actor)
     )

@@ -13,6 +13,6 @@ class CatalogueConfig(AppConfig):
         from console.catalogue import views
         from console.web.shell import cards, navigation
 
-        cards.register(views.CARD)
+        cards.register_card(views.CARD)
 
-        navigation.register(navigation.NavItem("Instance types", "catalogue:list", "cpu", 62))
+        navigation.register_item(navigation.NavItem("Instance types", "catalogue:list", "cpu", 62))

@@ -21,7 +21,7 @@ class Entry:
     changed_by: str = ""
 
 
-def entries() -> list[Entry]:
+def list_entries() -> list[Entry]:
     own = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
     found = [Entry(one, "built-in") for name, one in BUILTIN.items() if name not in own]
     found += [
@@ -41,11 +41,11 @@ def _order(entry: Entry) -> tuple[str, int, int, str]:
 
 
 def get(name: str) -> Entry | None:
-    return next((entry for entry in entries() if entry.instance.name == name), None)
+    return next((entry for entry in list_entries() if entry.instance.name == name), None)
 
 
-def instances() -> dict[str, Instance]:
-    return {entry.instance.name: entry.instance for entry in entries()}
+def instances_by_name() -> dict[str, Instance]:
+    return {entry.instance.name: entry.instance for entry in list_entries()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class InstancePriceList:
         return BUILTIN[name].price_usd_hour if name in BUILTIN else None
 
 
-def prices() -> InstancePriceList:
+def load_prices() -> InstancePriceList:
     """Return the price history of all instance types, in one query."""
     found: dict[str, list[tuple[date, float | None]]] = {}
     rows = InstancePrice.objects.order_by("name", "-since")

@@ -15,14 +15,14 @@ from console.accounts.permissions import actor_of
 from console.catalogue import actions, selectors
 from console.catalogue.core import rules
 from console.catalogue.forms import InstanceForm
-from console.catalogue.selectors import entries
+from console.catalogue.selectors import list_entries
 from console.core.errors import Refused
 from console.web.shell.cards import Card, Fact
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "catalogue/list.html", {"entries": selectors.entries()})
+    return render(request, "catalogue/list.html", {"entries": selectors.list_entries()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -47,7 +47,7 @@ def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
     if request.method == "POST":
         wanted = name or str(request.POST.get("name", "")).strip()
         try:
-            actions.save(actor_of(request), wanted, form.typed())
+            actions.save_instance_type(actor_of(request), wanted, form.typed())
         except Refused as error:
             form.refuse(error.errors)
             status = error.status_code
@@ -63,7 +63,7 @@ def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
-        back = actions.remove(actor_of(request), name)
+        back = actions.remove_instance_type(actor_of(request), name)
     except Refused as error:
         messages.error(request, str(error))
     else:
@@ -72,7 +72,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
-    every = entries()
+    every = list_entries()
     priced = sum(one.instance.price_usd_hour is not None for one in every)
     return (
         Fact("Instance types", str(len(every))),

@@ -13,8 +13,8 @@ from console.client import dashboards, documents, endpoints, people, platform
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
-CONNECT_S = 5.0
-ANSWER_S = 60.0
+CONNECT_TIMEOUT_S = 5.0
+RESPONSE_TIMEOUT_S = 60.0
 """For one response; the slowest is a preview of a large manifest on a cluster."""
 
 
@@ -34,16 +34,16 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         live: bool = True,
     ) -> None:
-        self.url = address(url)
+        self.url = base_url(url)
         headers = {"User-Agent": "emberline-client"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self._httpx = httpx.Client(
             base_url=self.url,
             headers=headers,
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             transport=transport,
-            verify=_authorities(ca_file),
+            verify=_ssl_context(ca_file),
         )
         self.http = Http(self._httpx, live)
         self.endpoints = endpoints.Endpoints(self.http)
@@ -86,7 +86,7 @@ class Client:
         return cast(documents.Costs, self.http.get("costs/", {"range": range_}))
 
 
-def address(url: str) -> str:
+def base_url(url: str) -> str:
     """Return the console's base URL without an API path; raise `Unreachable` if invalid."""
     try:
         parts = urlsplit(url.strip())
@@ -99,7 +99,7 @@ def address(url: str) -> str:
     return url.strip().rstrip("/").removesuffix(PREFIX.rstrip("/"))
 
 
-def _authorities(ca_file: str) -> ssl.SSLContext | bool:
+def _ssl_context(ca_file: str) -> ssl.SSLContext | bool:
     if not ca_file:
         return True
     try:

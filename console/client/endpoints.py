@@ -37,7 +37,9 @@ class Endpoints(ResourceClient):
         return cast(documents.Endpoint, self.http.get(self._at(name)))
 
     def create(self, spec: Mapping[str, Any], *, dry_run: bool = False) -> Any:
-        return self.http.send("POST", self.path, spec, params=_dry(dry_run), once=True).body
+        return self.http.send(
+            "POST", self.path, spec, params=_dry_run_params(dry_run), once=True
+        ).body
 
     def update(
         self,
@@ -86,7 +88,7 @@ class Endpoints(ResourceClient):
         leftovers.
         """
         params: dict[str, Any] = {"abandon": True} if abandon else {}
-        return self.http.send("DELETE", self._at(name), params=params | _dry(dry_run))
+        return self.http.send("DELETE", self._at(name), params=params | _dry_run_params(dry_run))
 
     def apply(
         self,
@@ -97,7 +99,7 @@ class Endpoints(ResourceClient):
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Apply InferenceEndpointConfig objects or endpoint documents: all or none."""
-        params = {"cluster": cluster, "namespace": namespace, **_dry(dry_run)}
+        params = {"cluster": cluster, "namespace": namespace, **_dry_run_params(dry_run)}
         answer = self.http.send("POST", self.path + "apply/", objects, params=params)
         return cast(dict[str, Any], answer.body)
 
@@ -190,9 +192,9 @@ class Endpoints(ResourceClient):
         of = {"worker": end["worker"], "container": end["container"]}
         if end["marks"]:
             stream = self._at(name, "logs", "stream")
-            return end, logs.marked(self.http, stream, {**of, "tail": tail})
+            return end, logs.follow_marked(self.http, stream, {**of, "tail": tail})
         first: LogEnd = self.http.get(path, {**of, "tail": tail})
-        return end, logs.looked_at(self.http, path, of, first["lines"])
+        return end, logs.poll_log(self.http, path, of, first["lines"])
 
     def explain(
         self,
@@ -223,7 +225,9 @@ class Endpoints(ResourceClient):
         self, method: str, path: str, data: Any, generation: int | None, dry_run: bool
     ) -> Any:
         match = f'"{generation}"' if generation is not None else ""
-        return self.http.send(method, path, data, if_match=match, params=_dry(dry_run)).body
+        return self.http.send(
+            method, path, data, if_match=match, params=_dry_run_params(dry_run)
+        ).body
 
 
 class Benchmarks(ResourceClient):
@@ -257,5 +261,5 @@ class Benchmarks(ResourceClient):
         return cast(dict[str, Any], self.http.send("POST", path, data).body)
 
 
-def _dry(dry_run: bool) -> dict[str, Any]:
+def _dry_run_params(dry_run: bool) -> dict[str, Any]:
     return {"dry_run": True} if dry_run else {}

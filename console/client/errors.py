@@ -91,18 +91,18 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-def of_answer(status: int, body: Any, request_id: str) -> ApiError:
+def error_from_response(status: int, body: Any, request_id: str) -> ApiError:
     """Return the exception for a response; `body` is None if it is not a JSON object."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
     if not isinstance(body, Mapping) or "code" not in body:
         text = f"The console answered {status} and did not say why."
         return kind(status, (Problem("unknown", text),), request_id)
     listed = [one for one in body.get("errors") or () if isinstance(one, Mapping)]
-    problems = tuple(_problem(one) for one in listed or [body])
+    problems = tuple(_parse_problem(one) for one in listed or [body])
     return kind(status, problems, str(body.get("request_id") or request_id))
 
 
-def _problem(item: Mapping[str, Any]) -> Problem:
+def _parse_problem(item: Mapping[str, Any]) -> Problem:
     return Problem(
         code=str(item.get("code", "")),
         detail=str(item.get("detail", "")),

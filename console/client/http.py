@@ -21,15 +21,15 @@ from console.client import errors
 from console.client.errors import Unreachable
 
 PREFIX = "/api/v1/"
-MOST_BYTES = 64 * 1024 * 1024
-TRIES = 4
+MAX_BYTES = 64 * 1024 * 1024
+MAX_TRIES = 4
 _FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 """Maximum Retry-After that is honoured; longer ones are left to the caller."""
 _GATEWAY = (502, 503, 504)
-_BUSY = ("idempotency_key_busy",)
+_RETRY_CODES = ("idempotency_key_busy",)
 """Error codes for which the same request is retried at once."""
-_REPEATABLE = ("GET", "HEAD")
+_IDEMPOTENT_METHODS = ("GET", "HEAD")
 Params = Mapping[str, Any]
 
 
@@ -83,13 +83,13 @@ class Http:
             headers["Content-Type"] = "application/json"
             body = {"content": json.dumps(data, allow_nan=False, default=str).encode()}
         request = self.client.build_request(
-            method, PREFIX + path, params=_clean(params), headers=headers, **body
+            method, PREFIX + path, params=_clean_params(params), headers=headers, **body
         )
-        return self._answer(request, repeatable=once or method in _REPEATABLE)
+        return self._answer(request, repeatable=once or method in _IDEMPOTENT_METHODS)
 
     def pages(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a list, paginated or not."""
-        asked = dict(_clean(params))
+        asked = dict(_clean_params(params))
         while True:
             body = self.get(path, asked)
             if isinstance(body, list):
@@ -103,7 +103,7 @@ class Http:
 
     def text(self, path: str, params: Params | None = None) -> str:
         with self.stream(path, params, accept="*/*") as answer:
-            return _whole(answer).decode("utf-8", "replace")
+            return _read_limited(answer).decode("utf-8", "replace")
 
     @contextmanager
     def stream(
@@ -119,38 +119,38 @@ class Http:
         request = self.client.build_request(
             "GET",
             PREFIX + path,
-            params=_clean(params),
+            params=_clean_params(params),
             headers={"Accept": accept, **(headers or {})},
-            timeout=_patient(self.client.timeout, silence_s),
+            timeout=_stream_timeout(self.client.timeout, silence_s),
         )
         try:
             answer = self.client.send(request, stream=True)
             try:
-                _judged(answer)
+                _raise_for_status(answer)
                 yield answer
             finally:
                 answer.close()
         except httpx.TransportError as error:
-            raise _away(request, error) from error
+            raise _unreachable(request, error) from error
 
     def _answer(self, request: httpx.Request, *, repeatable: bool) -> HttpAnswer:
         pause_s = _FIRST_PAUSE_S
-        for left in range(TRIES - 1, -1, -1):
+        for left in range(MAX_TRIES - 1, -1, -1):
             try:
                 return self._once(request)
             except httpx.ConnectError as error:  # not sent, so safe to retry
                 if not left:
-                    raise _away(request, error) from error
+                    raise _unreachable(request, error) from error
             except httpx.TransportError as error:
                 if not left or not repeatable:
-                    raise _away(request, error) from error
+                    raise _unreachable(request, error) from error
             except errors.Throttled as error:
                 asked = _retry_after(error)
                 if not left or asked > LONGEST_PAUSE_S:
                     raise
                 pause_s = max(pause_s, asked)
             except errors.Conflict as error:
-                if not left or error.code not in _BUSY or not repeatable:
+                if not left or error.code not in _RETRY_CODES or not repeatable:
                     raise
             except errors.ServerFailed as error:
                 # A response without a code is from a proxy in between.
@@ -164,16 +164,16 @@ class Http:
     def _once(self, request: httpx.Request) -> HttpAnswer:
         answer = self.client.send(request, stream=True)
         try:
-            _judged(answer)
-            content = _whole(answer)
+            _raise_for_status(answer)
+            content = _read_limited(answer)
         finally:
             answer.close()
         replayed = answer.headers.get("Idempotent-Replayed", "") == "true"
         etag = answer.headers.get("ETag", "")
-        return HttpAnswer(answer.status_code, _read(answer, content), etag, replayed)
+        return HttpAnswer(answer.status_code, _parse_body(answer, content), etag, replayed)
 
 
-def _judged(answer: httpx.Response) -> None:
+def _raise_for_status(answer: httpx.Response) -> None:
     if answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED:
         return
     if answer.is_redirect:
@@ -181,15 +181,17 @@ def _judged(answer: httpx.Response) -> None:
         where = answer.headers.get("Location", "elsewhere")
         raise Unreachable(f"{answer.url} points to {where}. Name that address of the console.")
     try:
-        body = json.loads(_whole(answer))
+        body = json.loads(_read_limited(answer))
     except ValueError:
         body = None
-    found = errors.of_answer(answer.status_code, body, answer.headers.get("X-Request-ID", ""))
+    found = errors.error_from_response(
+        answer.status_code, body, answer.headers.get("X-Request-ID", "")
+    )
     found.retry_after = answer.headers.get("Retry-After", "")
     raise found
 
 
-def _read(answer: httpx.Response, content: bytes) -> Any:
+def _parse_body(answer: httpx.Response, content: bytes) -> Any:
     if not content:
         return None
     try:
@@ -201,16 +203,16 @@ def _read(answer: httpx.Response, content: bytes) -> Any:
         ) from None
 
 
-def _whole(answer: httpx.Response) -> bytes:
+def _read_limited(answer: httpx.Response) -> bytes:
     found = bytearray()
     for part in answer.iter_bytes():
         found += part
-        if len(found) > MOST_BYTES:
-            raise Unreachable(f"{answer.url} answers more than {MOST_BYTES >> 20} MiB.")
+        if len(found) > MAX_BYTES:
+            raise Unreachable(f"{answer.url} answers more than {MAX_BYTES >> 20} MiB.")
     return bytes(found)
 
 
-def _away(request: httpx.Request, error: httpx.TransportError) -> Unreachable:
+def _unreachable(request: httpx.Request, error: httpx.TransportError) -> Unreachable:
     place = f"{request.url.scheme}://{request.url.netloc.decode()}"
     why = str(error) or type(error).__name__
     return Unreachable(f"{place} does not answer: {why}.")
@@ -220,13 +222,13 @@ def _retry_after(error: errors.ApiError) -> float:
     return float(error.retry_after) if error.retry_after.isdecimal() else 0.0
 
 
-def _patient(usual: httpx.Timeout, silence_s: float | None) -> httpx.Timeout:
+def _stream_timeout(usual: httpx.Timeout, silence_s: float | None) -> httpx.Timeout:
     if silence_s is None:
         return usual
     return httpx.Timeout(usual.connect, read=silence_s)
 
 
-def _clean(params: Params | None) -> dict[str, Any]:
+def _clean_params(params: Params | None) -> dict[str, Any]:
     """Drop absent parameters and format booleans as JSON."""
     return {
         name: str(value).lower() if isinstance(value, bool) else value

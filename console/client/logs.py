@@ -12,11 +12,11 @@ from typing import Any, TypedDict
 
 from console.client.errors import Unreachable
 from console.client.http import Http
-from console.client.watch import SILENCE_S, events
+from console.client.watch import SILENCE_S, parse_events
 
 TAIL_LINES = 200
-MOST_LINES = 2000
-AGAIN_S = 1.0
+MAX_LINES = 2000
+RECONNECT_S = 1.0
 
 
 class LogEnd(TypedDict):
@@ -32,7 +32,7 @@ class LogEnd(TypedDict):
     lines: list[str]
 
 
-def marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
+def follow_marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a log with markers until it ends."""
     mark = ""
     while True:
@@ -41,7 +41,7 @@ def marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
             with http.stream(
                 path, params, accept="*/*", headers=headers, silence_s=SILENCE_S
             ) as answer:
-                for event in events(answer):
+                for event in parse_events(answer):
                     mark = event.id or mark
                     if event.name == "ended":
                         return
@@ -55,17 +55,17 @@ def marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
             http.get("me/")  # retries until the console is back, or raises
         if not http.live:
             return
-        http.pause(AGAIN_S)
+        http.pause(RECONNECT_S)
 
 
-def looked_at(http: Http, path: str, params: dict[str, Any], first: list[str]) -> Iterator[str]:
+def poll_log(http: Http, path: str, params: dict[str, Any], first: list[str]) -> Iterator[str]:
     """Yield the lines of a log without markers by polling its end, after the `first` ones."""
     yield from first
     before = first
     while True:
-        http.pause(AGAIN_S)
-        now: list[str] = http.get(path, {**params, "tail": MOST_LINES})["lines"]
-        yield from now[_overlap(before, now) :]
+        http.pause(RECONNECT_S)
+        now: list[str] = http.get(path, {**params, "tail": MAX_LINES})["lines"]
+        yield from now[_first_new_line(before, now) :]
         before = now
 
 
@@ -73,7 +73,7 @@ class _Problem(Unreachable):
     """Permanent error reported by the console in the stream."""
 
 
-def _overlap(before: list[str], now: list[str]) -> int:
+def _first_new_line(before: list[str], now: list[str]) -> int:
     """Return the index of the first line in `now` that is not in `before`."""
     for begin in range(len(now), 0, -1):
         known = min(begin, len(before))

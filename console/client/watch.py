@@ -21,8 +21,8 @@ from console.client.http import Http
 STREAM = "text/event-stream"
 SILENCE_S = 45.0
 """Three heartbeats of the console."""
-LOOK_S = 0.5
-LONGEST_LOOK_S = 5.0
+POLL_S = 0.5
+MAX_POLL_S = 5.0
 _ENDS = re.compile("\r\n|\r|\n")
 
 
@@ -63,7 +63,7 @@ class Watch:
                 self.fallback = f"the console grants no stream ({error.code})"
             except Unreachable:
                 # Ended early: the console may be restarting. Polling shows whether it is back.
-                self._pause(LOOK_S)
+                self._pause(POLL_S)
                 self.http.get(self.path)
             self._left()
         yield from self._asked()
@@ -78,25 +78,25 @@ class Watch:
             if not answer.headers.get("Content-Type", "").startswith(STREAM):
                 self.fallback = "this console has no stream of it"
                 return
-            for event in events(answer):
+            for event in parse_events(answer):
                 self._seen = event.id or self._seen
                 if event.name != "error" and event.data:
                     yield event
                 self._left()
 
     def _asked(self) -> Iterator[dict[str, Any]]:
-        etag, known, pause_s = "", None, LOOK_S
+        etag, known, pause_s = "", None, POLL_S
         while True:
             try:
                 answer = self.http.send("GET", self.path, if_none_match=etag)
             except NotFound:
                 return
             if answer.status != httpx.codes.NOT_MODIFIED and answer.body != known:
-                etag, known, pause_s = answer.etag, answer.body, LOOK_S
+                etag, known, pause_s = answer.etag, answer.body, POLL_S
                 yield answer.body
             self._pause(pause_s)
             if self.http.live:  # in-process: polling costs no network requests
-                pause_s = min(pause_s * 1.5, LONGEST_LOOK_S)
+                pause_s = min(pause_s * 1.5, MAX_POLL_S)
 
     def _pause(self, seconds: float) -> None:
         left = self._left()
@@ -111,10 +111,10 @@ class Watch:
         return left
 
 
-def events(answer: httpx.Response) -> Iterator[WatchEvent]:
+def parse_events(answer: httpx.Response) -> Iterator[WatchEvent]:
     """Parse a stream per the HTML standard; comments (heartbeats) become events without data."""
     found, lines = WatchEvent(), list[str]()
-    for line in _lines(answer):
+    for line in _split_lines(answer):
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
@@ -132,7 +132,7 @@ def events(answer: httpx.Response) -> Iterator[WatchEvent]:
             found.id = value
 
 
-def _lines(answer: httpx.Response) -> Iterator[str]:
+def _split_lines(answer: httpx.Response) -> Iterator[str]:
     """Split at the three line ends of the standard; `iter_lines` splits at more, which may be in
     text.
     """

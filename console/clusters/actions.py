@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
@@ -22,9 +22,9 @@ from console.clusters import refresh, related_objects, tasks, validation
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Problem, Refused, expect_generation
 from console.vault import encryption
-from console.vault.key_rotation import Sealed
+from console.vault.key_rotation import EncryptedColumns
 
-SEALED = Sealed(
+SEALED = EncryptedColumns(
     Cluster,
     ("kubeconfig",),
     purpose=lambda cluster, _column: cluster.purpose,
@@ -32,10 +32,10 @@ SEALED = Sealed(
 )
 
 
-def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
+def add_cluster(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
     """Add a cluster; it is checked asynchronously."""
-    _admin(actor)
-    facts = validation.new(name, data)
+    _require_admin(actor)
+    facts = validation.validate_new(name, data)
     try:
         return _create(actor, str(name), facts)
     except IntegrityError:
@@ -48,16 +48,16 @@ def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
 
 def _create(actor: User | None, name: str, facts: dict[str, Any]) -> Cluster:
     with transaction.atomic():
-        cluster = Cluster(name=name, created_by=row(actor))
+        cluster = Cluster(name=name, created_by=stored_actor(actor))
         _set(cluster, facts)
         cluster.save(force_insert=True)
         ClusterStatus.objects.create(cluster=cluster)
-        record(actor, "create", f"cluster/{name}", _shown(facts))
+        record(actor, "create", f"cluster/{name}", _hide_secrets(facts))
         tasks.refresh_cluster.nudge(str(cluster.pk))
     return cluster
 
 
-def change(
+def change_cluster(
     actor: User | None,
     name: str,
     data: Mapping[str, Any],
@@ -65,11 +65,11 @@ def change(
     expected_generation: int | None = None,
 ) -> Cluster:
     """Change kubeconfig, context, namespace or reach; workloads keep running."""
-    _admin(actor)
+    _require_admin(actor)
     with transaction.atomic():
-        cluster = _locked(name)
+        cluster = _lock_cluster(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
-        facts = validation.changes(cluster, data)
+        facts = validation.validate_changes(cluster, data)
         changed = {key: value for key, value in facts.items() if _differs(cluster, key, value)}
         if not changed:
             return cluster
@@ -78,32 +78,34 @@ def change(
         cluster.generation += 1
         cluster.changed_at = timezone.now()
         cluster.save()
-        after = _shown(changed)
-        trail = {key: [_shown(before)[key], after[key]] for key in changed}
+        after = _hide_secrets(changed)
+        trail = {key: [_hide_secrets(before)[key], after[key]] for key in changed}
         record(actor, "change", f"cluster/{name}", trail)
-        _wake(cluster)
+        _request_refresh(cluster)
     return cluster
 
 
-def check(actor: User, name: str, *, wait: bool = False) -> None:
+def check_cluster(actor: User, name: str, *, wait: bool = False) -> None:
     """Request a refresh now; with `wait`, return when it is done."""
     require(actor, "operator")
     if wait:
-        refresh.refresh_now(str(_found(name).pk))
+        refresh.refresh_now(str(_find_cluster(name).pk))
         return
     with transaction.atomic():
-        cluster = _locked(name)
+        cluster = _lock_cluster(name)
         mark_due(ClusterStatus, str(cluster.pk))
         tasks.refresh_cluster.nudge(str(cluster.pk), tasks.REPEATS)
 
 
-def remove(actor: User | None, name: str, *, expected_generation: int | None = None) -> None:
+def remove_cluster(
+    actor: User | None, name: str, *, expected_generation: int | None = None
+) -> None:
     """Delete the cluster and its credentials; raise while anything is placed there."""
-    _admin(actor)
+    _require_admin(actor)
     with transaction.atomic():
-        cluster = _locked(name)
+        cluster = _lock_cluster(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
-        used_by = related_objects.users(name)
+        used_by = related_objects.list_users(name)
         if used_by:
             text = f"Cluster {name} is used by {', '.join(used_by)}."
             remedy = "Delete them first: nothing could be removed there any more without it."
@@ -112,7 +114,7 @@ def remove(actor: User | None, name: str, *, expected_generation: int | None = N
         record(actor, "delete", f"cluster/{name}")
 
 
-def _admin(actor: User | None) -> None:
+def _require_admin(actor: User | None) -> None:
     if actor is not None:
         require(actor, "admin")
 
@@ -127,17 +129,17 @@ def _differs(cluster: Cluster, key: str, value: Any) -> bool:
     return key == "kubeconfig" or getattr(cluster, key) != value
 
 
-def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _hide_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: HIDDEN if key == "kubeconfig" and value else str(value) for key, value in facts.items()
     }
 
 
-def _locked(name: str) -> Cluster:
-    return _found(name, Cluster.objects.select_for_update())
+def _lock_cluster(name: str) -> Cluster:
+    return _find_cluster(name, Cluster.objects.select_for_update())
 
 
-def _found(name: str, among: QuerySet[Cluster] | None = None) -> Cluster:
+def _find_cluster(name: str, among: QuerySet[Cluster] | None = None) -> Cluster:
     cluster = (among if among is not None else Cluster.objects.all()).filter(name=name).first()
     if cluster is None:
         text = f"Cluster {name} does not exist."
@@ -145,6 +147,6 @@ def _found(name: str, among: QuerySet[Cluster] | None = None) -> Cluster:
     return cluster
 
 
-def _wake(cluster: Cluster) -> None:
+def _request_refresh(cluster: Cluster) -> None:
     mark_due(ClusterStatus, str(cluster.pk))
     tasks.refresh_cluster.nudge(str(cluster.pk))

@@ -16,11 +16,11 @@ class ClustersConfig(AppConfig):
         )
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
-        from console.web.shell.search import register
+        from console.web.shell.search import register_finder
 
-        register(views.find)
+        register_finder(views.find)
         key_rotation.register(actions.SEALED)
-        cards.register(views.CARD)
+        cards.register_card(views.CARD)
 
         item = navigation.NavItem("Clusters", "clusters:list", "topology-star-3", 60)
-        navigation.register(item)
+        navigation.register_item(item)

@@ -16,7 +16,7 @@ from console.claims import Desired, Observed
 from console.clusters.choices import KINDS, REACHES, Reach
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.discovery.inventory import Inventory
-from console.provisioners.kubernetes.discovery.rights import Granted
+from console.provisioners.kubernetes.discovery.rights import GrantedRights
 from console.vault import encryption
 
 LOGIN_WARNED_DAYS = 7  # renewing a token may depend on another team
@@ -56,8 +56,8 @@ class Cluster(Desired):
         return Inventory.of_json(self.status.inventory)
 
     @property
-    def granted(self) -> Granted:
-        return Granted.of_json(self.status.rights)
+    def granted(self) -> GrantedRights:
+        return GrantedRights.of_json(self.status.rights)
 
     @property
     def purpose(self) -> str:

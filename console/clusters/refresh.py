@@ -16,16 +16,16 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.audit.record import record
-from console.claims import claim
+from console.claims import take_claim
 from console.clusters import related_objects
 from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason, Reach
 from console.clusters.models import Cluster, ClusterStatus
-from console.core.counters import count
+from console.core.counters import increment
 from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes.api.access import own_namespace
-from console.provisioners.kubernetes.api.reader import NotSaid, Reader
+from console.provisioners.kubernetes.api.reader import QueryFailed, Reader
 from console.provisioners.kubernetes.discovery import rights
-from console.provisioners.kubernetes.discovery.rights import Granted
+from console.provisioners.kubernetes.discovery.rights import GrantedRights
 from console.provisioners.kubernetes.discovery.survey import ClusterSurvey
 from console.vault import encryption
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 CLAIM_S = 75.0  # exceeds the reader's budget plus one last call
 AFTER_CRASH_S = 60.0
-_NAMED = 4  # missing rights in the summary line; the page lists all
+_NAMED_RIGHTS = 4  # missing rights in the summary line; the page lists all
 PATIENCE_S = 5.0
 AGAIN_NOW_S = 1.0
 _WAIT_S = 0.2
@@ -65,7 +65,7 @@ def ensure_in_cluster() -> None:
 
 def refresh(cluster_id: str) -> ClusterObservation | None:
     """Refresh once; return None if another process holds the claim."""
-    held = claim(ClusterStatus, cluster_id, ttl_s=CLAIM_S)
+    held = take_claim(ClusterStatus, cluster_id, ttl_s=CLAIM_S)
     if held is None:
         return None
     cluster = Cluster.objects.filter(pk=cluster_id).first()
@@ -73,13 +73,15 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
         return None
     try:
         seen = look(
-            cluster, related_objects.followed(cluster.name), related_objects.parts(cluster.name)
+            cluster,
+            related_objects.followed_namespaces(cluster.name),
+            related_objects.required_parts(cluster.name),
         )
     except Exception:
         # Delay the next attempt, so that one bad row cannot occupy a worker.
         held.release(AFTER_CRASH_S)
         raise
-    count("cluster_looks", outcome=seen.reason)
+    increment("cluster_looks", outcome=seen.reason)
     held.write(
         observed_generation=cluster.generation,
         phase=seen.phase,
@@ -109,10 +111,10 @@ def refresh_now(cluster_id: str) -> None:
         patient_until = patient_until or time.monotonic() + PATIENCE_S
         if not missing or time.monotonic() > patient_until:
             outcome = "still_missing" if missing else "answered"
-            count("cluster_checks", outcome=outcome)
+            increment("cluster_checks", outcome=outcome)
             return
         time.sleep(AGAIN_NOW_S)
-    count("cluster_checks", outcome="busy")
+    increment("cluster_checks", outcome="busy")
 
 
 def look(
@@ -128,12 +130,12 @@ def look(
         ends = {"login_ends_at": _moment(access.ends_at())}
         reader = Reader(access)
         found = ClusterSurvey(reader).run()
-        granted = rights.check(reader, cluster.namespace, found, followed, parts)
+        granted = rights.check_rights(reader, cluster.namespace, found, followed, parts)
     except encryption.Unreadable as error:
         return ClusterObservation(ClusterPhase.FAILED, ClusterReason.KEY_MISSING, str(error))
     except ProvisionError as error:
         return ClusterObservation(ClusterPhase.FAILED, error.reason, error.message, ends)
-    except NotSaid as error:
+    except QueryFailed as error:
         return ClusterObservation(
             ClusterPhase.FAILED, ClusterReason.UNCLEAR, f"The cluster answered: {error}.", ends
         )
@@ -147,11 +149,11 @@ def look(
     if granted.enough:
         return ClusterObservation(ClusterPhase.READY, ClusterReason.ANSWERS, "", facts)
     return ClusterObservation(
-        ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, _missing(granted), facts
+        ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, _missing_rights(granted), facts
     )
 
 
-def look_here(namespace: str) -> ClusterObservation:
+def query_own_cluster(namespace: str) -> ClusterObservation:
     """Query the cluster this console runs in, without cached values."""
     return look(Cluster(name=IN_CLUSTER, kind=IN_CLUSTER, namespace=namespace))
 
@@ -160,10 +162,10 @@ def _moment(epoch_s: float | None) -> datetime | None:
     return None if epoch_s is None else datetime.fromtimestamp(epoch_s, UTC)
 
 
-def _missing(granted: Granted) -> str:
+def _missing_rights(granted: GrantedRights) -> str:
     names = [one.title for one in granted.needed]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    more = f" and {len(names) - _NAMED_RIGHTS} more" if len(names) > _NAMED_RIGHTS else ""
     return (
         f"Emberline may not do all it needs in {granted.namespace}:"
-        f" {', '.join(names[:_NAMED])}{more}. Grant it the Role shown with the cluster."
+        f" {', '.join(names[:_NAMED_RIGHTS])}{more}. Grant it the Role shown with the cluster."
     )

@@ -24,30 +24,30 @@ class RelatedObject:
     url: str = ""
 
 
-Tell = Callable[[str, Any], RelatedObject | None]
-_tellers: list[Tell] = []
+DescribeRelated = Callable[[str, Any], RelatedObject | None]
+_describers: list[DescribeRelated] = []
 
 
-def register(tell: Tell) -> None:
+def register_related(tell: DescribeRelated) -> None:
     """Register `tell(cluster, viewer)`, which may return None; called from AppConfig.ready."""
-    if tell not in _tellers:
-        _tellers.append(tell)
+    if tell not in _describers:
+        _describers.append(tell)
 
 
-def lines(cluster: str, viewer: Any) -> list[RelatedObject]:
-    return [line for tell in _tellers if (line := tell(cluster, viewer)) is not None]
+def list_related(cluster: str, viewer: Any) -> list[RelatedObject]:
+    return [line for tell in _describers if (line := tell(cluster, viewer)) is not None]
 
 
 _users = OwnerRegistry()
-register_usage = _users.register
-unregister = _users.unregister
-by_cluster = _users.by_name
-users = _users.of
+register_users = _users.register
+unregister_users = _users.unregister
+users_by_cluster = _users.by_name
+list_users = _users.of
 
 _follows = OwnerRegistry()
 register_follows = _follows.register
-followed = _follows.of
+followed_namespaces = _follows.of
 
 _parts = OwnerRegistry()
 register_parts = _parts.register
-parts = _parts.of
+required_parts = _parts.of

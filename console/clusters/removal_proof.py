@@ -52,7 +52,7 @@ class RemainingObjects:
         )
 
 
-def left(cluster: str, namespace: str, owner: str, why: str = "") -> RemainingObjects:
+def list_remaining(cluster: str, namespace: str, owner: str, why: str = "") -> RemainingObjects:
     try:
         namespace = selectors.namespace(cluster, namespace)
     except ProvisionError:  # cluster row deleted, namespace unknown
@@ -60,25 +60,27 @@ def left(cluster: str, namespace: str, owner: str, why: str = "") -> RemainingOb
     return RemainingObjects(cluster, namespace, owner, why)
 
 
-def prove(cluster: str, ask: Callable[[], Any]) -> str:
+def prove_removal(cluster: str, ask: Callable[[], Any]) -> str:
     """Return why the cluster counts as gone; raise `Refused` if the query `ask` gets a response."""
     try:
         ask()
     except ProvisionError as error:
         if error.reason not in _GONE:
-            raise _there(cluster, f"It answers: {error.message}") from error
+            raise _still_there_error(cluster, f"It answers: {error.message}") from error
         why = error.message
     else:
-        raise _there(cluster, "It answers.")
+        raise _still_there_error(cluster, "It answers.")
     row = selectors.get(cluster)
     seen_at = row.status.seen_at if row is not None else None
     if seen_at is not None and timezone.now() - seen_at < timedelta(seconds=SILENT_FOR_S):
         ago = (timezone.now() - seen_at).total_seconds()
-        raise _there(cluster, f"It answered {ago:.0f} s ago, and may only be away for a moment.")
+        raise _still_there_error(
+            cluster, f"It answered {ago:.0f} s ago, and may only be away for a moment."
+        )
     return why
 
 
-def _there(cluster: str, why: str) -> Refused:
+def _still_there_error(cluster: str, why: str) -> Refused:
     return Refused(
         Problem(
             "abandon",

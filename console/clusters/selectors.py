@@ -19,15 +19,15 @@ from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
 from console.provisioners.kubernetes.api.access import ClusterAccess, own_namespace
 from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
-from console.provisioners.kubernetes.discovery.rights import Granted
+from console.provisioners.kubernetes.discovery.rights import GrantedRights
 from console.vault import encryption
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
+class ClusterDetail:
     cluster: Cluster
     inventory: Inventory
-    granted: Granted
+    granted: GrantedRights
     users: list[str]
 
     @property
@@ -66,8 +66,8 @@ def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
     """
     name = cluster or default_cluster()
     if not name:
-        return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
-    found = _placed(name)
+        return registry.get_provisioner(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    found = _find_placement(name)
     # Lazy: it imports the Kubernetes client, which a single-machine console does not need.
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
@@ -86,7 +86,7 @@ def capabilities(cluster: str = "") -> frozenset[str] | None:
     return None if found is None else found.capabilities
 
 
-def why_not(cluster: str, capability: str) -> str:
+def missing_reason(cluster: str, capability: str) -> str:
     """Return why the capability is missing and the fix; "" if present or unknown."""
     found = inventory(cluster)
     for one in found.findings if found is not None else ():
@@ -99,25 +99,28 @@ def namespace(cluster: str, wanted: str = "") -> str:
     """Return the effective namespace; "" on this machine. Raises like `provisioner`."""
     if not cluster:
         return ""
-    return wanted or _placed(cluster).namespace
+    return wanted or _find_placement(cluster).namespace
 
 
-def details(viewer: Somebody = None) -> list[Detail]:
-    by_cluster = users_seen(viewer)
+def details(viewer: Somebody = None) -> list[ClusterDetail]:
+    by_cluster = visible_users(viewer)
     return [_detail(row, by_cluster.get(row.name, [])) for row in clusters()]
 
 
-def detail(cluster: Cluster, viewer: Somebody = None) -> Detail:
-    return _detail(cluster, users_seen(viewer).get(cluster.name, []))
+def detail(cluster: Cluster, viewer: Somebody = None) -> ClusterDetail:
+    return _detail(cluster, visible_users(viewer).get(cluster.name, []))
 
 
-def users_seen(viewer: Somebody) -> dict[str, list[str]]:
+def visible_users(viewer: Somebody) -> dict[str, list[str]]:
     """Return the users of each cluster, limited to what the viewer may view."""
-    return {name: gate.shown(users, viewer) for name, users in related_objects.by_cluster().items()}
+    return {
+        name: gate.filter_references(users, viewer)
+        for name, users in related_objects.users_by_cluster().items()
+    }
 
 
-def _detail(cluster: Cluster, users: list[str]) -> Detail:
-    return Detail(cluster, cluster.inventory, cluster.granted, users)
+def _detail(cluster: Cluster, users: list[str]) -> ClusterDetail:
+    return ClusterDetail(cluster, cluster.inventory, cluster.granted, users)
 
 
 def clusters() -> QuerySet[Cluster]:
@@ -135,12 +138,12 @@ def get(name: str) -> Cluster | None:
 
 def access(name: str) -> tuple[ClusterAccess, str]:
     """Return the cluster's credentials and default namespace. Raises like `provisioner`."""
-    found = _placed(name)
+    found = _find_placement(name)
     return found.access, found.namespace
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placement:
     """Placement of a cluster; `capabilities` None: not known yet."""
 
     access: ClusterAccess
@@ -148,11 +151,11 @@ class _Placed:
     capabilities: frozenset[str] | None = None
 
 
-def _placed(name: str) -> _Placed:
+def _find_placement(name: str) -> _Placement:
     """Return the placement; the cluster the console runs in needs no row."""
     row = get(name)
     if row is None and name == default_cluster():
-        return _Placed(ClusterAccess(IN_CLUSTER), own_namespace())
+        return _Placement(ClusterAccess(IN_CLUSTER), own_namespace())
     if row is None:
         known = ", ".join(names()) or "none yet"
         text = f"There is no cluster {name!r}. There are: {known}. Add it under Clusters."
@@ -162,4 +165,4 @@ def _placed(name: str) -> _Placed:
     except encryption.Unreadable as error:
         raise PermanentError(ClusterReason.KEY_MISSING, f"Cluster {name}: {error}") from None
     seen = row.inventory.capabilities if row.status.seen_at is not None else None
-    return _Placed(reached, row.namespace, seen)
+    return _Placement(reached, row.namespace, seen)

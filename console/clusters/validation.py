@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from console.clusters.choices import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG, REACHES, Reach
 from console.clusters.models import Cluster
 from console.core.errors import Gathered, Problem, Refused
-from console.core.outbound import why_forbidden
+from console.core.outbound import address_problem
 from console.provisioners.kubernetes.api import kubeconfig
 from console.provisioners.kubernetes.api.access import own_namespace
 
@@ -20,7 +20,7 @@ FIELDS = ("kind", "kubeconfig", "context", "namespace", "reach")
 CHANGEABLE = FIELDS[1:]
 
 
-def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+def validate_new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a new cluster, without its name."""
     gathered = Gathered()
     gathered.take(_known, data, FIELDS)
@@ -35,7 +35,7 @@ def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": kind, **facts, "namespace": namespace, "reach": reach}
 
 
-def changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
+def validate_changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
     gathered = Gathered()
     gathered.take(_known, data, CHANGEABLE)
     facts: dict[str, Any] = {}
@@ -62,30 +62,30 @@ def _known(data: Mapping[str, Any], fields: tuple[str, ...]) -> None:
 
 def _kind(value: Any) -> str:
     if value not in KINDS:
-        raise Refused(_wrong("kind", value, f"Write one of: {', '.join(KINDS)}."))
+        raise Refused(_problem("kind", value, f"Write one of: {', '.join(KINDS)}."))
     return str(value)
 
 
 def _name(value: Any, kind: str | None) -> str:
     if not isinstance(value, str) or len(value) > _NAME_MAX or not _LABEL.fullmatch(value):
         remedy = f"Write 1 to {_NAME_MAX} small letters, digits and dashes."
-        raise Refused(_wrong("name", value, remedy))
+        raise Refused(_problem("name", value, remedy))
     if value == IN_CLUSTER and kind not in (None, IN_CLUSTER):
         remedy = "Choose another name: this one is of the cluster the console runs in."
-        raise Refused(_wrong("name", value, remedy))
+        raise Refused(_problem("name", value, remedy))
     return value
 
 
 def _namespace(value: Any) -> str:
     if not isinstance(value, str) or not _LABEL.fullmatch(value):
         remedy = "Write 1 to 63 small letters, digits and dashes."
-        raise Refused(_wrong("namespace", value, remedy))
+        raise Refused(_problem("namespace", value, remedy))
     return value
 
 
 def _reach(value: Any) -> str:
     if value not in REACHES:
-        raise Refused(_wrong("reach", value, f"Write one of: {', '.join(REACHES)}."))
+        raise Refused(_problem("reach", value, f"Write one of: {', '.join(REACHES)}."))
     return str(value)
 
 
@@ -101,13 +101,13 @@ def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -
     if kind == IN_CLUSTER:
         if context:
             remedy = "Leave it out: the service account of the console is used."
-            raise Refused(_wrong("context", context, remedy))
+            raise Refused(_problem("context", context, remedy))
         return {"namespace": own_namespace()}
     if kind == CONTEXT:
         return {"context": context}
     if not text and cluster is not None:
         remedy = "Give the kubeconfig with it: only the chosen context was kept of the earlier one."
-        raise Refused(_wrong("context", context, remedy))
+        raise Refused(_problem("context", context, remedy))
     return _kept(text, context)
 
 
@@ -116,7 +116,7 @@ def _kept(text: str, context: str) -> dict[str, Any]:
         remedy = "Paste it, or choose its file: kubectl config view --minify --flatten prints one."
         raise Refused(Problem("kubeconfig", None, "It is missing.", remedy, "required"))
     try:
-        found = kubeconfig.parse(text)
+        found = kubeconfig.parse_kubeconfig(text)
         chosen = found.chosen(context)
         login = found.login(chosen)
     except kubeconfig.KubeconfigError as error:
@@ -128,12 +128,12 @@ def _kept(text: str, context: str) -> dict[str, Any]:
         ) from None
     for key, url in (("server", login.server), ("proxy-url", login.proxy)):
         parts = urlsplit(url)
-        refused = why_forbidden(parts.hostname, parts.port or 443) if parts.hostname else ""
+        refused = address_problem(parts.hostname, parts.port or 443) if parts.hostname else ""
         if refused:
             remedy = "Name the address under which the API server is reached from the console."
             raise Refused(Problem("kubeconfig", None, f"{key}: {refused}", remedy, "forbidden"))
     return {"kubeconfig": found.only(chosen), "context": chosen, "namespace": login.namespace}
 
 
-def _wrong(field: str, value: Any, remedy: str) -> Problem:
+def _problem(field: str, value: Any, remedy: str) -> Problem:
     return Problem(field, value, f"{value!r} cannot be used.", remedy, "invalid")

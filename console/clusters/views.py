@@ -19,11 +19,15 @@ from console.clusters.forms import ClusterForm
 from console.clusters.models import Cluster
 from console.core.errors import Refused
 from console.provisioners.kubernetes.api.access import machine_contexts
-from console.provisioners.kubernetes.api.kubeconfig import ContextSeen, KubeconfigError, parse
+from console.provisioners.kubernetes.api.kubeconfig import (
+    ContextSeen,
+    KubeconfigError,
+    parse_kubeconfig,
+)
 from console.web import responses
-from console.web.confirm_by_name import confirmed
+from console.web.confirm_by_name import confirm_by_name
 from console.web.shell.cards import Card, Fact
-from console.web.shell.search import EACH, Hit
+from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 
 
 @require_safe
@@ -35,7 +39,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
     row = selectors.detail(_found(name), request.user)
-    context = {"row": row, "beside": related_objects.lines(name, request.user)}
+    context = {"row": row, "beside": related_objects.list_related(name, request.user)}
     return responses.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
 
 
@@ -46,7 +50,9 @@ def add(request: HttpRequest) -> HttpResponseBase:
         return _form(request, ClusterForm(), None, 200)
     form = ClusterForm(request.POST, request.FILES)
     try:
-        made = actions.add(actor_of(request), request.POST.get("name", "").strip(), form.typed())
+        made = actions.add_cluster(
+            actor_of(request), request.POST.get("name", "").strip(), form.typed()
+        )
     except Refused as error:
         form.refuse(error.errors)
         return _form(request, form, None, error.status_code)
@@ -62,7 +68,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         return _form(request, ClusterForm(cluster=found), found, 200)
     form = ClusterForm(request.POST, request.FILES, cluster=found)
     try:
-        actions.change(actor_of(request), name, form.typed())
+        actions.change_cluster(actor_of(request), name, form.typed())
     except Refused as error:
         form.refuse(error.errors)
         return _form(request, form, found, error.status_code)
@@ -90,7 +96,7 @@ def contexts(request: HttpRequest) -> HttpResponse:
         error = "" if seen else "The console's machine has no kubeconfig."
     elif kind == KUBECONFIG and text:
         try:
-            found = parse(text)
+            found = parse_kubeconfig(text)
             seen, current = found.contexts, found.current
         except KubeconfigError as refused:
             error = str(refused)
@@ -102,7 +108,7 @@ def contexts(request: HttpRequest) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def check(request: HttpRequest, name: str) -> HttpResponse:
-    actions.check(actor_of(request), _found(name).name)
+    actions.check_cluster(actor_of(request), _found(name).name)
     messages.info(request, f"Cluster {name} is asked now.")
     return redirect("clusters:cluster", name)
 
@@ -111,10 +117,10 @@ def check(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     found = _found(name)
-    return confirmed(
+    return confirm_by_name(
         request,
         name,
-        lambda: actions.remove(actor_of(request), name),
+        lambda: actions.remove_cluster(actor_of(request), name),
         page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
         words=("remove", "removed"),
         done=(f"Cluster {name} is forgotten, with its credentials.", "clusters:list"),
@@ -128,12 +134,12 @@ def _found(name: str) -> Cluster:
     return found
 
 
-SHOWN = 8
+SHOWN_FACTS = 8
 
 
 def find(_viewer: Any, text: str) -> Sequence[Hit]:
     """Search clusters; any role may view them."""
-    rows = selectors.clusters().filter(name__icontains=text)[:EACH]
+    rows = selectors.clusters().filter(name__icontains=text)[:MAX_HITS_PER_FINDER]
     return [
         Hit("cluster", row.name, reverse("clusters:cluster", args=[row.name]), "topology-star-3")
         for row in rows
@@ -141,7 +147,7 @@ def find(_viewer: Any, text: str) -> Sequence[Hit]:
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
-    rows = list(selectors.clusters()[:SHOWN])
+    rows = list(selectors.clusters()[:SHOWN_FACTS])
     found = [
         Fact(row.name, str(row.status.phase), reverse("clusters:cluster", args=[row.name]))
         for row in rows

@@ -19,7 +19,7 @@ CONFLICT = 6
 TIMEOUT = 7
 UNREACHABLE = 8
 
-_CODES: tuple[tuple[type[client.EmberlineError], int], ...] = (
+_EXIT_CODES: tuple[tuple[type[client.EmberlineError], int], ...] = (
     (client.Unreachable, UNREACHABLE),
     (client.TimedOut, TIMEOUT),
     (client.NotFound, NOT_FOUND),
@@ -30,8 +30,8 @@ _CODES: tuple[tuple[type[client.EmberlineError], int], ...] = (
 )
 
 
-def of(error: client.EmberlineError) -> int:
-    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+def exit_code_of(error: client.EmberlineError) -> int:
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
 class CommandOutput(Protocol):
@@ -132,14 +132,14 @@ def run(
     except CommandError as error:
         return CommandEnded(str(error), error.exit_code, ok=False)
     except EmberlineError as error:
-        return CommandEnded(_told(error, here), of(error), ok=False)
+        return CommandEnded(_error_text(error, here), exit_code_of(error), ok=False)
     finally:
         asked.close()
     answer = said if isinstance(said, CommandResult) else CommandResult(said)
     return CommandEnded(answer.text, answer.exit_code, ok=True)
 
 
-def _told(error: EmberlineError, here: LocalConsole | None) -> str:
+def _error_text(error: EmberlineError, here: LocalConsole | None) -> str:
     lines = [str(error)]
     if isinstance(error, ApiError) and error.code in ("unknown", "server_error"):
         lines += [f"Its log has the request as {error.request_id}."] if error.request_id else []

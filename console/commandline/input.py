@@ -19,7 +19,7 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def text(path: str) -> str:
+def read_text(path: str) -> str:
     """Read a file; "-" is standard input."""
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
@@ -29,9 +29,9 @@ def text(path: str) -> str:
         raise CommandError(f"{path} is not UTF-8.", USAGE) from error
 
 
-def document(path: str) -> dict[str, Any]:
+def read_document(path: str) -> dict[str, Any]:
     try:
-        data = yaml_reader.read(text(path))
+        data = yaml_reader.read_document(read_text(path))
     except YamlError as error:
         raise CommandError(f"{path} is neither JSON nor YAML: {error}", USAGE) from error
     if not isinstance(data, dict):
@@ -39,7 +39,7 @@ def document(path: str) -> dict[str, Any]:
     return data
 
 
-def objects(path: str) -> list[dict[str, Any]]:
+def read_objects(path: str) -> list[dict[str, Any]]:
     """Read all objects from a file, the files of a folder, or standard input."""
     if path == "-" or not Path(path).is_dir():
         return _objects(path)
@@ -51,13 +51,13 @@ def objects(path: str) -> list[dict[str, Any]]:
 
 def _objects(path: str) -> list[dict[str, Any]]:
     try:
-        return documents.read(text(path))
+        return documents.read_documents(read_text(path))
     except SpecErrors as error:
         said = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
         raise CommandError(said, REFUSED) from None
 
 
-def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
+def find_row(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
     """Return the row with this id, name or prefix; an id takes precedence.
 
     `what` names the kind ("key of demo"), `listing` the command that lists them. Raise CommandError
@@ -74,7 +74,7 @@ def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
     raise CommandError(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
 
 
-def settings(words: list[str]) -> dict[str, Any]:
+def parse_settings(words: list[str]) -> dict[str, Any]:
     """Parse ["cache.l2.enabled=true"] into {"cache": {"l2": {"enabled": True}}}."""
     flat = {}
     for path, said in _pairs(words):
@@ -82,12 +82,12 @@ def settings(words: list[str]) -> dict[str, Any]:
     return nest(flat)
 
 
-def facts(words: list[str]) -> dict[str, Any]:
+def parse_facts(words: list[str]) -> dict[str, Any]:
     """Parse ["memory_gib=16"] into {"memory_gib": 16}: JSON if valid, else text."""
     return {path: _json(said) for path, said in _pairs(words)}
 
 
-def together(*parts: dict[str, Any]) -> dict[str, Any]:
+def merge(*parts: dict[str, Any]) -> dict[str, Any]:
     """Merge recursively; later parts win."""
     flat: dict[str, Any] = {}
     for part in parts:

@@ -39,11 +39,11 @@ def rows(
     if form == NAME:
         return "\n".join(str(one[key]) for one in listed)
     if form != TABLE:
-        return written(listed, form)
+        return format_data(listed, form)
     return table(head, [cells(one) for one in listed]) if listed or not none else none
 
 
-def written(data: Any, form: str) -> str:
+def format_data(data: Any, form: str) -> str:
     text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
     if form == JSON:
         return text
@@ -51,7 +51,7 @@ def written(data: Any, form: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [tuple(head), *(tuple(_line(cell) for cell in row) for row in rows)]
+    lines = [tuple(head), *(tuple(_sanitize(cell) for cell in row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -59,22 +59,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _line(cell: str) -> str:
+def _sanitize(cell: str) -> str:
     """Make a value safe for a table and a terminal."""
-    return plain(" ".join(cell.split()))
+    return strip_control_characters(" ".join(cell.split()))
 
 
-def plain(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """Remove control characters except line ends and tabs."""
     return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
 
 
-def when(moment: str | None) -> str:
+def format_time(moment: str | None) -> str:
     """Format an RFC 3339 time in UTC as "2026-11-21 08:00:00"."""
     return (moment or "")[:19].replace("T", " ")
 
 
-def age(moment: str) -> str:
+def format_age(moment: str) -> str:
     """Format the age of an RFC 3339 time: "12 s", "5 min", "3 h" or "4 d"; at least 0 s."""
     since = datetime.now(UTC) - datetime.fromisoformat(moment)
     seconds = max(0, int(since.total_seconds()))
@@ -84,7 +84,7 @@ def age(moment: str) -> str:
     return f"{seconds} s"
 
 
-def short(value: Any, most: int = 60) -> str:
+def truncate(value: Any, most: int = 60) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -97,10 +97,10 @@ def cell(value: Any) -> str:
         return value
     if isinstance(value, dict):
         return ", ".join(f"{key} {cell(one)}" for key, one in value.items())
-    return short(value)
+    return truncate(value)
 
 
-def number(value: float | None, unit: str = "") -> str:
+def format_number(value: float | None, unit: str = "") -> str:
     return "?" if value is None else f"{value:,.2f}{unit}"
 
 

@@ -40,13 +40,13 @@ ENDPOINT_VERBS = (
     *(manifests.add_to, wait.add_to, doctor.add_to, decisions.add_to, decisions.add_explain_to),
     *(preview.add_to, benchmarks.add_to),
 )
-ROOMS = (
+COMMANDS = (
     *(clusters, metrics_sources, follows, cache_tiers, instance_types, costs, budgets),
     *(dashboards, alerts, notifications, people, audit),
 )
 
 
-def script() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the `emberline` script, with console selection options."""
     parser = argparse.ArgumentParser(
         prog="emberline",
@@ -57,22 +57,22 @@ def script() -> argparse.ArgumentParser:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--profile", default="", help="a saved login, or its name to be")
     where.add_argument("--local", action="store_true", help="the console of this machine")
-    rooms = build(parser)
+    rooms = add_commands(parser)
     session.add_to(rooms)
     return parser
 
 
-def build(parser: argparse.ArgumentParser) -> Any:
+def add_commands(parser: argparse.ArgumentParser) -> Any:
     rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
     text = "create the demo endpoint if there is none (on the console's own machine)"
     add_verb(rooms, "seed-demo", seed_demo, text)
     verbs = add_group(rooms, "endpoint", "endpoints")
     for add_to in ENDPOINT_VERBS:
         add_to(verbs)
-    for room in ROOMS:
+    for room in COMMANDS:
         room.add_to(rooms)
     doctor.add_room(rooms)
-    clusters.add_room(rooms)
+    clusters.add_rekey(rooms)
     return rooms
 
 

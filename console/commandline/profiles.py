@@ -39,7 +39,7 @@ class ConsoleAddress:
     named_by: str
 
 
-def target(options: Mapping[str, Any], env: Mapping[str, str]) -> ConsoleAddress | None:
+def select_console(options: Mapping[str, Any], env: Mapping[str, str]) -> ConsoleAddress | None:
     """Return the selected console; None: the one on this machine.
 
     Precedence: `--local`, `--profile`, EMBERLINE_URL, EMBERLINE_PROFILE, a saved default.
@@ -57,7 +57,7 @@ def target(options: Mapping[str, Any], env: Mapping[str, str]) -> ConsoleAddress
         return _checked(ConsoleAddress(profile, "EMBERLINE_URL"))
     by = "--profile" if named else "EMBERLINE_PROFILE"
     named = named or env.get("EMBERLINE_PROFILE", "")
-    saved = read(place(env))
+    saved = read(profiles_path(env))
     if named and named not in saved:
         known = ", ".join(saved) or "none yet"
         text = f"{by}: there is no profile {named}. There are: {known}. Make it: "
@@ -67,7 +67,7 @@ def target(options: Mapping[str, Any], env: Mapping[str, str]) -> ConsoleAddress
     return _checked(ConsoleAddress(saved[named or DEFAULT], by if named else "the saved login"))
 
 
-def place(env: Mapping[str, str]) -> Path:
+def profiles_path(env: Mapping[str, str]) -> Path:
     base = env.get("XDG_CONFIG_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".config")
     return Path(base) / "emberline" / "profiles.json"
 
@@ -100,7 +100,7 @@ def write(path: Path, profiles: Mapping[str, Profile]) -> None:
         raise CommandError(f"{path} cannot be written: {error.strerror}.", FAILED) from None
 
 
-def checked(profile: Profile) -> Profile:
+def require_safe_url(profile: Profile) -> Profile:
     """Raise if a token would cross a network in clear text."""
     parts = urlsplit(profile.url)
     if parts.scheme == "http" and not profile.plain and not _loopback(parts.hostname or ""):
@@ -113,7 +113,7 @@ def checked(profile: Profile) -> Profile:
 
 
 def _checked(found: ConsoleAddress) -> ConsoleAddress:
-    checked(found.profile)
+    require_safe_url(found.profile)
     return found
 
 

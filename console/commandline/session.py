@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from console.client import Client, NotAllowed
-from console.client.client import address
+from console.client.client import base_url
 from console.commandline import output, profiles
 from console.commandline.context import NOT_ALLOWED, USAGE, CommandContext, CommandError
 from console.commandline.profiles import DEFAULT, Profile
@@ -35,13 +35,13 @@ def login(asked: CommandContext) -> str:
     """Read the token from the terminal without echo, or from standard input: arguments are visible
     to every user of a machine.
     """
-    options, path = asked.options, profiles.place(os.environ)
-    url = address(options["url"])
+    options, path = asked.options, profiles.profiles_path(os.environ)
+    url = base_url(options["url"])
     ca_file = os.path.abspath(options["ca_file"]) if options["ca_file"] else ""  # noqa: PTH100
-    profile = profiles.checked(Profile(url, "", ca_file, options["allow_http"]))
+    profile = profiles.require_safe_url(Profile(url, "", ca_file, options["allow_http"]))
     name = options.get("profile") or DEFAULT
     saved = profiles.read(path)
-    token = _typed(url)
+    token = _read_token(url)
     with Client(url, token, ca_file=ca_file) as client:
         try:
             me = client.me()
@@ -53,7 +53,7 @@ def login(asked: CommandContext) -> str:
     return f"Logged in at {url} as {me['username']} ({me['role']}){which}."
 
 
-def _typed(url: str) -> str:
+def _read_token(url: str) -> str:
     if sys.stdin.isatty():
         sys.stderr.write(f"Make a token on your profile page, {url}/profile/, and paste it here.\n")
         token = getpass.getpass("Token: ").strip()
@@ -65,7 +65,7 @@ def _typed(url: str) -> str:
 
 
 def logout(asked: CommandContext) -> str:
-    path, name = profiles.place(os.environ), asked.options.get("profile") or DEFAULT
+    path, name = profiles.profiles_path(os.environ), asked.options.get("profile") or DEFAULT
     saved = profiles.read(path)
     gone = saved.pop(name, None)
     if gone is None:
@@ -79,7 +79,7 @@ def whoami(asked: CommandContext) -> str:
     facts = {"console": asked.client.url, "named_by": asked.options.get("named_by", ""), **me}
     form = asked.options["output"]
     if form != output.TABLE:
-        return output.written(facts, form)
+        return output.format_data(facts, form)
     token = f", by the token {me['token']}" if me["token"] else ""
     where = "the console of this machine" if asked.here else asked.client.url
     by = f" (named by {facts['named_by']})" if facts["named_by"] else ""

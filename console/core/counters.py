@@ -12,7 +12,7 @@ _lock = threading.Lock()
 _counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
 
 
-def count(name: str, **labels: str) -> None:
+def increment(name: str, **labels: str) -> None:
     key = (name, tuple(sorted(labels.items())))
     with _lock:
         _counts[key] += 1
@@ -25,7 +25,7 @@ def declare(name: str, **labels: str) -> None:
         _counts.setdefault(key, 0)
 
 
-def value(name: str, **labels: str) -> int:
+def total(name: str, **labels: str) -> int:
     """Return the sum over all series with at least these labels."""
     wanted = set(labels.items())
     with _lock:

@@ -18,7 +18,7 @@ _MIB = 1024**2
 # Low space requires both: 10 % of a large disk is plenty, and 5 GiB may be all of a small one.
 LOW_SHARE, LOW_BYTES = 0.10, 5 * _GIB
 LOW_INODES = 0.05
-SOON_S = 6 * 3600.0
+FORECAST_LOW_S = 6 * 3600.0
 """A forecast below this is `low`, whatever is free now."""
 _FULL_BYTES, _FULL_SHARE = 16 * _MIB, 0.01
 _SAMPLE_EVERY_S, _SAMPLES = 30.0, 120  # one hour
@@ -66,7 +66,7 @@ class Disk:
         if self.read_only or self.free_bytes <= least or (self.inodes and not self.inodes_free):
             return DiskState.FULL
         small = self.free_share < LOW_SHARE and self.free_bytes < LOW_BYTES
-        soon = self.full_in_s is not None and self.full_in_s < SOON_S
+        soon = self.full_in_s is not None and self.full_in_s < FORECAST_LOW_S
         few = self.inodes_free_share < LOW_INODES
         return DiskState.LOW if small or soon or few else DiskState.OK
 
@@ -74,7 +74,7 @@ class Disk:
     def text(self) -> str:
         """Describe the state without the path: `/readyz` and the error page are public."""
         parts = [
-            f"{size(self.free_bytes)} of {size(self.total_bytes)} free "
+            f"{format_bytes(self.free_bytes)} of {format_bytes(self.total_bytes)} free "
             f"({100 * self.free_share:.0f} %)"
         ]
         if self.read_only:
@@ -82,7 +82,7 @@ class Disk:
         if self.inodes_free_share < LOW_INODES:
             parts.append(f"{self.inodes_free} of {self.inodes} inodes free")
         if self.full_in_s is not None and self.state is DiskState.LOW:
-            parts.append(f"full in about {_span(self.full_in_s)} at the present rate")
+            parts.append(f"full in about {_format_span(self.full_in_s)} at the present rate")
         return ", ".join(parts)
 
     @property
@@ -118,7 +118,7 @@ class Trend:
 _trend = Trend()
 
 
-def look(path: Path) -> Disk:
+def read_disk(path: Path) -> Disk:
     """Return the state; raise OSError if the file system does not respond."""
     facts = os.statvfs(path)
     free = facts.f_bavail * facts.f_frsize
@@ -133,7 +133,7 @@ def look(path: Path) -> Disk:
     )
 
 
-def fault(error: BaseException | None) -> str:
+def disk_fault(error: BaseException | None) -> str:
     """Return the disk problem behind an error or its cause, "" if none."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _ERRNOS:
@@ -147,7 +147,7 @@ def fault(error: BaseException | None) -> str:
     return ""
 
 
-def size(number: float) -> str:
+def format_bytes(number: float) -> str:
     """Format bytes: 1536 -> "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(number) < 1024 or unit == "PiB":
@@ -156,5 +156,5 @@ def size(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0") + f" {unit}"
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h" if seconds >= 5400 else f"{max(1, seconds / 60):.0f} min"

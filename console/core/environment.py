@@ -175,12 +175,12 @@ def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{who}:{quote(secret, safe='')}@{where}"))
 
 
-def words(env: Mapping[str, str], name: str) -> list[str]:
+def split_list(env: Mapping[str, str], name: str) -> list[str]:
     """Split a comma-separated list, dropping empty items."""
     return [item.strip() for item in text(env, name).split(",") if item.strip()]
 
 
-def own_secret(path: Path, length: int = 48) -> str:
+def generated_secret(path: Path, length: int = 48) -> str:
     """Return the secret in the file, created atomically on first use."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
@@ -202,7 +202,7 @@ def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
     if any(len(key) < _MIN_KEY for key in given):
         remedy = f"write at least {_MIN_KEY} random characters, as `openssl rand -hex 32` does"
         raise SettingError("EMBERLINE_ENCRYPTION_KEY", "(hidden)", remedy)
-    return given or (own_secret(path, 32),)
+    return given or (generated_secret(path, 32),)
 
 
 def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
@@ -226,11 +226,11 @@ def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
         auth=way,
         username=text(env, "PROMETHEUS_USERNAME"),
         secret=env.get(secret, "").strip(),
-        secret_file=_given(env, f"{secret}_FILE") if secret else None,
+        secret_file=_path_setting(env, f"{secret}_FILE") if secret else None,
         tenant=text(env, "PROMETHEUS_TENANT"),
-        ca_file=_given(env, "PROMETHEUS_CA_FILE"),
-        certificate_file=_given(env, "PROMETHEUS_CERT_FILE"),
-        key_file=_given(env, "PROMETHEUS_KEY_FILE"),
+        ca_file=_path_setting(env, "PROMETHEUS_CA_FILE"),
+        certificate_file=_path_setting(env, "PROMETHEUS_CERT_FILE"),
+        key_file=_path_setting(env, "PROMETHEUS_KEY_FILE"),
         region=text(env, "PROMETHEUS_SIGV4_REGION"),
     )
 
@@ -253,7 +253,7 @@ def retention(env: Mapping[str, str]) -> Retention:
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
     broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
-    broker = _certified(broker) or "redis://127.0.0.1:6379/0"
+    broker = _with_certificate_check(broker) or "redis://127.0.0.1:6379/0"
     if not broker.startswith(BROKER_SCHEMES):
         shown = broker.split("://", 1)[0] + "://..."
         raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
@@ -282,7 +282,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         engine_image=text(env, "EMBERLINE_ENGINE_IMAGE"),
         encryption_keys=encryption_keys(env, var / "secrets" / "encryption_key"),
         install_id=text(env, "EMBERLINE_INSTALL_ID")
-        or own_secret(var / "secrets" / "install_id", 9),
+        or generated_secret(var / "secrets" / "install_id", 9),
         alert_objects=_alert_objects(env),
         alert_object_labels=_labels(env, "EMBERLINE_ALERT_OBJECT_LABELS"),
         static_root=_path(env, "EMBERLINE_STATIC", var / "static"),
@@ -299,7 +299,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
 
 def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:
     try:
-        return tuple(map(outbound.parse_allowed, words(env, outbound.SETTING)))
+        return tuple(map(outbound.parse_allowed, split_list(env, outbound.SETTING)))
     except ValueError as error:
         remedy = f"write addresses or networks, each with :PORT if wished ({error})"
         raise SettingError(outbound.SETTING, text(env, outbound.SETTING), remedy) from None
@@ -340,14 +340,14 @@ def _public_url(env: Mapping[str, str]) -> str:
     return given
 
 
-def _certified(url: str) -> str:
+def _with_certificate_check(url: str) -> str:
     """Require certificate verification with TLS; Celery needs it in the URL."""
     if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
 
 
-def _given(env: Mapping[str, str], name: str) -> Path | None:
+def _path_setting(env: Mapping[str, str], name: str) -> Path | None:
     value = env.get(name, "").strip()
     return Path(value).expanduser().absolute() if value else None
 

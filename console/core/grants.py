@@ -25,11 +25,11 @@ LABELS = {
     Grant.HOST: "Anything a pod can be: host paths, privileges, any volume",
     Grant.MACHINE: "Files and code of the console's machine: model folders, worker arguments",
 }
-EVERY = frozenset(Grant)
-OF_NAMESPACE = frozenset({Grant.SECRETS, Grant.SERVICE_ACCOUNTS, Grant.STORAGE})
+ALL_GRANTS = frozenset(Grant)
+NAMESPACE_GRANTS = frozenset({Grant.SECRETS, Grant.SERVICE_ACCOUNTS, Grant.STORAGE})
 """Grants implied by the right to create pods in a namespace."""
 
 
-def known(names: Iterable[str]) -> frozenset[Grant]:
+def parse_grants(names: Iterable[str]) -> frozenset[Grant]:
     """Return the grants among stored names; names of later versions are ignored."""
-    return frozenset(Grant(name) for name in names if name in EVERY)
+    return frozenset(Grant(name) for name in names if name in ALL_GRANTS)

@@ -31,7 +31,7 @@ class Operation:
     example: str  # of the body; "" if none
 
 
-def groups(document: dict[str, Any]) -> list[tuple[str, list[Operation]]]:
+def group_operations(document: dict[str, Any]) -> list[tuple[str, list[Operation]]]:
     """Return operations by first tag, in document order."""
     found: dict[str, list[Operation]] = {}
     for path, item in document.get("paths", {}).items():

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from console.core.counters import count
+from console.core.counters import increment
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -70,7 +70,7 @@ _allowed: tuple[Allowed, ...] = ()
 _admin_addresses: list[Callable[[], Collection[str]]] = []
 
 
-def configure(allowed: tuple[Allowed, ...]) -> None:
+def set_allowed(allowed: tuple[Allowed, ...]) -> None:
     """Set the addresses allowed by the operator, read once from the environment."""
     global _allowed
     _allowed = allowed
@@ -83,7 +83,7 @@ def register_admin_addresses(find: Callable[[], Collection[str]]) -> None:
     _admin_addresses.append(find)
 
 
-def why_not_url(url: str, *, query: bool = False) -> str:
+def url_problem(url: str, *, query: bool = False) -> str:
     """Return what is wrong with a URL, "" if valid; resolves no name. `query`: allow a query,
     because nothing is appended.
     """
@@ -102,10 +102,10 @@ def why_not_url(url: str, *, query: bool = False) -> str:
         return "It holds a question mark or a hash: only the part before those is an address."
     if not url.isascii() or any(mark.isspace() or not mark.isprintable() for mark in url):
         return "It holds a space, or a character which no address has."
-    return why_forbidden(parts.hostname, port or (443 if parts.scheme == "https" else 80))
+    return address_problem(parts.hostname, port or (443 if parts.scheme == "https" else 80))
 
 
-def why_forbidden(host: str, port: int | None = None, *, own: bool = False) -> str:
+def address_problem(host: str, port: int | None = None, *, own: bool = False) -> str:
     """Return why the address is forbidden, "" if not. A name returns "" and is checked on connect.
     `own`: the URL is from the console's settings.
     """
@@ -129,13 +129,13 @@ def why_forbidden(host: str, port: int | None = None, *, own: bool = False) -> s
     return ""
 
 
-def checked(made: socket.socket, *, own: bool) -> socket.socket:
+def check_connection(made: socket.socket, *, own: bool) -> socket.socket:
     """Return the new connection, or raise ForbiddenAddressError before a byte is sent."""
     peer = made.getpeername()
-    reason = why_forbidden(str(peer[0]), int(peer[1]), own=own)
+    reason = address_problem(str(peer[0]), int(peer[1]), own=own)
     if reason:
         made.close()
-        count("outbound_refused")
+        increment("outbound_refused")
         raise ForbiddenAddressError(reason)
     return made
 
@@ -148,11 +148,11 @@ def pool_classes(*, own: bool) -> dict[str, Any]:
 def _pools(own: bool) -> dict[str, Any]:
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return checked(super()._new_conn(), own=own)
+            return check_connection(super()._new_conn(), own=own)
 
     class Secure(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return checked(super()._new_conn(), own=own)
+            return check_connection(super()._new_conn(), own=own)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

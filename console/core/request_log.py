@@ -17,12 +17,12 @@ _SANE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _current: ContextVar[str] = ContextVar("emberline_request_id", default="")
 
 
-def current() -> str:
+def current_id() -> str:
     """Return the current request id, "" outside a request."""
     return _current.get()
 
 
-def begin(offered: str) -> str:
+def set_request_id(offered: str) -> str:
     """Set and return the request id: `offered` if valid, else a new one."""
     chosen = offered if _SANE.fullmatch(offered) else uuid.uuid4().hex
     _current.set(chosen)

@@ -127,7 +127,7 @@ def read_documents(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> l
     return _read(text, max_characters, _values)
 
 
-def read(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> Any:
+def read_document(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> Any:
     """Return the value of a single document, None if empty."""
     found = read_documents(text, max_characters)
     if len(found) > 1:

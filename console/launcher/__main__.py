@@ -7,7 +7,7 @@ import sys
 
 from console.launcher import lifecycle, tools
 from console.launcher.layout import default_layout
-from console.launcher.progress import StepFailed, say, step
+from console.launcher.progress import StepFailed, print_line, step
 
 
 def main() -> int:
@@ -23,9 +23,9 @@ def main() -> int:
     try:
         return _dispatch(options)
     except StepFailed as error:
-        say(f"\nmake {options.verb}: {error}")
+        print_line(f"\nmake {options.verb}: {error}")
         if error.output:
-            say(error.output)
+            print_line(error.output)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -41,7 +41,7 @@ def _dispatch(options: argparse.Namespace) -> int:
         return lifecycle.status(layout)
     if options.verb == "prepare":
         if not lifecycle.prepare(layout):
-            say("WORKERS=simulated: nothing to prepare.")
+            print_line("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()
     with step("Chromium, Prometheus, Redis' tools and cache clients for the tests"):

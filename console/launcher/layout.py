@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.launcher.progress import StepFailed, say
+from console.launcher.progress import StepFailed, print_line
 from console.processkit.files import make_private_dir, write_private
 from console.provisioners.local import ports
 from console.provisioners.local.supervisord import include_dir
@@ -104,8 +104,10 @@ def remembered_port(layout: Layout, name: str, first: int) -> int:
     for port in candidates:
         if ports.is_free(port):
             if usable and port != usable[0]:
-                held = ports.holder(usable[0])[1]
-                say(f"  ! Port {usable[0]} of {name} is held by {held}: {name} moves to {port}.")
+                held = ports.port_holder(usable[0])[1]
+                print_line(
+                    f"  ! Port {usable[0]} of {name} is held by {held}: {name} moves to {port}."
+                )
             write_facts(layout, **{f"{name}_port": port})
             return port
     raise StepFailed(f"No free port for {name} in {first}-{first + 199} on {ports.HOST}.")

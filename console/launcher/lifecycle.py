@@ -27,7 +27,7 @@ from console.launcher.layout import (
     write_facts,
 )
 from console.launcher.processes import Services
-from console.launcher.progress import StepFailed, die_with_launcher, run, say, step
+from console.launcher.progress import StepFailed, die_with_launcher, print_line, run, step
 from console.processkit.files import write_private
 from console.provisioners.local import ports, state
 
@@ -37,14 +37,14 @@ READY_DEADLINE_S = 600
 def up(layout: Layout, *, detach: bool) -> int:
     """Set everything up and run it, in the foreground until Ctrl-C unless `detach`."""
     if _is_set_up(layout):
-        say("Emberline is running already.")
+        print_line("Emberline is running already.")
         _summary(layout)
         return 0
     started = time.monotonic()
     _check_disk(layout)
     layout.prepare()
     # A concurrent run would treat the other's processes as leftovers.
-    with lock.held(layout, "up"):
+    with lock.hold_lock(layout, "up"):
         return _up(layout, started, detach=detach)
 
 
@@ -57,19 +57,19 @@ def _is_set_up(layout: Layout) -> bool:
 def _check_disk(layout: Layout) -> None:
     """Check first: otherwise each step fails with its own message."""
     layout.var.mkdir(parents=True, exist_ok=True)
-    found = disk.look(layout.var)
+    found = disk.read_disk(layout.var)
     if found.state is disk.DiskState.FULL:
         raise StepFailed(f"The disk of {layout.var} is full: {found.text}. {found.remedy}")
     if found.state is disk.DiskState.LOW:
-        say(f"  ! The disk of {layout.var} is almost full: {found.text}.")
+        print_line(f"  ! The disk of {layout.var} is almost full: {found.text}.")
 
 
 def _up(layout: Layout, started: float, *, detach: bool) -> int:
     _stop_on_signals()
     resumed = stack.is_running(layout)
     if resumed:
-        say("Emberline runs; its setup was interrupted and is resumed")
-        runtime_environment.bind(layout, runtime_environment.supervisor_pid(layout))
+        print_line("Emberline runs; its setup was interrupted and is resumed")
+        runtime_environment.bind_supervisor(layout, runtime_environment.supervisor_pid(layout))
         services = Services.from_facts(read_facts(layout))
     else:
         services = _clean_and_prepare(layout)
@@ -77,19 +77,19 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
     try:
         supervisor = None if resumed else _start(layout, services)
         _wait_for_console(services)
-        say("Emberline: running")
+        print_line("Emberline: running")
         _seed_and_wait(layout)
         write_facts(layout, completed=runtime_environment.supervisor_pid(layout))
         _summary(layout)
         ready = True
-        say(f"Ready after {time.monotonic() - started:.0f} s.")
+        print_line(f"Ready after {time.monotonic() - started:.0f} s.")
         if detach or supervisor is None:
             return 0
-        say("Ctrl-C (or `make down` in another terminal) stops everything.")
+        print_line("Ctrl-C (or `make down` in another terminal) stops everything.")
         return _wait_for_end(layout, supervisor)
     except KeyboardInterrupt:
         if resumed:  # endpoints may have been serving for days
-            say("Emberline runs on; `make down` stops it.")
+            print_line("Emberline runs on; `make down` stops it.")
             return 130
         return _down(layout) if ready else _down(layout) or 130
     except StepFailed:
@@ -99,11 +99,11 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
 
 
 def _clean_and_prepare(layout: Layout) -> Services:
-    say("Emberline: setting up")
+    print_line("Emberline: setting up")
     # First: processes that outlived their supervisord still hold our ports.
     for line in stack.kill_leftovers(layout):
-        say(f"  killed, left by an earlier run: {line}")
-    runtime_environment.forget(layout)
+        print_line(f"  killed, left by an earlier run: {line}")
+    runtime_environment.clear_environment(layout)
     write_facts(layout, completed=0)
     return _prepare(layout)
 
@@ -124,23 +124,23 @@ def down(layout: Layout) -> int:
     kills.
     """
     if not layout.run.is_dir():
-        say("Nothing runs.")
+        print_line("Nothing runs.")
         return 0
-    with lock.taken_over(layout) as ended:
+    with lock.take_over_lock(layout) as ended:
         return _down(layout, ended=ended)
 
 
 def _down(layout: Layout, *, ended: bool = False) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    runtime_environment.forget(layout)
-    if not runtime_environment.supervisor_pid(layout) and not stack.leftovers(layout):
-        say("Everything is stopped." if ended else "Nothing runs.")
+    runtime_environment.clear_environment(layout)
+    if not runtime_environment.supervisor_pid(layout) and not stack.find_leftovers(layout):
+        print_line("Everything is stopped." if ended else "Nothing runs.")
         return 0
-    say("Stopping; streams may finish.")
+    print_line("Stopping; streams may finish.")
     for line in stack.stop(layout):
-        say(f"  killed: {line}")
-    say("Everything is stopped. `make up` brings it back as it was.")
+        print_line(f"  killed: {line}")
+    print_line("Everything is stopped. `make up` brings it back as it was.")
     return 0
 
 
@@ -157,7 +157,7 @@ def _prepare(layout: Layout) -> Services:
     layout.prepare()
     workers = _workers(layout)
     for name in ("django_secret_key", "l2_password", "targets_token"):
-        settings.own_secret(layout.secrets / name)
+        settings.generated_secret(layout.secrets / name)
     services = Services(
         host=os.environ.get("EMBERLINE_HOST", "127.0.0.1"),
         port=_port(),
@@ -173,13 +173,13 @@ def _prepare(layout: Layout) -> Services:
     if not ports.is_free(services.port, services.host):
         raise StepFailed(
             f"Port {services.port} on {services.host} is held by "
-            f"{ports.holder(services.port)[1]}. The console keeps its address. "
+            f"{ports.port_holder(services.port)[1]}. The console keeps its address. "
             "Free it, or choose another: EMBERLINE_PORT=8010 make up"
         )
     processes.keep_given_secrets(layout)
     write_facts(layout, host=services.host, port=services.port, workers=workers)
     manage = [sys.executable, str(ROOT / "manage.py")]
-    environment = os.environ | processes.environment(layout, services)
+    environment = os.environ | processes.console_environment(layout, services)
     with step("Migrating the database"):
         run([*manage, "migrate", "--noinput", "-v", "0"], "Migration failed", env=environment)
     with step("Collecting static files"):
@@ -199,7 +199,7 @@ def _port() -> int:
         raise StepFailed(str(error)) from None
 
 
-def _given(name: str) -> str:
+def _variable_or_file(name: str) -> str:
     """Return the variable or the content of its file."""
     try:
         return settings.text(os.environ, name)
@@ -212,18 +212,18 @@ def _workers(layout: Layout) -> str:
     try:
         if prepare(layout):
             return "vllm"
-        say("  ! WORKERS=simulated: workers answer with made-up text; every page says so.")
+        print_line("  ! WORKERS=simulated: workers answer with made-up text; every page says so.")
     except StepFailed as error:
-        say(f"  ! Real vLLM cannot be used here: {error}")
+        print_line(f"  ! Real vLLM cannot be used here: {error}")
         if error.output:
-            say("      " + error.output.replace("\n", "\n      "))
-        say("  ! Simulated workers take its place; every page says so.")
+            print_line("      " + error.output.replace("\n", "\n      "))
+        print_line("  ! Simulated workers take its place; every page says so.")
     return "simulated"
 
 
 def _valkey(layout: Layout) -> Path | None:
     """Return the Valkey binary to run, None if REDIS_URL is set. Writes redis_url."""
-    named = _given("REDIS_URL")
+    named = _variable_or_file("REDIS_URL")
     if named:
         write_private(layout.secrets / "redis_url", named)
         return None
@@ -232,7 +232,7 @@ def _valkey(layout: Layout) -> Path | None:
         raise StepFailed(
             "No Valkey or Redis server: apt-get install redis-server, or set REDIS_URL"
         )
-    password = settings.own_secret(layout.secrets / "valkey_password")
+    password = settings.generated_secret(layout.secrets / "valkey_password")
     port = remembered_port(layout, "valkey", 16379)
     write_private(layout.secrets / "redis_url", f"redis://:{password}@127.0.0.1:{port}/0")
     processes.write_valkey_config(layout, port, password)
@@ -241,7 +241,7 @@ def _valkey(layout: Layout) -> Path | None:
 
 def _prometheus(layout: Layout) -> Path | None:
     """Return the Prometheus binary to run, None if a URL is set or none is available."""
-    if _given("PROMETHEUS_URL"):
+    if _variable_or_file("PROMETHEUS_URL"):
         return None
     try:
         binary = tools.prometheus_server(layout)
@@ -249,10 +249,10 @@ def _prometheus(layout: Layout) -> Path | None:
             with step("Fetching Prometheus"):
                 binary = tools.ensure_prometheus(layout)
     except StepFailed as error:
-        say(f"  ! {error}")
+        print_line(f"  ! {error}")
         binary = None
     if binary is None:
-        say("  ! No Prometheus: dashboards stay empty. Install it, or set PROMETHEUS_URL.")
+        print_line("  ! No Prometheus: dashboards stay empty. Install it, or set PROMETHEUS_URL.")
         return None
     remembered_port(layout, "prometheus", 19090)
     return binary
@@ -260,17 +260,17 @@ def _prometheus(layout: Layout) -> Path | None:
 
 def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
     config = processes.write_config(layout, services)
-    given = processes.without_secrets(os.environ) | processes.environment(layout, services)
-    runtime_environment.keep(layout, 0, given)
+    given = processes.without_secrets(os.environ) | processes.console_environment(layout, services)
+    runtime_environment.save_environment(layout, 0, given)
     with step("Starting processes"):
         supervisor = stack.start(layout, config)
-    runtime_environment.bind(layout, supervisor.pid)
+    runtime_environment.bind_supervisor(layout, supervisor.pid)
     return supervisor
 
 
 def _wait_for_console(services: Services) -> None:
     with step(f"Waiting for the console on {services.url}"):
-        if not stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90):
+        if not stack.wait_until(lambda: _is_responding(f"{services.url}/readyz"), 90):
             raise StepFailed("The console does not answer; see var/log/web.log")
 
 
@@ -278,7 +278,7 @@ def _seed_and_wait(layout: Layout) -> None:
     """Create the first admin and the demo endpoint; return when it is Ready or failed."""
     facts = read_facts(layout)
     services = Services.from_facts(facts)
-    environment = os.environ | processes.environment(layout, services)
+    environment = os.environ | processes.console_environment(layout, services)
     manage = [sys.executable, str(ROOT / "manage.py")]
     shown = bool(facts.get("admin_shown"))
     for command in (
@@ -298,28 +298,30 @@ def _seed_and_wait(layout: Layout) -> None:
                 raise StepFailed("The first admin could not be created")
             write_facts(layout, admin_shown=True)
         if done.returncode:
-            say(f"  ! The demo endpoint is not Ready; its page says why: {services.url}/endpoints/")
+            print_line(
+                f"  ! The demo endpoint is not Ready; its page says why: {services.url}/endpoints/"
+            )
             return
 
 
 def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
     status = supervisor.wait()
-    runtime_environment.forget(layout)
-    say("supervisord has ended.")
+    runtime_environment.clear_environment(layout)
+    print_line("supervisord has ended.")
     for line in stack.kill_leftovers(layout):
-        say(f"  killed: {line}")
+        print_line(f"  killed: {line}")
     return 0 if status == 0 else 1
 
 
 def status(layout: Layout) -> int:
     """Print a line per program; return 1 if nothing runs."""
-    known = stack.programs(layout)
+    known = stack.list_programs(layout)
     if known is None:
-        say("Emberline is not running. Start it: make up")
+        print_line("Emberline is not running. Start it: make up")
         return 1
     for name, program in sorted(known.items()):
         process = f"pid {program.pid}" if program.pid else program.spawn_error
-        say(f"{name:28} {program.state.name:10} {process}".rstrip())
+        print_line(f"{name:28} {program.state.name:10} {process}".rstrip())
     _summary(layout)
     return 0
 
@@ -327,22 +329,22 @@ def status(layout: Layout) -> int:
 def _summary(layout: Layout) -> None:
     facts = read_facts(layout)
     services = Services.from_facts(facts)
-    say()
-    say(f"  Console     {services.url}")
+    print_line()
+    print_line(f"  Console     {services.url}")
     if facts.get("prometheus_port") and services.prometheus:
-        say(f"  Prometheus  http://127.0.0.1:{facts['prometheus_port']}")
+        print_line(f"  Prometheus  http://127.0.0.1:{facts['prometheus_port']}")
     key = layout.secrets / "endpoints" / "demo.key"
     router = _demo_url(layout)
     if router and key.is_file():
-        say("  Try it:")
-        say(
+        print_line("  Try it:")
+        print_line(
             f"    curl -s {router}/v1/chat/completions "
             f'-H "Authorization: Bearer $(cat {_short(key)})" -H "Content-Type: application/json" '
             f'-d \'{{"model":"demo","messages":[{{"role":"user","content":"Hello"}}]}}\''
         )
     if services.workers == "simulated":
-        say("  Workers are SIMULATED: the text they answer is made up.")
-    say()
+        print_line("  Workers are SIMULATED: the text they answer is made up.")
+    print_line()
 
 
 def _demo_url(layout: Layout) -> str:
@@ -359,7 +361,7 @@ def _short(path: Path) -> str:
         return str(path)
 
 
-def _answers(url: str) -> bool:
+def _is_responding(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 (our own address)
             return bool(answer.status == 200)

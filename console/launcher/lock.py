@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 import psutil
 
 from console.launcher.layout import Layout
-from console.launcher.progress import StepFailed, say
+from console.launcher.progress import StepFailed, print_line
 
 # `up` stops its programs in order before it releases the lock.
 _TERM_DEADLINE_S = 120.0
@@ -23,45 +23,45 @@ _POLL_S = 0.1
 
 
 @contextmanager
-def held(layout: Layout, verb: str) -> Iterator[None]:
+def hold_lock(layout: Layout, verb: str) -> Iterator[None]:
     """Hold the lock; raise StepFailed if it is taken."""
-    with _opened(layout) as file:
-        if not _take(file):
-            other, pid = _holder(file)
+    with _open_lock_file(layout) as file:
+        if not _acquire(file):
+            other, pid = _read_holder(file)
             raise StepFailed(
                 f"Another `make {other or 'up'}` (pid {pid or 'unknown'}) is at work here. "
                 "Wait for it, or stop it: make down"
             )
-        _sign(file, verb)
+        _write_holder(file, verb)
         yield
 
 
 @contextmanager
-def taken_over(layout: Layout) -> Iterator[bool]:
+def take_over_lock(layout: Layout) -> Iterator[bool]:
     """Hold the lock for `down`: end a running `up`, wait for another `down`. Yield whether an `up`
     was ended.
     """
-    with _opened(layout) as file:
+    with _open_lock_file(layout) as file:
         asked = 0
         deadline = time.monotonic() + _TERM_DEADLINE_S
-        while not _take(file):
-            verb, pid = _holder(file)
+        while not _acquire(file):
+            verb, pid = _read_holder(file)
             late = time.monotonic() > deadline
             if verb == "up" and _is_launcher(pid) and (late or asked != pid):
                 if not late:
-                    say(f"Stopping the `make up` that is at work here (pid {pid}).")
+                    print_line(f"Stopping the `make up` that is at work here (pid {pid}).")
                 asked = pid
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
             elif late:
                 raise StepFailed(f"`make {verb or 'up'}` (pid {pid}) does not end. Kill it.")
             time.sleep(_POLL_S)
-        _sign(file, "down")
+        _write_holder(file, "down")
         yield bool(asked)
 
 
 @contextmanager
-def _opened(layout: Layout) -> Iterator[int]:
+def _open_lock_file(layout: Layout) -> Iterator[int]:
     """Open without append mode, in which Linux ignores write offsets."""
     file = os.open(layout.run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -70,7 +70,7 @@ def _opened(layout: Layout) -> Iterator[int]:
         os.close(file)
 
 
-def _take(file: int) -> bool:
+def _acquire(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -78,13 +78,13 @@ def _take(file: int) -> bool:
     return True
 
 
-def _sign(file: int, verb: str) -> None:
+def _write_holder(file: int, verb: str) -> None:
     """Write in place with constant length, which needs no disk space; ignore a full disk."""
     with suppress(OSError):
         os.pwrite(file, f"{verb:4} {os.getpid():12}\n".encode(), 0)
 
 
-def _holder(file: int) -> tuple[str, int]:
+def _read_holder(file: int) -> tuple[str, int]:
     """Return ("", 0) if unknown."""
     verb, _, pid = os.pread(file, 18, 0).decode(errors="replace").partition(" ")
     return (verb, int(pid)) if pid.strip().isdecimal() else ("", 0)

@@ -24,7 +24,7 @@ from pathlib import Path
 from console.processkit.files import write_private
 
 SET_ASIDE = "set-aside"
-_KEPT = 5  # folders; a block may be large
+_MAX_LOSSES = 5  # folders; a block may be large
 _TAIL_BYTES = 64 * 1024
 _LAST_LINES = 20
 _SAID = "emberline: set aside"
@@ -53,11 +53,11 @@ class Loss:
 def recover(data: Path, log: Path) -> Loss | None:
     """Move aside what failed the last start; return None if there is nothing to move."""
     failure = last_failure(log)
-    unreadable = _unreadable(failure, data)
+    unreadable = _unreadable_files(failure, data)
     if not unreadable:
         return None
     now = datetime.now(UTC)
-    since, until = _period(data, unreadable, now)
+    since, until = _lost_period(data, unreadable, now)
     folder = data.parent / SET_ASIDE / now.strftime("%Y%m%dT%H%M%S.%fZ")
     folder.mkdir(parents=True)
     for path in unreadable:
@@ -65,12 +65,12 @@ def recover(data: Path, log: Path) -> Loss | None:
     names = tuple(path.name for path in unreadable)
     loss = Loss(now.isoformat(timespec="seconds"), failure[:500], names, since, until)
     write_private(folder / "why.json", json.dumps(asdict(loss), indent=1))
-    for old in sorted(folder.parent.iterdir())[:-_KEPT]:
+    for old in sorted(folder.parent.iterdir())[:-_MAX_LOSSES]:
         shutil.rmtree(old, ignore_errors=True)
     return loss
 
 
-def losses(prometheus: Path) -> tuple[Loss, ...]:
+def list_losses(prometheus: Path) -> tuple[Loss, ...]:
     """Return the losses still stored, oldest first."""
     found = []
     for file in sorted((prometheus / SET_ASIDE).glob("*/why.json")):
@@ -98,7 +98,7 @@ def last_failure(log: Path) -> str:
     return ""
 
 
-def _unreadable(failure: str, data: Path) -> list[Path]:
+def _unreadable_files(failure: str, data: Path) -> list[Path]:
     if not failure or _MACHINE.search(failure):
         return []
     named: Sequence[str] = _BLOCK.findall(failure)
@@ -109,22 +109,24 @@ def _unreadable(failure: str, data: Path) -> list[Path]:
     return [path for name in dict.fromkeys(named) if (path := data / name).exists()]
 
 
-def _period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple[str, str]:
+def _lost_period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple[str, str]:
     names = {path.name for path in unreadable}
-    times = [_times(path) for path in unreadable if path.name not in _HEAD]
+    times = [_block_times(path) for path in unreadable if path.name not in _HEAD]
     if times:
         known = [one for one in times if one is not None]
         if len(known) < len(times):
             return "", ""
-        return _said(min(one[0] for one in known)), _said(max(one[1] for one in known))
+        return _format_time(min(one[0] for one in known)), _format_time(
+            max(one[1] for one in known)
+        )
     if names == {"chunks_head"}:
         return "", ""
-    others = [_times(path) for path in data.iterdir() if len(path.name) == 26]
+    others = [_block_times(path) for path in data.iterdir() if len(path.name) == 26]
     ends = [one[1] for one in others if one is not None]
-    return _said(max(ends)) if ends else "", now.isoformat(timespec="seconds")
+    return _format_time(max(ends)) if ends else "", now.isoformat(timespec="seconds")
 
 
-def _times(block: Path) -> tuple[float, float] | None:
+def _block_times(block: Path) -> tuple[float, float] | None:
     """Return the times of a block from meta.json (ms)."""
     try:
         meta = json.loads((block / "meta.json").read_text())
@@ -133,7 +135,7 @@ def _times(block: Path) -> tuple[float, float] | None:
         return None
 
 
-def _said(milliseconds: float) -> str:
+def _format_time(milliseconds: float) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
 
 

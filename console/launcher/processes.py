@@ -66,9 +66,9 @@ def keep_given_secrets(layout: Layout) -> None:
     for name in SECRET_SETTINGS:
         value = os.environ.get(name)
         if value:
-            write_private(_given(layout, name), value)
+            write_private(_given_secret_path(layout, name), value)
         else:
-            _given(layout, name).unlink(missing_ok=True)
+            _given_secret_path(layout, name).unlink(missing_ok=True)
 
 
 def without_secrets(given: Mapping[str, str]) -> dict[str, str]:
@@ -76,17 +76,17 @@ def without_secrets(given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if name not in SECRET_SETTINGS}
 
 
-def _given(layout: Layout, name: str) -> Path:
+def _given_secret_path(layout: Layout, name: str) -> Path:
     return layout.secrets / f"given_{name.lower()}"
 
 
-def environment(layout: Layout, services: Services) -> dict[str, str]:
+def console_environment(layout: Layout, services: Services) -> dict[str, str]:
     """Return the environment of every console program; secrets by file only."""
     by_file = {
         key: value
         for name in SECRET_SETTINGS
-        if _given(layout, name).is_file()
-        for key, value in ((name, ""), (f"{name}_FILE", str(_given(layout, name))))
+        if _given_secret_path(layout, name).is_file()
+        for key, value in ((name, ""), (f"{name}_FILE", str(_given_secret_path(layout, name))))
     }
     prometheus = ""
     if services.prometheus is not None:
@@ -112,9 +112,9 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
     }
 
 
-def programs(layout: Layout, services: Services) -> list[Program]:
+def service_programs(layout: Layout, services: Services) -> list[Program]:
     python = sys.executable
-    shared = environment(layout, services)
+    shared = console_environment(layout, services)
     found = []
     if services.valkey is not None:
         found.append(
@@ -123,11 +123,11 @@ def programs(layout: Layout, services: Services) -> list[Program]:
     if services.prometheus is not None:
         found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
     behind_proxy = flag(os.environ, "EMBERLINE_HTTPS")
-    web = own.web(services.host, services.port, behind_proxy=behind_proxy)
+    web = own.web_arguments(services.host, services.port, behind_proxy=behind_proxy)
     found += [
         Program("web", (python, *web), env=shared, priority=10),
-        Program("celery-worker", (python, *own.worker()), env=shared, priority=20),
-        Program("celery-beat", (python, *own.beat()), env=shared, priority=20),
+        Program("celery-worker", (python, *own.worker_arguments()), env=shared, priority=20),
+        Program("celery-beat", (python, *own.beat_arguments()), env=shared, priority=20),
     ]
     return found
 
@@ -145,7 +145,7 @@ def write_config(layout: Layout, services: Services) -> Path:
         text = render_prometheus(services.url, token, rule_files=files, source=OWN_SOURCE)
         write_private(layout.prometheus / "prometheus.yml", text)
     path = layout.supervisor / "supervisord.conf"
-    write_private(path, render_config(layout.var, programs(layout, services), ROOT))
+    write_private(path, render_config(layout.var, service_programs(layout, services), ROOT))
     return path
 
 

@@ -21,7 +21,7 @@ class StepFailed(Exception):
         self.output = output
 
 
-def say(text: str = "", end: str = "\n") -> None:
+def print_line(text: str = "", end: str = "\n") -> None:
     """Print; ignore a closed terminal, so that stopping continues."""
     with suppress(OSError):
         print(text, end=end, flush=True)
@@ -33,15 +33,15 @@ def step(title: str) -> Iterator[None]:
     live = sys.stdout.isatty()
     started = time.monotonic()
     if live:
-        say(f"  … {title}", end="\r")
+        print_line(f"  … {title}", end="\r")
     else:
-        say(f"  … {title}")
+        print_line(f"  … {title}")
     try:
         yield
     except BaseException:
-        say(f"  ✗ {title} ({time.monotonic() - started:.1f} s)          ")
+        print_line(f"  ✗ {title} ({time.monotonic() - started:.1f} s)          ")
         raise
-    say(f"  ✓ {title} ({time.monotonic() - started:.1f} s)          ")
+    print_line(f"  ✓ {title} ({time.monotonic() - started:.1f} s)          ")
 
 
 def die_with_launcher() -> None:

@@ -27,14 +27,16 @@ _ONE_SOURCE = ("PROMETHEUS_", "EMBERLINE_PROMETHEUS_")
 """Variables for metrics access, adopted together or not at all."""
 
 
-def keep(layout: Layout, supervisor: int, env: Mapping[str, str]) -> None:
+def save_environment(layout: Layout, supervisor: int, env: Mapping[str, str]) -> None:
     """Store `env`, the full environment of the console's programs."""
-    told = {name: _lasting(name, value) for name, value in env.items() if _worth(name, value)}
+    told = {
+        name: _absolute(name, value) for name, value in env.items() if _is_relevant(name, value)
+    }
     text = json.dumps({"supervisor": supervisor, "environment": told}, indent=1, sort_keys=True)
     write_private(layout.told, text)
 
 
-def bind(layout: Layout, supervisor: int) -> None:
+def bind_supervisor(layout: Layout, supervisor: int) -> None:
     """Validate the stored environment for this supervisord."""
     try:
         kept = json.loads(layout.told.read_text())
@@ -45,18 +47,18 @@ def bind(layout: Layout, supervisor: int) -> None:
         return  # commands then use only their own environment
 
 
-def forget(layout: Layout) -> None:
+def clear_environment(layout: Layout) -> None:
     layout.told.unlink(missing_ok=True)
 
 
-def adopt(env: MutableMapping[str, str]) -> None:
+def adopt_environment(env: MutableMapping[str, str]) -> None:
     """Complete this process's environment from the running product. An existing variable, even if
     empty, is kept together with those that belong to it.
     """
     layout = default_layout()
-    said = {_belongs(name) for name in env}
-    for name, value in _running(layout).items():
-        if _belongs(name) not in said:
+    said = {_base_name(name) for name in env}
+    for name, value in _running_environment(layout).items():
+        if _base_name(name) not in said:
             env[name] = value
 
 
@@ -70,7 +72,7 @@ def supervisor_pid(layout: Layout) -> int:
     return pid if "supervisor" in command and str(layout.var) in command else 0
 
 
-def _running(layout: Layout) -> dict[str, str]:
+def _running_environment(layout: Layout) -> dict[str, str]:
     """Ignore the environment of an earlier run or of a product that crashed."""
     try:
         kept = json.loads(layout.told.read_text())
@@ -82,18 +84,18 @@ def _running(layout: Layout) -> dict[str, str]:
     return {name: value for name, value in told.items() if isinstance(value, str)}
 
 
-def _worth(name: str, value: str) -> bool:
+def _is_relevant(name: str, value: str) -> bool:
     if name in _CLIENTS or not (name == "WORKERS" or name.startswith(_SETTINGS)):
         return False
     return not value or not name.endswith(_SECRET) or (name in _ADDRESSES and "@" not in value)
 
 
-def _lasting(name: str, value: str) -> str:
+def _absolute(name: str, value: str) -> str:
     """Make a path absolute: console programs run in ROOT, commands anywhere."""
     return str(ROOT / value) if value and name.endswith("_FILE") else value
 
 
-def _belongs(name: str) -> str:
+def _base_name(name: str) -> str:
     if name.startswith(_ONE_SOURCE):
         return "PROMETHEUS"
     return name.removesuffix("_FILE")

@@ -32,10 +32,10 @@ _BROKERS = ("valkey-server", "redis-server")
 
 
 def is_running(layout: Layout) -> bool:
-    return programs(layout) is not None
+    return list_programs(layout) is not None
 
 
-def programs(layout: Layout) -> dict[str, ProcessInfo] | None:
+def list_programs(layout: Layout) -> dict[str, ProcessInfo] | None:
     """Return every program by name; None if supervisord does not respond."""
     try:
         return Supervisor(socket_path(layout.var)).all()
@@ -80,11 +80,11 @@ def stop(layout: Layout) -> list[str]:
             if pid:
                 os.kill(pid, signal.SIGTERM)
     if pid:
-        wait_until(lambda: not _runs(pid), STOP_DEADLINE_S)
+        wait_until(lambda: not _is_alive(pid), STOP_DEADLINE_S)
     return kill_leftovers(layout)
 
 
-def _runs(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Ignore zombies: after Ctrl-C supervisord is an unreaped child of the launcher."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
@@ -92,7 +92,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def leftovers(layout: Layout) -> list[psutil.Process]:
+def find_leftovers(layout: Layout) -> list[psutil.Process]:
     """Return processes with this var's mark in their environment, except the caller and its
     ancestors.
     """
@@ -118,7 +118,7 @@ def _is_broker(process: psutil.Process, layout: Layout) -> bool:
 def kill_leftovers(layout: Layout) -> list[str]:
     """Kill processes that outlived supervisord and return a description of each."""
     killed = []
-    found = leftovers(layout)
+    found = find_leftovers(layout)
     for process in found:
         try:
             killed.append(f"{process.pid} {' '.join(process.cmdline())[:120]}")

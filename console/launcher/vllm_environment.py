@@ -23,7 +23,7 @@ def is_ready(layout: Layout) -> bool:
     """Return whether the environment matches the current lock, or is set manually."""
     if os.environ.get("EMBERLINE_VLLM_PYTHON"):
         return layout.vllm_python.is_file()
-    stamp = _stamp(layout)
+    stamp = _stamp_path(layout)
     return stamp.is_file() and stamp.read_text() == LOCK.read_text()
 
 
@@ -38,7 +38,7 @@ def prepare(layout: Layout) -> None:
             run([layout.vllm_python, script, layout.model], "The model was not converted")
 
 
-def _stamp(layout: Layout) -> Path:
+def _stamp_path(layout: Layout) -> Path:
     return layout.vllm_python.parent.parent / ".ready"
 
 
@@ -75,4 +75,4 @@ def _create(layout: Layout) -> None:
             str(folder / "lib"),
         ]
         run(command, "Bytecode was not compiled", accepted=(0, 1))
-    _stamp(layout).write_text(LOCK.read_text())
+    _stamp_path(layout).write_text(LOCK.read_text())

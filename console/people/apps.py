@@ -11,4 +11,4 @@ class PeopleConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register(navigation.NavItem("Access", "accounts:people", "users", 85))
+        navigation.register_item(navigation.NavItem("Access", "accounts:people", "users", 85))

@@ -10,7 +10,7 @@ from django.http import QueryDict
 
 from console.accounts import selectors
 from console.accounts.models import ApiToken, Role, Team, TeamRole, User
-from console.accounts.permissions import allows_somewhere
+from console.accounts.permissions import allows_in_any_team
 from console.core.errors import Refused
 from console.core.grants import LABELS
 from console.web.forms import Styled
@@ -44,8 +44,10 @@ class NewTokenForm(Styled, forms.Form):
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        roles = [(value, text) for value, text in TeamRole.choices if allows_somewhere(user, value)]
-        mine = selectors.teams_with(user) if roles else Team.objects.none()
+        roles = [
+            (value, text) for value, text in TeamRole.choices if allows_in_any_team(user, value)
+        ]
+        mine = selectors.list_teams_with_role(user) if roles else Team.objects.none()
         teams = [(one.slug, f"{one.name} only") for one in mine]
         for name, choices in (("role", roles), ("team", [("", "all that I may"), *teams])):
             field = self.fields[name]
@@ -96,7 +98,7 @@ class TeamForm(Styled, forms.Form):
             self.add_error(name, f"{one.message} {one.remedy}")
 
 
-def refuse(form: forms.Form, error: ValidationError) -> None:
+def add_errors(form: forms.Form, error: ValidationError) -> None:
     for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
         for text in texts:
             form.add_error(name if name in form.fields else None, text)

@@ -14,22 +14,22 @@ from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
 from console.accounts.models import Membership, MembershipSource, Role, Team, TeamRole, User
-from console.accounts.permissions import forget, require
+from console.accounts.permissions import forget_memberships, require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused
-from console.core.grants import EVERY, Grant
+from console.core.grants import ALL_GRANTS, Grant
 from console.core.registry import OwnerRegistry
-from console.people.token_actions import fit_tokens, revoke_tokens_of
+from console.people.token_actions import limit_tokens, revoke_team_tokens
 
-_owned = OwnerRegistry()
-register = _owned.register
-owned_by = _owned.of
-by_team = _owned.by_name
+_owners = OwnerRegistry()
+register_owner = _owners.register
+list_owned = _owners.of
+list_owned_by_team = _owners.by_name
 
 
 MOST_NAMESPACES = 100
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_PLACE = re.compile(rf"({_NAME}/)?{_NAME}")
+_NAMESPACE = re.compile(rf"({_NAME}/)?{_NAME}")
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 FIELDS = ("name", "slug", "description", "namespaces", "grants")
 
@@ -37,11 +37,11 @@ FIELDS = ("name", "slug", "description", "namespaces", "grants")
 def create(actor: User, data: Mapping[str, Any]) -> Team:
     """Create a team; its immutable `slug` is derived from the name."""
     require(actor, Role.ADMIN)
-    facts = {"description": "", "namespaces": [], "grants": [], **_known(data)}
+    facts = {"description": "", "namespaces": [], "grants": [], **_check_fields(data)}
     facts.setdefault("slug", slugify(str(facts.get("name") or ""))[:40].strip("-"))
-    wanted = _checked(facts)
+    wanted = _check_values(facts)
     if not _SLUG.fullmatch(str(wanted["slug"])):
-        raise _refused(
+        raise _refusal(
             "slug",
             wanted["slug"],
             "This cannot stand in addresses.",
@@ -49,11 +49,11 @@ def create(actor: User, data: Mapping[str, Any]) -> Team:
             "invalid_slug",
         )
     with transaction.atomic():
-        _free(wanted)
+        _check_unique(wanted)
         try:
             team = Team.objects.create(**wanted)
         except IntegrityError:  # created concurrently
-            raise _taken("slug", wanted["slug"]) from None
+            raise _taken_error("slug", wanted["slug"]) from None
         record(actor, "team.create", _target(team), diff({}, wanted), of=team)
     return team
 
@@ -62,15 +62,15 @@ def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
     """Update the given fields. Endpoints outside the new namespaces stay where they are."""
     require(actor, Role.ADMIN)
     with transaction.atomic():
-        team = _locked(slug)
+        team = _lock_team(slug)
         before = facts(team)
-        wanted = _checked({**before, **_known(data)})
+        wanted = _check_values({**before, **_check_fields(data)})
         if wanted["slug"] != slug:
             text, remedy = "It stands in addresses and files.", "Leave it as it is."
-            raise _refused("slug", wanted["slug"], text, remedy, "fixed")
+            raise _refusal("slug", wanted["slug"], text, remedy, "fixed")
         if wanted == before:
             return team
-        _free(wanted, team)
+        _check_unique(wanted, team)
         for name, value in wanted.items():
             setattr(team, name, value)
         team.save(update_fields=list(wanted))
@@ -82,35 +82,35 @@ def delete(actor: User, slug: str) -> None:
     """Delete with memberships and tokens; raise while the team owns an object."""
     require(actor, Role.ADMIN)
     with transaction.atomic():
-        team = _locked(slug)
-        owned = owned_by(slug)
+        team = _lock_team(slug)
+        owned = list_owned(slug)
         if owned:
             text = f"Team {team.name} owns {', '.join(owned[:5])}"
             more = f" and {len(owned) - 5} more" if len(owned) > 5 else ""
             remedy = "Move them to another team, or delete them."
-            raise _refused("slug", slug, f"{text}{more}.", remedy, "in_use", 409)
+            raise _refusal("slug", slug, f"{text}{more}.", remedy, "in_use", 409)
         record(actor, "team.delete", _target(team), diff(facts(team), {}))
         why = f"team {team.name} was deleted"
-        revoke_tokens_of(actor, team, why)
+        revoke_team_tokens(actor, team, why)
         members = list(User.objects.filter(memberships__team=team))
         team.memberships.all().delete()
         for member in members:
-            fit_tokens(actor, member, why)
+            limit_tokens(actor, member, why)
         team.delete()
 
 
 @transaction.atomic
 def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
-    team = _locked(slug)
+    team = _lock_team(slug)
     require(actor, Role.ADMIN, of=team)
     if role not in TeamRole.values:
         remedy = f"Choose one of: {', '.join(TeamRole.values)}."
-        raise _refused("role", role, "There is no such role in a team.", remedy, "unknown_role")
+        raise _refusal("role", role, "There is no such role in a team.", remedy, "unknown_role")
     user = User.objects.filter(username=username).first()
     if user is None:
         text = f"Nobody here is called {username}."
         remedy = "Ask an admin of this console to add them, or them to log in once."
-        raise _refused("username", username, text, remedy, "unknown_user", 404)
+        raise _refusal("username", username, text, remedy, "unknown_user", 404)
     found = Membership.objects.filter(team=team, user=user).first()
     if found is not None and found.role == role:
         return found
@@ -118,106 +118,106 @@ def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
     if found is None:
         found = Membership.objects.create(team=team, user=user, role=role)
     else:
-        _by_hand(found)
+        _check_manual(found)
         found.role = role
         found.save(update_fields=["role"])
-    forget(user)
+    forget_memberships(user)
     record(actor, "team.member", _target(team, user), {"role": [before, role]}, of=team)
-    fit_tokens(actor, user, f"the role in {team.name} was lowered")
+    limit_tokens(actor, user, f"the role in {team.name} was lowered")
     return found
 
 
 @transaction.atomic
 def remove_member(actor: User, slug: str, username: str) -> None:
     """Remove a member; members may remove themselves, team admins anyone."""
-    team = _locked(slug)
+    team = _lock_team(slug)
     leaving = isinstance(actor, User) and actor.username == username and actor.role_cap is None
     if not leaving:
         require(actor, Role.ADMIN, of=team)
     found = Membership.objects.filter(team=team, user__username=username).first()
     if found is None:
         text = f"{username} is not in {team.name}."
-        raise _refused("username", username, text, "There is nothing to do.", "not_found", 404)
-    _by_hand(found)
+        raise _refusal("username", username, text, "There is nothing to do.", "not_found", 404)
+    _check_manual(found)
     found.delete()
-    forget(found.user)
+    forget_memberships(found.user)
     record(actor, "team.leave", _target(team, found.user), {"role": [found.role, None]}, of=team)
-    fit_tokens(actor, found.user, f"the person left {team.name}")
+    limit_tokens(actor, found.user, f"the person left {team.name}")
 
 
 def facts(team: Team) -> dict[str, Any]:
     return {name: getattr(team, name) for name in FIELDS}
 
 
-def _known(data: Any) -> dict[str, Any]:
+def _check_fields(data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise _refused("", data, "A team is an object.", "Send a JSON object.", "type")
+        raise _refusal("", data, "A team is an object.", "Send a JSON object.", "type")
     for name, value in data.items():
         if name not in FIELDS:
             remedy = f"There are: {', '.join(FIELDS)}."
-            raise _refused(str(name), value, "A team has no such field.", remedy, "unknown_field")
+            raise _refusal(str(name), value, "A team has no such field.", remedy, "unknown_field")
     return dict(data)
 
 
-def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
+def _check_values(data: Mapping[str, Any]) -> dict[str, Any]:
     longest = {"name": 60, "slug": 40, "description": 200}
     for field, most in longest.items():
         value = data.get(field, "")
         good = isinstance(value, str) and len(value.strip()) <= most and value.isprintable()
         if not good or (field == "name" and not value.strip()):
             remedy = f"Give up to {most} printable characters."
-            raise _refused(field, value, "This does not do.", remedy, f"invalid_{field}")
+            raise _refusal(field, value, "This does not do.", remedy, f"invalid_{field}")
     plain = {field: str(data.get(field, "")).strip() for field in longest}
     return {
         **plain,
-        "namespaces": _places(data.get("namespaces")),
-        "grants": _grants(data.get("grants")),
+        "namespaces": _check_namespaces(data.get("namespaces")),
+        "grants": _check_grants(data.get("grants")),
     }
 
 
-def _grants(value: Any) -> list[str]:
+def _check_grants(value: Any) -> list[str]:
     """Return the grants validated, sorted and without duplicates."""
     remedy = f"Send a list; there are: {', '.join(Grant)}."
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise _refused("grants", value, "This is no list of grants.", remedy, "type")
+        raise _refusal("grants", value, "This is no list of grants.", remedy, "type")
     for one in value:
-        if not isinstance(one, str) or one not in EVERY:
-            raise _refused("grants", one, f"There is no grant {one!r}.", remedy, "unknown_grant")
+        if not isinstance(one, str) or one not in ALL_GRANTS:
+            raise _refusal("grants", one, f"There is no grant {one!r}.", remedy, "unknown_grant")
     return sorted(set(value))
 
 
-def _places(value: Any) -> list[str]:
+def _check_namespaces(value: Any) -> list[str]:
     """Return the namespaces validated, sorted and without duplicates."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_NAMESPACES:
         remedy = f"Send a list of at most {MOST_NAMESPACES} names; an empty one means anywhere."
-        raise _refused("namespaces", value, "This is no list of namespaces.", remedy, "type")
+        raise _refusal("namespaces", value, "This is no list of namespaces.", remedy, "type")
     for one in value:
-        if not isinstance(one, str) or not _PLACE.fullmatch(one):
+        if not isinstance(one, str) or not _NAMESPACE.fullmatch(one):
             remedy = "Write a namespace, or CLUSTER/NAMESPACE for one of a single cluster."
-            raise _refused("namespaces", one, "This is no namespace.", remedy, "invalid_namespace")
+            raise _refusal("namespaces", one, "This is no namespace.", remedy, "invalid_namespace")
     return sorted(set(value))
 
 
-def _free(wanted: Mapping[str, Any], mine: Team | None = None) -> None:
+def _check_unique(wanted: Mapping[str, Any], mine: Team | None = None) -> None:
     others = Team.objects.exclude(pk=mine.pk) if mine else Team.objects.all()
     if others.filter(name__iexact=wanted["name"]).exists():
-        raise _taken("name", wanted["name"])
+        raise _taken_error("name", wanted["name"])
     if others.filter(slug=wanted["slug"]).exists():
-        raise _taken("slug", wanted["slug"])
+        raise _taken_error("slug", wanted["slug"])
 
 
-def _by_hand(found: Membership) -> None:
+def _check_manual(found: Membership) -> None:
     if found.source != MembershipSource.HAND:
         text = f"The sign-on says that {found.user} is {found.role} of {found.team}."
         remedy = "Change their groups there; it holds from their next login on."
-        raise _refused("username", found.user.username, text, remedy, "from_sign_on", 409)
+        raise _refusal("username", found.user.username, text, remedy, "from_sign_on", 409)
 
 
-def _locked(slug: str) -> Team:
+def _lock_team(slug: str) -> Team:
     team = Team.objects.select_for_update().filter(slug=slug).first()
     if team is None:
         remedy = "Choose one of the list of teams."
-        raise _refused("team", slug, f"There is no team {slug}.", remedy, "not_found", 404)
+        raise _refusal("team", slug, f"There is no team {slug}.", remedy, "not_found", 404)
     return team
 
 
@@ -225,12 +225,12 @@ def _target(team: Team, user: User | None = None) -> str:
     return f"team/{team.slug}/member/{user.username}"[:200] if user else f"team/{team.slug}"
 
 
-def _taken(field: str, value: Any) -> Refused:
+def _taken_error(field: str, value: Any) -> Refused:
     text = f"Another team has the {field} “{value}”."
-    return _refused(field, value, text, "Choose another one.", f"{field}_taken", 409)
+    return _refusal(field, value, text, "Choose another one.", f"{field}_taken", 409)
 
 
-def _refused(
+def _refusal(
     field: str, value: Any, text: str, remedy: str, code: str, status: int = 400
 ) -> Refused:
     return Refused(Problem(field, value, text, remedy, code), status_code=status)

@@ -15,9 +15,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.accounts import credentials as tokens
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import ApiToken, Role, Team, TeamRole, User
-from console.accounts.permissions import allows, allows_somewhere, require, require_somewhere
+from console.accounts.permissions import allows, allows_in_any_team, require, require_in_any_team
 from console.audit.record import record
 
 TOKEN_DAYS_MAX = 3650
@@ -47,10 +47,10 @@ def create_token(
     console itself only; users create their own tokens.
     """
     if actor.pk is None and owner is not None:
-        actor, by = owner, row(actor)
+        actor, by = owner, stored_actor(actor)
     else:
         by = actor
-    require_somewhere(actor, Role.VIEWER)
+    require_in_any_team(actor, Role.VIEWER)
     limited = _team(actor, team)
     _role(actor, role, limited)
     if days is not None and not 0 < days <= TOKEN_DAYS_MAX:
@@ -61,7 +61,7 @@ def create_token(
         raise ValidationError({"days": f"{text} One made by it cannot live longer."})
     if actor.tokens.filter(name=name).exists():
         raise ValidationError({"name": f"You have a token called “{name}”. Choose another name."})
-    clear, prefix, digest = tokens.make()
+    clear, prefix, digest = tokens.make_token()
     token = ApiToken(
         user=actor,
         name=name,
@@ -99,17 +99,20 @@ def revoke_tokens(actor: User | None, user: User, reason: str) -> int:
 
 
 @transaction.atomic
-def revoke_tokens_of(actor: User | None, team: Team, reason: str) -> int:
+def revoke_team_tokens(actor: User | None, team: Team, reason: str) -> int:
     """Revoke all tokens limited to the team; return how many."""
     return _revoke(actor, ApiToken.objects.filter(team=team), reason)
 
 
 @transaction.atomic
-def fit_tokens(actor: User | None, user: User, reason: str) -> None:
+def limit_tokens(actor: User | None, user: User, reason: str) -> None:
     """Lower or revoke the user's tokens that exceed their current roles."""
     holder = User.objects.get(pk=user.pk)  # without the limits of the token in use
     for token in holder.tokens.select_related("user", "team"):
-        held = next((role for role in _up_to(token.role) if _holds(holder, role, token.team)), None)
+        held = next(
+            (role for role in _roles_up_to(token.role) if _holds_role(holder, role, token.team)),
+            None,
+        )
         if held == token.role:
             continue
         verb = "token.lower" if held else "token.revoke"
@@ -129,7 +132,7 @@ def _revoke(actor: User | None, tokens: Any, reason: str) -> int:
     return len(found)
 
 
-def _up_to(role: str) -> list[str]:
+def _roles_up_to(role: str) -> list[str]:
     """Return the role and all lower roles, highest first."""
     return TeamRole.values[TeamRole.values.index(role) :: -1]
 
@@ -156,14 +159,14 @@ def _role(actor: User, role: str, team: Team | None) -> None:
     if role not in TeamRole.values:
         text = f"“{role}” is not a role. Choose: {', '.join(TeamRole.values)}."
         raise ValidationError({"role": text})
-    if not _holds(actor, role, team):
+    if not _holds_role(actor, role, team):
         where = f"in {team.name}" if team else "anywhere"
         text = f"You are not {role} {where}; a token cannot do more than you."
         raise ValidationError({"role": text})
 
 
-def _holds(user: User, role: str, team: Team | None) -> bool:
-    return allows(user, role, of=team) if team else allows_somewhere(user, role)
+def _holds_role(user: User, role: str, team: Team | None) -> bool:
+    return allows(user, role, of=team) if team else allows_in_any_team(user, role)
 
 
 def _target(token: ApiToken) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 from console.processkit import leftovers
 from console.processkit.files import write_private
 
-HIDDEN = ".emberline"
+LAUNCH_DIR = ".emberline"
 ENDED = "launch: ended by itself"
 """Prefix of the line that separates runs in a log."""
 _FORWARDED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
@@ -54,12 +54,12 @@ class Launch:
     grace_s: float = 30.0
 
     def write(self, folder: Path) -> None:
-        (folder / HIDDEN).mkdir(exist_ok=True)
-        write_private(folder / HIDDEN / "launch.json", json.dumps(asdict(self)))
+        (folder / LAUNCH_DIR).mkdir(exist_ok=True)
+        write_private(folder / LAUNCH_DIR / "launch.json", json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> Launch:
-        facts = json.loads((folder / HIDDEN / "launch.json").read_text(encoding="utf-8"))
+        facts = json.loads((folder / LAUNCH_DIR / "launch.json").read_text(encoding="utf-8"))
         return cls(tuple(facts["argv"]), facts["env"], facts["grace_s"])
 
 
@@ -77,15 +77,15 @@ class LaunchRun:
         next launch still finds leftovers by their mark.
         """
         try:
-            write_private(folder / HIDDEN / "run.json", json.dumps(asdict(self)))
+            write_private(folder / LAUNCH_DIR / "run.json", json.dumps(asdict(self)))
         except OSError as error:
-            _say(f"cannot record the run: {error.strerror}")
+            _print_line(f"cannot record the run: {error.strerror}")
 
     @classmethod
     def read(cls, folder: Path) -> LaunchRun:
         """Return an empty record if absent or unreadable."""
         try:
-            return cls(**json.loads((folder / HIDDEN / "run.json").read_text(encoding="utf-8")))
+            return cls(**json.loads((folder / LAUNCH_DIR / "run.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return cls()
 
@@ -98,16 +98,16 @@ def main(folder: Path) -> int:
     last = LaunchRun.read(folder)
     if last.alive:  # no exit recorded: killed, or the machine went down
         last = replace(last, deaths=last.deaths + 1, last_exit="killed")
-    left = leftovers.end(folder, last.group, grace_s=_LEFTOVER_GRACE_S)
+    left = leftovers.end_leftovers(folder, last.group, grace_s=_LEFTOVER_GRACE_S)
     if left:
-        _say(f"processes of an earlier run cannot be ended: {left}")
+        _print_line(f"processes of an earlier run cannot be ended: {left}")
     run = replace(last, alive=True, group=os.getpgrp())
     run.write(folder)
-    status, asked = _keep(_start(launch, folder), launch.grace_s)
+    status, asked = _supervise(_start(launch, folder), launch.grace_s)
     _end_descendants()
     ended = f"exit status {status}" if status >= 0 else f"signal {-status}"
     if not asked:
-        _say(f"{ENDED.removeprefix('launch: ')}: {ended}")
+        _print_line(f"{ENDED.removeprefix('launch: ')}: {ended}")
     deaths = run.deaths + (0 if asked else 1)
     replace(run, alive=False, deaths=deaths, last_exit=ended).write(folder)
     return status if status >= 0 else 128 - status
@@ -140,11 +140,11 @@ def _start(launch: Launch, folder: Path) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvpe(launch.argv[0], list(launch.argv), env)  # noqa: S606 (no shell is the point)
     except OSError as error:
-        _say(f"cannot start {launch.argv[0]}: {error.strerror}")
+        _print_line(f"cannot start {launch.argv[0]}: {error.strerror}")
     os._exit(127)
 
 
-def _keep(child: int, grace_s: float) -> tuple[int, bool]:
+def _supervise(child: int, grace_s: float) -> tuple[int, bool]:
     """Wait for the child; return its exit status (negative: a signal) and whether a stop was
     requested.
     """
@@ -154,7 +154,7 @@ def _keep(child: int, grace_s: float) -> tuple[int, bool]:
         info = signal.sigtimedwait(_HANDLED, wait_s)
         if info is None:
             if deadline is not None:
-                _say(f"did not end within {grace_s:g} s: killed")
+                _print_line(f"did not end within {grace_s:g} s: killed")
                 os.kill(child, signal.SIGKILL)
                 deadline = time.monotonic() + _REAP_DEADLINE_S
             continue
@@ -187,7 +187,7 @@ def _end_descendants() -> None:
     """Kill all descendants: when a process dies, its children become ours."""
     deadline = time.monotonic() + _REAP_DEADLINE_S
     while time.monotonic() < deadline:
-        for pid in leftovers.children(os.getpid()):
+        for pid in leftovers.child_pids(os.getpid()):
             os.kill(pid, signal.SIGKILL)
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -195,7 +195,7 @@ def _end_descendants() -> None:
             return
         if pid == 0:
             signal.sigtimedwait((signal.SIGCHLD,), 0.1)
-    _say("something the command started cannot be killed")
+    _print_line("something the command started cannot be killed")
 
 
 def end_with_parent(number: signal.Signals) -> None:
@@ -208,7 +208,7 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stderr.write(f"launch: {text}\n")
     sys.stderr.flush()
 

@@ -44,7 +44,7 @@ def _read(pid: int) -> Process | None:
     return Process(pid, parent=int(stat[1]), group=int(stat[2]), is_zombie=stat[0] in "ZX")
 
 
-def children(pid: int) -> list[int]:
+def child_pids(pid: int) -> list[int]:
     """Return living children, the first started or adopted one first."""
     listed = _PROC / str(pid) / "task" / str(pid) / "children"
     try:
@@ -54,7 +54,7 @@ def children(pid: int) -> list[int]:
     return [p.pid for p in found if p is not None and not p.is_zombie]
 
 
-def find(folder: Path, group: int = 0) -> list[int]:
+def find_leftovers(folder: Path, group: int = 0) -> list[int]:
     """Return pids that belong to `folder`; `group` is its last process group, if known."""
     mark = f"{MARK}={folder}".encode()
     spared = _ancestors(os.getpid())
@@ -63,17 +63,19 @@ def find(folder: Path, group: int = 0) -> list[int]:
         for process in processes()
         if process.pid not in spared
         and not process.is_zombie
-        and (_is_marked(process.pid, mark) or (process.group == group and _is_in(process, folder)))
+        and (
+            _is_marked(process.pid, mark) or (process.group == group and _works_in(process, folder))
+        )
     ]
 
 
-def end(folder: Path, group: int = 0, grace_s: float = 0.0) -> list[int]:
+def end_leftovers(folder: Path, group: int = 0, grace_s: float = 0.0) -> list[int]:
     """Send TERM, then KILL after `grace_s`; return the pids that survive both."""
     if grace_s > 0:
-        _signal(find(folder, group), signal.SIGTERM)
+        _signal(find_leftovers(folder, group), signal.SIGTERM)
         if not _wait(folder, group, grace_s):
             return []
-    left = find(folder, group)
+    left = find_leftovers(folder, group)
     if not left:
         return []
     _signal(left, signal.SIGKILL)
@@ -82,7 +84,7 @@ def end(folder: Path, group: int = 0, grace_s: float = 0.0) -> list[int]:
 
 def _wait(folder: Path, group: int, deadline_s: float) -> list[int]:
     stop = time.monotonic() + deadline_s
-    while (left := find(folder, group)) and time.monotonic() < stop:
+    while (left := find_leftovers(folder, group)) and time.monotonic() < stop:
         time.sleep(_POLL_S)
     return left
 
@@ -102,7 +104,7 @@ def _is_marked(pid: int, mark: bytes) -> bool:
         return False
 
 
-def _is_in(process: Process, folder: Path) -> bool:
+def _works_in(process: Process, folder: Path) -> bool:
     try:
         where = str((_PROC / str(process.pid) / "cwd").readlink())
     except OSError:

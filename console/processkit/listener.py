@@ -85,7 +85,7 @@ def is_loopback(host: str) -> bool:
         return bare == "localhost" or bare.endswith(".localhost")
 
 
-def refusal(path: str, header: Header, *, is_local: bool, is_order: bool) -> str:
+def request_problem(path: str, header: Header, *, is_local: bool, is_order: bool) -> str:
     """Return why a request is rejected, "" if accepted; health checks are always accepted.
 
     `is_local`: the port listens on loopback. `is_order`: the request changes something.

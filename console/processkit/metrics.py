@@ -141,7 +141,7 @@ class MetricSample:
     value: float
 
 
-def parse(text: str, prefix: str = "") -> list[MetricSample]:
+def parse_samples(text: str, prefix: str = "") -> list[MetricSample]:
     """Return the samples whose name starts with `prefix`, in order."""
     found = []
     for line in text.splitlines():

@@ -80,17 +80,17 @@ class _Found:
 
 def crash_cause(log: str) -> str:
     """Return the decisive line of `log` with secrets masked, "" if none."""
-    return _trimmed(_explained(log)[0])
+    return _trim(_find_explanation(log)[0])
 
 
-def last_words(log: str) -> str:
+def last_message(log: str) -> str:
     """Return the cause, else the exception that refers to it, else the last non-empty line."""
-    cause, reference = _explained(log)
+    cause, reference = _find_explanation(log)
     rest = [line.strip() for line in log.splitlines() if line.strip()]
-    return _trimmed(cause or reference or (rest[-1] if rest else ""))
+    return _trim(cause or reference or (rest[-1] if rest else ""))
 
 
-def _explained(log: str) -> tuple[str, str]:
+def _find_explanation(log: str) -> tuple[str, str]:
     """Return the decisive line and the last exception that only refers to another one."""
     lines = [_parsed(line) for line in log.splitlines()]
     decisive = reference = ""
@@ -111,7 +111,7 @@ def _explained(log: str) -> tuple[str, str]:
             found = _Found(raised[1], message, frames.pop(line.process, ""), chained)
             caused.discard(line.process)
             chain.append(found)
-            root = _root(chain)
+            root = _root_cause(chain)
             if _REFERS_ELSEWHERE.search(root):
                 reference = root
             else:
@@ -125,7 +125,7 @@ def death_text(how: str, log: str, *, by_signal: bool) -> str:
     """Describe how a process ended and why. After a signal, the last log line is used only if it
     names a cause.
     """
-    why = crash_cause(log) if by_signal else last_words(log)
+    why = crash_cause(log) if by_signal else last_message(log)
     return f"{how}: {why}" if why else how
 
 
@@ -161,7 +161,7 @@ def _message(first: str, lines: list[_Line], at: int) -> str:
     return found[1] if found else message
 
 
-def _root(chain: list[_Found]) -> str:
+def _root_cause(chain: list[_Found]) -> str:
     at = len(chain) - 1
     while at > 0 and chain[at].caused:
         at -= 1
@@ -182,6 +182,6 @@ def _last_error(lines: list[_Line]) -> str:
     return next((text for text in reversed(bad) if not _REFERS_ELSEWHERE.search(text)), "")
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     shown = _SECRET.sub(lambda found: f"{found[1] or found[2] or found[3]}***", text.strip())
     return shown if len(shown) <= MAX_CHARS else f"{shown[: MAX_CHARS - 1]}…"

@@ -25,7 +25,7 @@ from console.provisioners.base import (
     TemporaryError,
     WorkloadSpec,
 )
-from console.provisioners.rollout import plan
+from console.provisioners.rollout import plan_step
 from console.provisioners.specs import check_ref, check_spec
 
 FIRST_PORT = 30000
@@ -71,7 +71,7 @@ class FakeProvisioner:
                 raise TemporaryError(
                     "StillStopping", f"{spec.name} is still being deleted.", delay_s=1.0
                 )
-            step = plan(spec.replicas, spec.spec_hash, _observe(spec.name, workload))
+            step = plan_step(spec.replicas, spec.spec_hash, _observe(spec.name, workload))
             for index in step.create:
                 ports = _ports(world, spec.ports)
                 workload.replicas[index] = _start(spec, ports)
@@ -90,7 +90,7 @@ class FakeProvisioner:
             workload = world.workloads.get(ref.name)
             if workload is None:
                 return Observation(exists=False)
-            _pass_time(workload)
+            _advance(workload)
             if workload.deleting and not workload.replicas:
                 del world.workloads[ref.name]
                 return Observation(exists=False)
@@ -153,7 +153,7 @@ def _port(world: _World) -> int:
     return world.next_port - 1
 
 
-def _pass_time(workload: _Workload) -> None:
+def _advance(workload: _Workload) -> None:
     """Advance every replica by one step per observation."""
     for index, replica in list(workload.replicas.items()):
         replica.looks += 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from console.provisioners.base import PermanentError, Provisioner
 
 
-def get(name: str, var: Path) -> Provisioner:
+def get_provisioner(name: str, var: Path) -> Provisioner:
     """Return the provisioner called `name`, which stores its files under `var`."""
     try:
         make = _MAKERS[name]

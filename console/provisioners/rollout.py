@@ -12,7 +12,7 @@ from console.provisioners.base import ReplicaObservation, ReplicaState
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RolloutPlan:
     """Indexes to create, to remove (highest first) and, at most one, to replace."""
 
     create: tuple[int, ...] = ()
@@ -20,7 +20,7 @@ class Plan:
     replace: int | None = None
 
 
-def plan(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -> Plan:
+def plan_step(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -> RolloutPlan:
     """Plan one step.
 
     A stopping replica keeps its index until it is gone: it is neither removed again nor recreated.
@@ -35,7 +35,7 @@ def plan(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -> Pla
         for index in sorted(present, reverse=True)
         if index >= wanted and present[index].state is not ReplicaState.STOPPING
     )
-    return Plan(create, remove, _replace(wanted, spec_hash, present))
+    return RolloutPlan(create, remove, _replace(wanted, spec_hash, present))
 
 
 def _replace(wanted: int, spec_hash: str, present: dict[int, ReplicaObservation]) -> int | None:

@@ -16,11 +16,11 @@ class SignonConfig(AppConfig):
         from console.web.shell import cards, navigation
 
         key_rotation.register(totp.SEALED)
-        cards.register(CARD)
-        navigation.register(
+        cards.register_card(CARD)
+        navigation.register_item(
             navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
         )
-        confirmation.needs(
+        confirmation.require_confirmation(
             "accounts:token-create",
             "accounts:people",
             "accounts:member-set",

@@ -26,9 +26,9 @@ class LoginPolicy:
     confirm: timedelta = timedelta(minutes=30)
 
 
-def load(env: Mapping[str, str]) -> LoginPolicy:
+def load_policy(env: Mapping[str, str]) -> LoginPolicy:
     local = environment.choice(env, "EMBERLINE_LOCAL_LOGIN", "everybody", LOCAL_LOGIN)
-    names = tuple(name.casefold() for name in environment.words(env, "EMBERLINE_BREAK_GLASS"))
+    names = tuple(name.casefold() for name in environment.split_list(env, "EMBERLINE_BREAK_GLASS"))
     if local == "break-glass" and not names:
         remedy = "name at least one admin in EMBERLINE_BREAK_GLASS, or nobody gets in without SSO"
         raise SettingError("EMBERLINE_LOCAL_LOGIN", local, remedy)

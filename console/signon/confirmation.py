@@ -24,7 +24,7 @@ PREFIX = "again_"
 _needs: set[str] = set()
 # Carried fields must fit into a page; files are not carried.
 _CARRIED_MAX = 200
-AGAIN = (
+CONFIRM_FIRST = (
     "confirm_needed",
     "This needs a confirmation of who you are.",
     "Do it on its page, or send an API token.",
@@ -36,37 +36,39 @@ FACTOR = (
 )
 
 
-def needs(*routes: str) -> None:
+def require_confirmation(*routes: str) -> None:
     """Register route names as for `reverse`, such as "accounts:person-role"."""
     _needs.update(routes)
 
 
-def names() -> frozenset[str]:
+def confirmed_routes() -> frozenset[str]:
     return frozenset(_needs)
 
 
-def is_one(route: str) -> bool:
+def needs_confirmation(route: str) -> bool:
     return route in _needs
 
 
-def demanded(request: HttpRequest) -> bool:
+def is_demanded(request: HttpRequest) -> bool:
     """Return whether this request needs a confirmation that is missing or expired."""
     match = request.resolver_match
     if match is None or request.method in ("GET", "HEAD", "OPTIONS"):
         return False
-    return is_one(match.view_name) and not fresh(request)
+    return needs_confirmation(match.view_name) and not is_fresh(request)
 
 
-def fresh(request: HttpRequest) -> bool:
-    confirmed = float(flow.of(request).get("confirmed", 0))
-    return confirmed > time.time() - settings.SIGNON.confirm.total_seconds()
+def is_fresh(request: HttpRequest) -> bool:
+    mark_confirmed = float(flow.login_facts(request).get("confirmed", 0))
+    return mark_confirmed > time.time() - settings.SIGNON.confirm.total_seconds()
 
 
-def confirmed(request: HttpRequest) -> None:
-    flow.add(request, confirmed=time.time())
+def mark_confirmed(request: HttpRequest) -> None:
+    flow.add_facts(request, confirmed=time.time())
 
 
-def ask(request: HttpRequest, form: ConfirmForm | None = None, action: str = "") -> HttpResponse:
+def render_form(
+    request: HttpRequest, form: ConfirmForm | None = None, action: str = ""
+) -> HttpResponse:
     """Render the confirmation form; `action` is the path of the original request."""
     user = cast(User, request.user)
     carried = [
@@ -89,7 +91,7 @@ def ask(request: HttpRequest, form: ConfirmForm | None = None, action: str = "")
 
 
 def form_for(user: User, data: Any = None) -> ConfirmForm:
-    return ConfirmForm(data, password=user.has_usable_password(), code=totp.on(user))
+    return ConfirmForm(data, password=user.has_usable_password(), code=totp.is_on(user))
 
 
 def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
@@ -101,6 +103,6 @@ def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
         "value": None,
         "remedy": remedy,
         "errors": [],
-        "request_id": request_log.current(),
+        "request_id": request_log.current_id(),
     }
     return JsonResponse(body, status=403)

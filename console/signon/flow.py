@@ -26,7 +26,7 @@ from console.web.server.client_address import client_address
 
 
 @receiver(user_logged_in)
-def note(request: HttpRequest, **_: Any) -> None:
+def note_login(request: HttpRequest, **_: Any) -> None:
     """Set the session's login time (user_logged_in signal), whichever code logs in."""
     now = time.time()
     request.session[FACTS] = {
@@ -37,17 +37,17 @@ def note(request: HttpRequest, **_: Any) -> None:
     }
 
 
-def add(request: HttpRequest, **more: Any) -> None:
+def add_facts(request: HttpRequest, **more: Any) -> None:
     request.session[FACTS] = {**request.session.get(FACTS, {}), **more}
 
 
-def of(request: HttpRequest) -> dict[str, Any]:
+def login_facts(request: HttpRequest) -> dict[str, Any]:
     return dict(request.session.get(FACTS, {}))
 
 
 log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-LOCAL = "with a password"
+LOCAL_METHOD = "with a password"
 UNKNOWN = "user/(unknown)"
 BREAK_GLASS = "break-glass"
 _PENDING = "signon_pending"
@@ -55,7 +55,7 @@ _PENDING_S = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingLogin:
     """Login accepted by password or provider, with a pending second factor."""
 
     user: int
@@ -67,7 +67,7 @@ class Pending:
     proof: str = ""
 
 
-def begin(
+def begin_login(
     request: HttpRequest,
     user: User,
     method: str,
@@ -80,28 +80,28 @@ def begin(
 
     `trusted`: the provider checked a second factor. `more` is stored in the session.
     """
-    if trusted or not totp.on(user):
-        finish(request, user, method, trusted=trusted, more=more)
+    if trusted or not totp.is_on(user):
+        finish_login(request, user, method, trusted=trusted, more=more)
         return True
     request.session.flush()  # drops old data and rotates the key
     proof = user.get_session_auth_hash()
-    kept = Pending(user.pk, method, next_, time.time(), more or {}, proof)
+    kept = PendingLogin(user.pk, method, next_, time.time(), more or {}, proof)
     request.session[_PENDING] = asdict(kept)
     return False
 
 
-def pending(request: HttpRequest) -> tuple[Pending, User] | None:
+def pending_login(request: HttpRequest) -> tuple[PendingLogin, User] | None:
     kept = request.session.get(_PENDING)
     if kept is None or kept["at"] < time.time() - _PENDING_S:
         return None
-    found = Pending(**kept)
+    found = PendingLogin(**kept)
     user = User.objects.filter(pk=found.user, is_active=True).first()
     if user is None or not constant_time_compare(found.proof, user.get_session_auth_hash()):
         return None
     return found, user
 
 
-def finish(
+def finish_login(
     request: HttpRequest,
     user: User,
     method: str,
@@ -112,10 +112,10 @@ def finish(
     """Log in; `method` is a phrase such as "with a password and a code"."""
     request.session.pop(_PENDING, None)
     auth.login(request, user, backend=BACKEND)
-    add(request, method=method, trusted=trusted, **(more or {}))
+    add_facts(request, method=method, trusted=trusted, **(more or {}))
     # No other job deletes expired sessions, and a login writes anyway.
     request.session.clear_expired()
-    broken = settings.SIGNON.local_login == BREAK_GLASS and method.startswith(LOCAL)
+    broken = settings.SIGNON.local_login == BREAK_GLASS and method.startswith(LOCAL_METHOD)
     verb = "user.login.break_glass" if broken else "user.login"
     record(user, verb, target(user), {"method": method, **_where(request)})
 
@@ -123,10 +123,12 @@ def finish(
 def must_have_factor(request: HttpRequest, user: User) -> bool:
     wanted = settings.SIGNON.second_factor
     asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
-    return asked and not of(request).get("trusted") and not totp.on(user)
+    return asked and not login_facts(request).get("trusted") and not totp.is_on(user)
 
 
-def refused(request: HttpRequest, user: User | None, reason: str, method: str = LOCAL) -> None:
+def record_refusal(
+    request: HttpRequest, user: User | None, reason: str, method: str = LOCAL_METHOD
+) -> None:
     """Audit a rejected login without an actor.
 
     Unknown names are not stored: users type passwords into the name field.
@@ -136,7 +138,7 @@ def refused(request: HttpRequest, user: User | None, reason: str, method: str = 
     log.warning("Login rejected: %s (%s)", reason, method)
 
 
-def leave(request: HttpRequest) -> None:
+def log_out(request: HttpRequest) -> None:
     user = request.user
     if isinstance(user, User):
         record(user, "user.logout", target(user), _where(request))

@@ -22,18 +22,18 @@ from django.utils import timezone
 
 from console.signon.models import LoginAttempt
 
-_BRAKED = 1
+_BRAKED_LIMIT = 1
 
 
-def attempt(name: str, network: str, device: str = "") -> int:
+def count_attempt(name: str, network: str, device: str = "") -> int:
     """Count one attempt; return 0 if allowed, else the seconds to wait (not counted).
 
     `device` is the result of `known` for this browser and name.
     """
     now = timezone.now()
     LoginAttempt.objects.filter(at__lte=now - _window()).delete()
-    who = folded(name)
-    braked = not device and _braked(who)
+    who = fold_name(name)
+    braked = not device and _is_braked(who)
     # Count, then check: concurrent attempts can only be rejected too early, never too late.
     row = LoginAttempt.objects.create(name=who, network=network, device=device, at=now)
     wait = max(_wait(row, allowed, **count) for allowed, count in _limits(row, braked))
@@ -42,13 +42,13 @@ def attempt(name: str, network: str, device: str = "") -> int:
     return wait
 
 
-def forgive(name: str, network: str, device: str = "") -> None:
+def forgive_attempt(name: str, network: str, device: str = "") -> None:
     """Release a successful attempt; failures from other networks stay counted."""
-    rows = LoginAttempt.objects.filter(name=folded(name), device=device)
+    rows = LoginAttempt.objects.filter(name=fold_name(name), device=device)
     (rows if device else rows.filter(network=network)).delete()
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     return name.strip().casefold()[:150]
 
 
@@ -58,12 +58,12 @@ def _limits(row: LoginAttempt, braked: bool) -> list[tuple[int, dict[str, Any]]]
         return [(own, {"device": row.device, "name": row.name})]
     strangers = {"network": row.network, "device": ""}
     return [
-        (_BRAKED if braked else own, {**strangers, "name": row.name}),
+        (_BRAKED_LIMIT if braked else own, {**strangers, "name": row.name}),
         (settings.LOGIN_FAILURES_PER_ADDRESS, strangers),
     ]
 
 
-def _braked(name: str) -> bool:
+def _is_braked(name: str) -> bool:
     strangers = LoginAttempt.objects.filter(device="")
     return (
         strangers.filter(name=name).count() >= settings.LOGIN_BRAKE_PER_USER
@@ -88,21 +88,21 @@ _SALT = "console.signon.device"
 _AGE_S = 180 * 24 * 3600
 
 
-def known(request: HttpRequest, name: str) -> str:
+def known_device(request: HttpRequest, name: str) -> str:
     """Return an id of this browser if the name has logged in with it before, else ""."""
     cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
     try:
         whose, mark = signing.loads(cookie, salt=_SALT, max_age=_AGE_S)
     except (signing.BadSignature, ValueError, TypeError):  # missing or foreign cookie
         return ""
-    return str(mark) if whose == folded(name) else ""
+    return str(mark) if whose == fold_name(name) else ""
 
 
-def remember(request: HttpRequest, response: HttpResponseBase, name: str) -> None:
-    mark = known(request, name) or secrets.token_hex(16)
+def remember_device(request: HttpRequest, response: HttpResponseBase, name: str) -> None:
+    mark = known_device(request, name) or secrets.token_hex(16)
     response.set_cookie(
         settings.DEVICE_COOKIE_NAME,
-        signing.dumps([folded(name), mark], salt=_SALT),
+        signing.dumps([fold_name(name), mark], salt=_SALT),
         max_age=_AGE_S,
         httponly=True,
         secure=settings.SESSION_COOKIE_SECURE,

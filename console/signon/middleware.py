@@ -27,12 +27,12 @@ class SessionUseMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         session = request.session
-        if isinstance(session, SessionStore) and _by_a_person(request):
+        if isinstance(session, SessionStore) and _is_user_activity(request):
             session.touch()
         return response
 
 
-class DemandsMiddleware:
+class LoginDemandsMiddleware:
     """Require a second factor by policy, and confirmation of sensitive actions.
 
     Runs after authentication and only for session logins.
@@ -49,30 +49,30 @@ class DemandsMiddleware:
     ) -> HttpResponseBase | None:
         user = request.user
         program = hasattr(view, "cls")  # REST view
-        if not isinstance(user, User) or _by_token(request):
+        if not isinstance(user, User) or _uses_token(request):
             return None
         if not program and not getattr(view, "login_required", True):
             return None
-        if not _about_the_way_in(request) and flow.must_have_factor(request, user):
+        if not _is_login_page(request) and flow.must_have_factor(request, user):
             return (
                 confirmation.refuse_program(confirmation.FACTOR) if program else _to_setup(request)
             )
-        if confirmation.demanded(request):
+        if confirmation.is_demanded(request):
             return (
-                confirmation.refuse_program(confirmation.AGAIN)
+                confirmation.refuse_program(confirmation.CONFIRM_FIRST)
                 if program
-                else confirmation.ask(request)
+                else confirmation.render_form(request)
             )
         return None
 
 
-def _by_token(request: HttpRequest) -> bool:
+def _uses_token(request: HttpRequest) -> bool:
     """Return whether the REST API authenticates by token and ignores the session."""
     kind, _, _ = request.headers.get("Authorization", "").partition(" ")
     return kind.lower() == "bearer" and request.path.startswith("/api/")
 
 
-def _about_the_way_in(request: HttpRequest) -> bool:
+def _is_login_page(request: HttpRequest) -> bool:
     match = request.resolver_match
     return match is not None and match.app_name == "signon"
 
@@ -83,7 +83,7 @@ def _to_setup(request: HttpRequest) -> HttpResponseBase:
     return redirect("signon:factor")
 
 
-def _by_a_person(request: HttpRequest) -> bool:
+def _is_user_activity(request: HttpRequest) -> bool:
     if request.method not in ("GET", "HEAD"):
         return True
     headers = request.headers

@@ -20,7 +20,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.accounts.models import User
-from console.core.counters import count
+from console.core.counters import increment
 from console.signon.core import user_agents
 
 
@@ -48,7 +48,7 @@ class Session(AbstractBaseSession):
 
     @property
     def browser(self) -> str:
-        return user_agents.named(self.agent)
+        return user_agents.name_agent(self.agent)
 
     @classmethod
     def get_session_store_class(cls) -> Any:
@@ -128,9 +128,9 @@ log = logging.getLogger(__name__)
 
 FACTS = "signon"
 # Lifetime of an anonymous session: a login in progress at the provider or second factor.
-_NOBODYS_AGE = timedelta(hours=1)
+_ANONYMOUS_AGE = timedelta(hours=1)
 # Minute resolution saves a write on every request.
-_SEEN_EVERY = timedelta(minutes=1)
+_SEEN_RESOLUTION = timedelta(minutes=1)
 
 
 def digest(key: str) -> str:
@@ -165,7 +165,7 @@ class SessionStore(DatabaseStore):
         began = datetime.fromtimestamp(facts["at"], UTC) if facts else timezone.now()
         row = cast(Session, super().create_model_instance(data))
         row.session_key = digest(row.session_key)
-        row.expire_date = began + (settings.SIGNON.longest if user else _NOBODYS_AGE)
+        row.expire_date = began + (settings.SIGNON.longest if user else _ANONYMOUS_AGE)
         row.user_id = int(user) if user else None
         row.created_at = began
         row.address = facts.get("address", "")
@@ -180,11 +180,11 @@ class SessionStore(DatabaseStore):
         """Restart the idle time after user activity."""
         now = timezone.now()
         row = self.row
-        if row is not None and row.last_seen_at < now - _SEEN_EVERY:
+        if row is not None and row.last_seen_at < now - _SEEN_RESOLUTION:
             try:
                 Session.objects.filter(pk=row.pk).update(last_seen_at=now)
             except OperationalError as error:  # a full disk must not fail a read-only page
-                count("uses_unrecorded", of="session")
+                increment("uses_unrecorded", of="session")
                 log.warning("Could not record the use of a session: %s", error)
 
     def _get_session_from_db(self) -> Session | None:
@@ -202,7 +202,7 @@ class SessionStore(DatabaseStore):
         return await sync_to_async(self._get_session_from_db)()
 
 
-def of(user: User) -> QuerySet[Session]:
+def live_sessions(user: User) -> QuerySet[Session]:
     now = timezone.now()
     return Session.objects.filter(
         user_id=user.pk, expire_date__gt=now, last_seen_at__gt=now - settings.SIGNON.idle

@@ -25,7 +25,7 @@ from django.urls import reverse
 
 from console.core.outbound import ForbiddenAddressError, pool_classes
 from console.signon.core import id_token
-from console.signon.core.configuration import Provider, safe
+from console.signon.core.configuration import Provider, is_safe_url
 from console.signon.core.id_token import Rejected
 from console.vault import store
 
@@ -45,7 +45,7 @@ def client_secret(provider: Provider) -> str:
     return provider.secret or store.get(_name(provider.id))
 
 
-def where(provider: Provider) -> str:
+def secret_source(provider: Provider) -> str:
     """Return the secret's source for the settings page, never the secret."""
     if provider.secret_file:
         readable = bool(client_secret(provider))
@@ -55,11 +55,11 @@ def where(provider: Provider) -> str:
     return "vault" if store.get(_name(provider.id)) else "none (public client)"
 
 
-def keep(provider_id: str, secret: str) -> None:
+def store_secret(provider_id: str, secret: str) -> None:
     store.put(_name(provider_id), secret)
 
 
-def forget(provider_id: str) -> None:
+def delete_secret(provider_id: str) -> None:
     store.drop(_name(provider_id))
 
 
@@ -72,7 +72,7 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _BROKEN = (OAuth2Error, KeyError, TypeError, ValueError, AttributeError, ForbiddenAddressError)
 
 
-class Departure(Exception):
+class ProviderUnavailable(Exception):
     """The provider is unreachable or not an OpenID provider."""
 
 
@@ -90,7 +90,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         return session
 
     def get_app(self, request: HttpRequest, provider: str, client_id: Any = None) -> SocialApp:  # noqa: ARG002
-        found = find(provider)
+        found = find_provider(provider)
         if found is None:
             raise SocialApp.DoesNotExist
         return SocialApp(
@@ -109,7 +109,7 @@ class Adapter(OpenIDConnectOAuth2Adapter):
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ProviderUser:
     """User returned by the provider; `state` is the data of our request."""
 
     provider: Provider
@@ -119,14 +119,16 @@ class Person:
     end_session: str
 
 
-def find(provider_id: str) -> Provider | None:
+def find_provider(provider_id: str) -> Provider | None:
     return next((one for one in settings.OIDC_PROVIDERS if one.id == provider_id), None)
 
 
-def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str) -> str:
+def begin_authorization(
+    request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str
+) -> str:
     """Return the authorization URL; state, nonce and PKCE verifier are stored in the session."""
     adapter = Adapter(request, provider.id)
-    facts = metadata(adapter, provider)
+    facts = load_metadata(adapter, provider)
     pair = generate_code_challenge()
     nonce = secrets.token_urlsafe(24)
     kept = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
@@ -142,35 +144,37 @@ def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], *
     return str(client.get_redirect_url(facts["authorization_endpoint"], provider.scopes, asked))
 
 
-def arrival(request: HttpRequest, provider: Provider) -> Person:
+def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUser:
     """Return the user of a callback; each attempt of this browser is accepted once."""
     adapter = Adapter(request, provider.id)
     social = adapter.get_provider()
     state = _unstash(request, social)
     if "error" in request.GET or "code" not in request.GET:
         raise Rejected("the provider refused")
-    facts = metadata(adapter, provider)
+    facts = load_metadata(adapter, provider)
     try:
         client = adapter.get_client(request, social.app)
         answer = client.get_access_token(
             request.GET["code"], pkce_code_verifier=state["pkce_code_verifier"]
         )
-        claims = id_token.verified(
+        claims = id_token.verify_token(
             answer["id_token"],
-            _fetched(facts["jwks_uri"]),
+            _fetch_json(facts["jwks_uri"]),
             issuer=provider.issuer,
             client_id=provider.client_id,
             nonce=state["nonce"],
         )
         more = _userinfo(facts, answer["access_token"])
     except OSError as error:  # requests' exceptions derive from it
-        raise Departure(type(error).__name__) from error
+        raise ProviderUnavailable(type(error).__name__) from error
     except _BROKEN as error:
         raise Rejected(f"the provider did not accept the code ({type(error).__name__})") from error
     if more and more.get("sub") != claims["sub"]:
         raise Rejected("userinfo is about somebody else")
     end = facts.get("end_session_endpoint", "")
-    return Person(provider, claims["sub"], {**more, **claims}, state, end if safe(end) else "")
+    return ProviderUser(
+        provider, claims["sub"], {**more, **claims}, state, end if is_safe_url(end) else ""
+    )
 
 
 def _unstash(request: HttpRequest, social: Any) -> dict[str, Any]:
@@ -184,29 +188,29 @@ def _unstash(request: HttpRequest, social: Any) -> dict[str, Any]:
     return state
 
 
-def metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
+def load_metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
     """Return the discovery document, checked against the configuration."""
     try:
         found: dict[str, Any] = adapter.openid_config
-        missing = [name for name in _ENDPOINTS if not safe(found.get(name))]
+        missing = [name for name in _ENDPOINTS if not is_safe_url(found.get(name))]
         issuer = found.get("issuer")
     except OSError as error:
-        raise Departure(type(error).__name__) from error
+        raise ProviderUnavailable(type(error).__name__) from error
     except _BROKEN as error:
-        raise Departure("its metadata cannot be read") from error
+        raise ProviderUnavailable("its metadata cannot be read") from error
     if issuer != provider.issuer:
         raise Rejected(f"the metadata is of another issuer: {str(issuer)[:200]}")
     if missing:
-        raise Departure(f"its metadata lacks {', '.join(missing)}")
+        raise ProviderUnavailable(f"its metadata lacks {', '.join(missing)}")
     return found
 
 
 def _userinfo(facts: dict[str, Any], token: str) -> dict[str, Any]:
     url = facts.get("userinfo_endpoint")
-    return _fetched(url, Authorization=f"Bearer {token}") if safe(url) else {}
+    return _fetch_json(url, Authorization=f"Bearer {token}") if is_safe_url(url) else {}
 
 
-def _fetched(url: Any, **headers: str) -> dict[str, Any]:
+def _fetch_json(url: Any, **headers: str) -> dict[str, Any]:
     with SocialAdapter().get_requests_session() as session:
         response = session.get(url, headers=headers, allow_redirects=False)
         response.raise_for_status()

@@ -12,19 +12,19 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.accounts.models import Membership, MembershipSource, Role, Team, User
-from console.accounts.permissions import forget
+from console.accounts.permissions import forget_memberships
 from console.audit.record import record
-from console.people.token_actions import fit_tokens
+from console.people.token_actions import limit_tokens
 from console.signon.core import configuration
 from console.signon.core.configuration import Provider, Rights
 from console.signon.flow import end_sessions, target
 from console.signon.models import Identity
-from console.signon.oidc import Person
+from console.signon.oidc import ProviderUser
 
 _NO_RIGHTS = Rights("", {}, (), True)
 
 
-class Unwelcome(Exception):
+class SignOnRefused(Exception):
     """Rejected sign-on; `reason` is for the audit log, the text for the user."""
 
     def __init__(self, reason: str, text: str, user: User | None = None) -> None:
@@ -33,38 +33,42 @@ class Unwelcome(Exception):
         self.user = user
 
 
-def arrived(person: Person) -> User:
+def resolve_user(person: ProviderUser) -> User:
     """Return the user, created if needed, with the rights of their groups."""
-    rights = configuration.rights(person.provider, person.claims)
+    rights = configuration.rights_of(person.provider, person.claims)
     identity = _identity(person)
     if identity is None:
-        user = _newcomer(person, rights)
+        user = _create_user(person, rights)
     else:
         user = identity.user
         if not user.is_active:
-            raise Unwelcome("inactive", "Your account here is switched off. Ask an admin.", user)
+            raise SignOnRefused(
+                "inactive", "Your account here is switched off. Ask an admin.", user
+            )
         if identity.leads:
-            _lead(user, person.provider, rights)
-    _follow_teams(user, person.provider, rights)
+            _apply_role(user, person.provider, rights)
+    _update_teams(user, person.provider, rights)
     Identity.objects.filter(user=user, provider=person.provider.id, subject=person.subject).update(
-        last_login_at=timezone.now(), groups=list(rights.groups), shown_as=_shown_as(person)
+        last_login_at=timezone.now(), groups=list(rights.groups), shown_as=_display_name(person)
     )
     return user
 
 
 @transaction.atomic
-def link(user: User, person: Person) -> None:
+def link_identity(user: User, person: ProviderUser) -> None:
     identity = _identity(person)
     if identity is not None:
         if identity.user_id == user.pk:
             return
-        raise Unwelcome("linked to another", "Somebody else here has linked that account.", user)
-    _remember(user, person, leads=False)
+        raise SignOnRefused(
+            "linked to another", "Somebody else here has linked that account.", user
+        )
+    _update_identity(user, person, leads=False)
     record(user, "user.identity.link", target(user), {"provider": person.provider.id})
 
 
 @transaction.atomic
-def unlink(user: User, identity: Identity, session: str = "") -> None:
+def unlink_identity(user: User, identity: Identity, session: str = "") -> None:
     """Unlink; rights from its groups and all sessions except the row `session` end.
 
     Without the link no later sign-on could remove those rights.
@@ -78,17 +82,17 @@ def unlink(user: User, identity: Identity, session: str = "") -> None:
     identity.delete()
     provider = next((one for one in settings.OIDC_PROVIDERS if one.id == identity.provider), None)
     if provider is not None:
-        _follow_teams(user, provider, _NO_RIGHTS)
+        _update_teams(user, provider, _NO_RIGHTS)
         if identity.leads and provider.roles:
             _set_role(user, Role.MEMBER.value, provider)
 
 
-def is_theirs(user: User, person: Person) -> bool:
+def owns_identity(user: User, person: ProviderUser) -> bool:
     identity = _identity(person)
     return identity is not None and identity.user_id == user.pk
 
 
-def _identity(person: Person) -> Identity | None:
+def _identity(person: ProviderUser) -> Identity | None:
     return (
         Identity.objects.select_related("user")
         .filter(provider=person.provider.id, issuer=person.provider.issuer, subject=person.subject)
@@ -96,18 +100,18 @@ def _identity(person: Person) -> Identity | None:
     )
 
 
-def _newcomer(person: Person, rights: Rights) -> User:
+def _create_user(person: ProviderUser, rights: Rights) -> User:
     provider = person.provider
     if not provider.new_people:
         text = (
             f"Nobody here has linked this account of {provider.name}. Ask an admin for an account."
         )
-        raise Unwelcome("unknown", text)
+        raise SignOnRefused("unknown", text)
     if not rights.role:
         raise _no_group(provider)
-    name = str(configuration.claim(person.claims, provider.username_claim) or "").strip()
+    name = str(configuration.read_claim(person.claims, provider.username_claim) or "").strip()
     if User.objects.filter(username__iexact=name).exists():
-        raise Unwelcome(
+        raise SignOnRefused(
             "name is taken",
             f"“{name}” is an account here already. If it is yours, log in with its password and"
             f" link {provider.name} on your security page; else ask an admin.",
@@ -118,7 +122,7 @@ def _newcomer(person: Person, rights: Rights) -> User:
         with transaction.atomic():
             user.full_clean(exclude=["password"])
             user.save()
-            _remember(user, person, leads=True)
+            _update_identity(user, person, leads=True)
             record(
                 None,
                 "user.create",
@@ -127,46 +131,46 @@ def _newcomer(person: Person, rights: Rights) -> User:
             )
     except ValidationError:
         text = f"{provider.name} gives you a name which cannot be used here. Ask an admin."
-        raise Unwelcome("name is unusable", text) from None
+        raise SignOnRefused("name is unusable", text) from None
     except IntegrityError:
-        raise Unwelcome("at once twice", "Please sign on again.") from None
+        raise SignOnRefused("at once twice", "Please sign on again.") from None
     return user
 
 
-def _remember(user: User, person: Person, *, leads: bool) -> None:
+def _update_identity(user: User, person: ProviderUser, *, leads: bool) -> None:
     Identity.objects.create(
         user=user,
         provider=person.provider.id,
         issuer=person.provider.issuer,
         subject=person.subject,
-        shown_as=_shown_as(person),
+        shown_as=_display_name(person),
         leads=leads,
     )
 
 
-def _shown_as(person: Person) -> str:
-    name = configuration.claim(person.claims, person.provider.username_claim)
+def _display_name(person: ProviderUser) -> str:
+    name = configuration.read_claim(person.claims, person.provider.username_claim)
     return str(name or person.claims.get("email") or "")[:200]
 
 
-def _no_group(provider: Provider, user: User | None = None) -> Unwelcome:
+def _no_group(provider: Provider, user: User | None = None) -> SignOnRefused:
     text = f"None of your groups at {provider.name} may use this console. Ask an admin for one."
-    return Unwelcome("no group", text, user)
+    return SignOnRefused("no group", text, user)
 
 
-def _lead(user: User, provider: Provider, rights: Rights) -> None:
+def _apply_role(user: User, provider: Provider, rights: Rights) -> None:
     if not rights.role:
-        _shut_out(user, provider)
+        _remove_access(user, provider)
         raise _no_group(provider, user)
     if provider.roles:  # otherwise admins set roles, and groups only map to teams
         _set_role(user, rights.role, provider)
 
 
 @transaction.atomic
-def _shut_out(user: User, provider: Provider) -> None:
+def _remove_access(user: User, provider: Provider) -> None:
     """End sessions and token rights of a user whose groups no longer grant a role."""
     _set_role(user, Role.MEMBER.value, provider)
-    _follow_teams(user, provider, _NO_RIGHTS)
+    _update_teams(user, provider, _NO_RIGHTS)
     end_sessions(user)
 
 
@@ -175,23 +179,23 @@ def _set_role(user: User, role: str, provider: Provider) -> None:
     if user.role == role:
         return
     facts = {"role": [user.role, role], "provider": provider.id}
-    if user.role == Role.ADMIN and not _other_admins(user):
+    if user.role == Role.ADMIN and not _has_other_admins(user):
         record(None, "user.role.kept", target(user), {**facts, "reason": "the only admin"})
         return
     user.role = role
     user.save(update_fields=["role"])
     record(None, "user.role", target(user), facts)
-    fit_tokens(None, user, f"{provider.name} lowered the role")
+    limit_tokens(None, user, f"{provider.name} lowered the role")
 
 
-def _other_admins(user: User) -> bool:
+def _has_other_admins(user: User) -> bool:
     """Return whether other admins exist; locks their rows against concurrent removal."""
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     return any(admin.pk != user.pk for admin in admins)
 
 
 @transaction.atomic
-def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
+def _update_teams(user: User, provider: Provider, rights: Rights) -> None:
     """Update memberships from this provider only."""
     held = {m.team.slug: m for m in user.memberships.select_related("team")}
     mapped = {slug for one in settings.OIDC_PROVIDERS for slug in one.teams}
@@ -211,5 +215,5 @@ def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
             Membership.objects.update_or_create(team=team, user=user, defaults=given)
         facts = {"role": [before, role or None], "team": slug, "provider": provider.id}
         record(None, "team.member", target(user), facts, of=team)
-        fit_tokens(None, user, f"{provider.name} lowered the role in {team.name}")
-    forget(user)
+        limit_tokens(None, user, f"{provider.name} lowered the role in {team.name}")
+    forget_memberships(user)

@@ -27,7 +27,7 @@ from console.accounts.models import User
 from console.audit.record import record
 from console.signon.models import Factor
 from console.vault import encryption
-from console.vault.key_rotation import Sealed
+from console.vault.key_rotation import EncryptedColumns
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ _RECOVERY_CODES = 10
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
-def on(user: User) -> bool:
+def is_on(user: User) -> bool:
     return Factor.objects.filter(user=user).exists()
 
 
-def of(user: User) -> Factor | None:
+def factor_of(user: User) -> Factor | None:
     return Factor.objects.filter(user=user).first()
 
 
@@ -52,13 +52,13 @@ def new_secret() -> str:
     return base64.b32encode(secrets.token_bytes(20)).decode("ascii")
 
 
-def uri(user: User, secret: str, host: str) -> str:
+def otpauth_uri(user: User, secret: str, host: str) -> str:
     """Return the otpauth URI; `host` distinguishes consoles."""
     label = quote(f"Emberline {host}:{user.username}")
     return f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': f'Emberline {host}'})}"
 
 
-def picture(text: str) -> str:
+def qr_code(text: str) -> str:
     """Return the QR code as inline SVG, so that no image request contains the secret."""
     kept = BytesIO()
     qrcode.make(text, image_factory=SvgPathImage, border=2).save(kept)
@@ -69,15 +69,15 @@ def picture(text: str) -> str:
 @transaction.atomic
 def turn_on(user: User, secret: str, code: str) -> list[str]:
     """Enable the factor; return the recovery codes, or [] if the code is wrong."""
-    step = _matching(secret, code, 0)
-    if not step or on(user):
+    step = _matching_step(secret, code, 0)
+    if not step or is_on(user):
         return []
     codes = _recovery_codes()
     Factor.objects.create(
         user=user,
         secret=encryption.seal(secret, _purpose(user)),
         last_step=step,
-        **_sealed(user, codes),
+        **_encrypt_codes(user, codes),
     )
     record(user, "user.factor.on", f"user/{user.username}")
     return codes
@@ -95,13 +95,13 @@ def turn_off(actor: User | None, user: User) -> bool:
 @transaction.atomic
 def new_recovery_codes(user: User) -> list[str]:
     codes = _recovery_codes()
-    Factor.objects.filter(user=user).update(**_sealed(user, codes))
+    Factor.objects.filter(user=user).update(**_encrypt_codes(user, codes))
     record(user, "user.factor.recovery_codes", f"user/{user.username}")
     return codes
 
 
 @transaction.atomic
-def spend(user: User, code: str) -> str:
+def use_code(user: User, code: str) -> str:
     """Use up a code; return its kind, "" if wrong."""
     factor = Factor.objects.select_for_update().filter(user=user).first()
     if factor is None:
@@ -112,11 +112,11 @@ def spend(user: User, code: str) -> str:
     except encryption.Unreadable as error:
         log.error("Could not decrypt the second factor of user %s: %s", user.pk, error)
         return ""
-    step = _matching(secret, code, factor.last_step)
+    step = _matching_step(secret, code, factor.last_step)
     if step:
         facts: dict[str, object] = {"last_step": step}
-    elif (typed := _plain(code)) in map(_plain, codes):
-        facts = _sealed(user, [one for one in codes if _plain(one) != typed])
+    elif (typed := _normalize(code)) in map(_normalize, codes):
+        facts = _encrypt_codes(user, [one for one in codes if _normalize(one) != typed])
     else:
         return ""
     Factor.objects.filter(pk=factor.pk).update(last_used_at=timezone.now(), **facts)
@@ -131,10 +131,10 @@ def code_at(secret: str, step: int) -> str:
     return f"{number % 10**_DIGITS:0{_DIGITS}}"
 
 
-def _matching(secret: str, code: str, after: int) -> int:
+def _matching_step(secret: str, code: str, after: int) -> int:
     """Return the time step of the code, 0 if none; steps up to `after` are used up."""
     now = int(time.time()) // _STEP_S
-    typed = _plain(code)
+    typed = _normalize(code)
     found = 0
     for step in (now + off for off in _STEPS):
         if hmac.compare_digest(code_at(secret, step), typed) and step > after:
@@ -148,12 +148,12 @@ def _recovery_codes() -> list[str]:
     return [f"{text[:5]}-{text[5:]}" for text in texts]
 
 
-def _sealed(user: User, codes: list[str]) -> dict[str, object]:
+def _encrypt_codes(user: User, codes: list[str]) -> dict[str, object]:
     sealed = encryption.seal(json.dumps(codes), _purpose(user))
     return {"recovery": sealed, "recovery_left": len(codes)}
 
 
-def _plain(code: str) -> str:
+def _normalize(code: str) -> str:
     text = "".join(code.split()).replace("-", "").lower()
     return text if text.isascii() else ""
 
@@ -166,7 +166,7 @@ def _sealed_for(person: Any) -> str:
     return f"signon/factor/{person}"
 
 
-SEALED = Sealed(
+SEALED = EncryptedColumns(
     Factor,
     ("secret", "recovery"),
     purpose=lambda factor, _column: _sealed_for(factor.user_id),

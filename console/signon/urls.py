@@ -9,10 +9,10 @@ from console.signon.pages import confirmation, login, security, settings, single
 app_name = "signon"
 urlpatterns = [
     path("login/", login.LoginView.as_view(), name="login"),
-    path("login/code/", login.code, name="code"),
+    path("login/code/", login.second_factor, name="code"),
     path("login/with/<slug:provider_id>/", single_signon.start, name="start"),
     path("login/with/<slug:provider_id>/back/", single_signon.callback, name="callback"),
-    path("login/again/", confirmation.again, name="again"),
+    path("login/again/", confirmation.confirm, name="again"),
     path("login/again/with/<slug:provider_id>/", single_signon.confirm_with, name="confirm-with"),
     path("logout/", login.logout, name="logout"),
     path("profile/security/", security.security, name="security"),

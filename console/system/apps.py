@@ -14,8 +14,8 @@ class SystemConfig(AppConfig):
         from console.telemetry import meters
         from console.web.shell import context, navigation
 
-        preflight.register(rounds.verdicts)
-        rounds.register(audit_round.as_round)
-        context.register(selectors.banner)
-        meters.also("web", selectors.expose)
-        navigation.register(navigation.NavItem("System", "system:processes", "activity", 95))
+        preflight.register_check(rounds.round_checks)
+        rounds.register_round(audit_round.audit_round)
+        context.register_banner(selectors.disk_banner)
+        meters.add_metrics("web", selectors.expose_disk)
+        navigation.register_item(navigation.NavItem("System", "system:processes", "activity", 95))

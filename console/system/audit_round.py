@@ -13,7 +13,7 @@ _NAME, _PURPOSE = "audit log", "Links new audit rows, and looks for rows that we
 _LATE = timedelta(minutes=30)
 
 
-def as_round() -> Round:
+def audit_round() -> Round:
     found = chain_state()
     if found is None or found.checked_at is None:
         state, text = RoundState.IDLE, "Nothing was verified yet."

@@ -43,12 +43,12 @@ class ProgramChange:
     """Crashes since the last observation; above 1 for workloads only."""
 
 
-def mark(supervisor: str, seen: ProgramSeen) -> ProgramMark:
+def make_mark(supervisor: str, seen: ProgramSeen) -> ProgramMark:
     return ProgramMark(supervisor, seen.pid, seen.started_at, seen.deaths or 0)
 
 
-def compare(before: ProgramMark | None, supervisor: str, seen: ProgramSeen) -> ProgramChange:
-    now = mark(supervisor, seen)
+def compare_marks(before: ProgramMark | None, supervisor: str, seen: ProgramSeen) -> ProgramChange:
+    now = make_mark(supervisor, seen)
     if before == now:
         return ProgramChange(ProgramStep.SAME)
     if before is None or before.supervisor != supervisor:
@@ -58,7 +58,7 @@ def compare(before: ProgramMark | None, supervisor: str, seen: ProgramSeen) -> P
     if seen.deaths is not None:
         died = max(0, now.deaths - before.deaths)
     else:
-        died = int(_is_another(before, now) and not _was_asked(seen))
+        died = int(_is_another(before, now) and not _was_requested(seen))
     return ProgramChange(ProgramStep.RETURNED, died) if died else ProgramChange(ProgramStep.BEGAN)
 
 
@@ -67,5 +67,5 @@ def _is_another(before: ProgramMark, now: ProgramMark) -> bool:
     return before.pid != 0 and (now.pid != before.pid or now.started_at > before.started_at)
 
 
-def _was_asked(seen: ProgramSeen) -> bool:
+def _was_requested(seen: ProgramSeen) -> bool:
     return seen.ending is not None and seen.ending.asked

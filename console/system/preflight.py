@@ -22,7 +22,7 @@ from console.provisioners.kubernetes.api.access import own_namespace
 from console.vault import key_rotation
 from console.web import health
 
-_SHARED = {
+_SHARED_SETTINGS = {
     "DJANGO_SECRET_KEY": "people are logged out whenever another pod answers",
     "EMBERLINE_ENCRYPTION_KEY": "what one pod seals no other can open",
 }
@@ -45,12 +45,12 @@ class PreflightResult:
 
 
 def ask() -> list[PreflightResult]:
-    return [verdict for part in (*_PARTS, *_more) for verdict in part()]
+    return [verdict for part in (*_CHECKS, *_registered) for verdict in part()]
 
 
-def register(part: Callable[[], Iterator[PreflightResult]]) -> None:
-    if part not in _more:
-        _more.append(part)
+def register_check(part: Callable[[], Iterator[PreflightResult]]) -> None:
+    if part not in _registered:
+        _registered.append(part)
 
 
 def _settings() -> Iterator[PreflightResult]:
@@ -80,7 +80,7 @@ def _services() -> Iterator[PreflightResult]:
 
 def _disk() -> PreflightResult:
     try:
-        found = disk.look(settings.EMBERLINE.var)
+        found = disk.read_disk(settings.EMBERLINE.var)
     except OSError as error:
         remedy = "Check the mount and the hardware."
         return PreflightResult("disk", False, f"{settings.EMBERLINE.var}: {error.strerror}", remedy)
@@ -92,7 +92,7 @@ def _shared() -> Iterator[PreflightResult]:
     """Check settings that all pods must share, since each would otherwise generate its own."""
     if settings.EMBERLINE.keys != "database":
         return
-    for name, lost in _SHARED.items():
+    for name, lost in _SHARED_SETTINGS.items():
         given = bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
         text = "is given" if given else f"is made by each pod for itself: {lost}."
         yield PreflightResult(name, given, text, f"Give {name}_FILE from a Secret.")
@@ -118,23 +118,23 @@ def _images() -> Iterator[PreflightResult]:
         )
 
 
-def _sealed() -> Iterator[PreflightResult]:
+def _check_keys() -> Iterator[PreflightResult]:
     """Check whether previous encryption keys can be removed."""
     try:
-        found = key_rotation.look()
+        found = key_rotation.preview()
     except DatabaseError:
         return  # reported by another check
     text, remedy = "all sealed with the first key", ""
     if found.unreadable:
-        text = f"no key here opens those of {_some(found.unreadable)}."
+        text = f"no key here opens those of {_shorten(found.unreadable)}."
         remedy = "Put the earlier key behind the present one, or give those secrets anew."
     elif found.done:
-        text = f"those of {_some(found.done)} still need an earlier key."
+        text = f"those of {_shorten(found.done)} still need an earlier key."
         remedy = "Run `emberline rekey`, then leave the earlier key out."
     yield PreflightResult("kept secrets", not remedy, text, remedy, needed=False)
 
 
-def _some(titles: list[str], most: int = 5) -> str:
+def _shorten(titles: list[str], most: int = 5) -> str:
     more = f" and {len(titles) - most} more" if len(titles) > most else ""
     return f"{', '.join(titles[:most])}{more}"
 
@@ -152,13 +152,13 @@ def _cluster() -> Iterator[PreflightResult]:
     if not default_cluster():
         return
     namespace = own_namespace()
-    seen = refresh.look_here(namespace)
+    seen = refresh.query_own_cluster(namespace)
     text = f"{seen.reason} (namespace {namespace}). {seen.message}".strip()
     remedy = "The chart's Role grants it; so does `emberline cluster role`."
     yield PreflightResult("cluster", seen.phase == ClusterPhase.READY, text, remedy)
 
 
-_PARTS: tuple[Callable[[], Iterator[PreflightResult]], ...] = (
-    *(_settings, _services, _shared, _sealed, _images, _static, _cluster),
+_CHECKS: tuple[Callable[[], Iterator[PreflightResult]], ...] = (
+    *(_settings, _services, _shared, _check_keys, _images, _static, _cluster),
 )
-_more: list[Callable[[], Iterator[PreflightResult]]] = []
+_registered: list[Callable[[], Iterator[PreflightResult]]] = []

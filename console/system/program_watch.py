@@ -17,7 +17,7 @@ from django.db.models import F
 from console.audit.record import diff, record
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
-from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare
+from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare_marks
 from console.system.models import ProcessSeen
 
 log = logging.getLogger(__name__)
@@ -26,21 +26,21 @@ LOCAL = "local"
 VERB = "process.restarted"
 
 
-def look() -> None:
+def observe() -> None:
     """Observe once; do nothing without supervisord. Raises ProvisionError if the query fails."""
     if settings.EMBERLINE.provisioner != LOCAL:
         return
     known = {row.name: row for row in ProcessSeen.objects.all()}
-    found = programs.look(settings.EMBERLINE.var)
+    found = programs.list_programs(settings.EMBERLINE.var)
     for seen in found.programs:
         row = known.pop(seen.name, None)
-        verdict = compare(_mark(row), found.supervisor, seen)
+        verdict = compare_marks(_mark(row), found.supervisor, seen)
         if verdict.step is not ProgramStep.SAME:
-            _keep(row, found.supervisor, seen, verdict)
+            _store(row, found.supervisor, seen, verdict)
     ProcessSeen.objects.filter(pk__in=[row.pk for row in known.values()]).delete()
 
 
-def moment(epoch_s: float) -> datetime | None:
+def as_datetime(epoch_s: float) -> datetime | None:
     return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None
 
 
@@ -51,13 +51,13 @@ def _mark(row: ProcessSeen | None) -> ProgramMark | None:
     return ProgramMark(row.supervisor, row.pid, started_at, row.deaths)
 
 
-def _keep(
+def _store(
     row: ProcessSeen | None, supervisor: str, seen: ProgramSeen, verdict: ProgramChange
 ) -> None:
     facts = {
         "supervisor": supervisor,
         "pid": seen.pid,
-        "started_at": moment(seen.started_at),
+        "started_at": as_datetime(seen.started_at),
         "deaths": seen.deaths or 0,
     }
     if row is None:
@@ -80,13 +80,13 @@ def _keep(
             last_restart_at=facts["started_at"],
         )
         if written and seen.deaths is None:
-            _tell(row, seen)
+            _record_crash(row, seen)
 
 
-def _tell(row: ProcessSeen, seen: ProgramSeen) -> None:
+def _record_crash(row: ProcessSeen, seen: ProgramSeen) -> None:
     changes = diff(
         {"pid": row.pid, "started_at": row.started_at},
-        {"pid": seen.pid, "started_at": moment(seen.started_at)},
+        {"pid": seen.pid, "started_at": as_datetime(seen.started_at)},
     )
     ended = seen.ending.why if seen.ending else "not known"
     record(None, VERB, f"process/{seen.name}", {**changes, "ended": ended})

@@ -32,7 +32,7 @@ _LEVELS = {
     RoundState.LATE: "yellow",
     RoundState.FAILING: "red",
 }
-_FINE = (RoundState.WORKING, RoundState.IDLE)
+_OK_STATES = (RoundState.WORKING, RoundState.IDLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,24 @@ class Round:
 
     @property
     def fine(self) -> bool:
-        return self.state in _FINE
+        return self.state in _OK_STATES
 
 
 _rounds: list[Callable[[], Round]] = []
 
 
-def register(ask: Callable[[], Round]) -> None:
+def register_round(ask: Callable[[], Round]) -> None:
     if ask not in _rounds:
         _rounds.append(ask)
 
 
-def rounds() -> tuple[Round, ...]:
+def list_rounds() -> tuple[Round, ...]:
     return tuple(sorted((ask() for ask in _rounds), key=lambda one: one.name))
 
 
-def verdicts() -> Iterator[PreflightResult]:
+def round_checks() -> Iterator[PreflightResult]:
     try:
-        found = rounds()
+        found = list_rounds()
     except DatabaseError:
         return  # reported by the database check
     now = timezone.now()

@@ -17,10 +17,10 @@ from console.core import disk
 from console.processkit.metrics import Registry
 from console.provisioners.base import ProvisionError
 from console.provisioners.local import programs
-from console.provisioners.local.programs import KEEPER, ProgramSeen
+from console.provisioners.local.programs import SUPERVISORD, ProgramSeen
 from console.provisioners.local.rpc import REMEDY, ProcessState
 from console.system.models import ProcessSeen
-from console.system.program_watch import LOCAL, moment
+from console.system.program_watch import LOCAL, as_datetime
 from console.web.shell.context import Banner
 
 PURPOSES = {
@@ -75,7 +75,7 @@ class System:
     remedy: str = ""
 
 
-def system() -> System:
+def load_system() -> System:
     if settings.EMBERLINE.provisioner != LOCAL:
         return System(
             (),
@@ -86,11 +86,11 @@ def system() -> System:
         )
     remembered = {row.name: row for row in ProcessSeen.objects.all()}
     try:
-        found = programs.look(settings.EMBERLINE.var)
+        found = programs.list_programs(settings.EMBERLINE.var)
     except ProvisionError as error:
         problem = error.message.removesuffix(REMEDY).strip()  # our remedy is more detailed
         return System(
-            tuple(_away(row) for row in remembered.values()),
+            tuple(_unreachable(row) for row in remembered.values()),
             error.reason,
             f"{problem} Until it answers, nothing that dies is started again.",
             "Run `make down`, then `make up`.",
@@ -99,7 +99,7 @@ def system() -> System:
 
 
 def is_known(name: str) -> bool:
-    if name == KEEPER or name in PURPOSES:
+    if name == SUPERVISORD or name in PURPOSES:
         return True
     return ProcessSeen.objects.filter(name=name).exists()
 
@@ -118,7 +118,7 @@ def _process(seen: ProgramSeen, row: ProcessSeen | None) -> Process:
         state=seen.state.name.lower(),
         level=_LEVELS.get(seen.state, "secondary"),
         pid=seen.pid,
-        started_at=moment(seen.started_at),
+        started_at=as_datetime(seen.started_at),
         restarts=row.restarts if row else 0,
         last_restart_at=row.last_restart_at if row else None,
         message=_message(seen) if failing else "",
@@ -126,7 +126,7 @@ def _process(seen: ProgramSeen, row: ProcessSeen | None) -> Process:
     )
 
 
-def _away(row: ProcessSeen) -> Process:
+def _unreachable(row: ProcessSeen) -> Process:
     return Process(
         name=row.name,
         purpose=PURPOSES.get(row.name, ""),
@@ -157,17 +157,17 @@ def _message(seen: ProgramSeen) -> str:
 PREFIX = "emberline_console_disk_"
 
 
-def look() -> disk.Disk | None:
+def disk_usage() -> disk.Disk | None:
     """Return the disk usage; None if the file system does not respond."""
     try:
-        return disk.look(settings.EMBERLINE.var)
+        return disk.read_disk(settings.EMBERLINE.var)
     except OSError:
         return None
 
 
-def banner(viewer: Somebody) -> Banner | None:
+def disk_banner(viewer: Somebody) -> Banner | None:
     del viewer  # shown to all users
-    found = look()
+    found = disk_usage()
     if found is None:
         return Banner("disk", "danger", "Disk does not answer", "See System.")
     if found.state is disk.DiskState.OK:
@@ -179,8 +179,8 @@ def banner(viewer: Somebody) -> Banner | None:
     return Banner("disk", level, title, f"{found.text}. {lost}See System.")
 
 
-def expose(registry: Registry) -> None:
-    found = look()
+def expose_disk(registry: Registry) -> None:
+    found = disk_usage()
     if found is None:
         return
     path = str(found.path)

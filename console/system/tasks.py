@@ -12,4 +12,4 @@ from console.tasks import BaseTask
 def look() -> None:
     from console.system import program_watch
 
-    program_watch.look()
+    program_watch.observe()

@@ -14,18 +14,18 @@ from console.web import responses
 
 @require_safe
 def processes(request: HttpRequest) -> HttpResponse:
-    context: dict[str, Any] = {"system": selectors.system(), "disk": selectors.look()}
-    if not responses.asked(request):
-        context["rounds"] = rounds.rounds()
+    context: dict[str, Any] = {"system": selectors.load_system(), "disk": selectors.disk_usage()}
+    if not responses.wants_partial(request):
+        context["rounds"] = rounds.list_rounds()
     return responses.render(request, "system/processes.html", "system/htmx/processes.html", context)
 
 
 @require_safe
 def rounds_seen(request: HttpRequest) -> HttpResponse:
     """Render the jobs separately: they refresh less often than the programs."""
-    context: dict[str, Any] = {"rounds": rounds.rounds()}
-    if not responses.asked(request):
-        context |= {"system": selectors.system(), "disk": selectors.look()}
+    context: dict[str, Any] = {"rounds": rounds.list_rounds()}
+    if not responses.wants_partial(request):
+        context |= {"system": selectors.load_system(), "disk": selectors.disk_usage()}
     return responses.render(request, "system/processes.html", "system/htmx/rounds.html", context)
 
 

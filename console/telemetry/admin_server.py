@@ -20,30 +20,30 @@ from console.telemetry import meters
 
 log = logging.getLogger(__name__)
 
-Verdict = str  # "" if healthy, else the reason
+Problem = str  # "" if healthy, else the reason
 _SLOW_CALLER_S = 5.0
 
 
-def _fine() -> Verdict:
+def _no_problem() -> Problem:
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class AdminSubject:
     """Checks of the process. `alive` returns why a restart would help, `ready` why the process
     cannot work yet.
     """
 
     program: str
-    alive: Callable[[], Verdict] = _fine
-    ready: Callable[[], Verdict] = _fine
+    alive: Callable[[], Problem] = _no_problem
+    ready: Callable[[], Problem] = _no_problem
     gauges: Callable[[], Mapping[str, tuple[str, float]]] = field(default=dict)
 
 
 class AdminServer:
     """Listens from construction on. Raises OSError if the address is unavailable."""
 
-    def __init__(self, address: str, subject: Subject) -> None:
+    def __init__(self, address: str, subject: AdminSubject) -> None:
         host, _, port = address.rpartition(":")
         made = type("Handler", (_Handler,), {"subject": subject})
         self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), made)
@@ -60,7 +60,7 @@ class AdminServer:
         self._thread.join()
 
 
-def start(address: str, subject: Subject) -> AdminServer | None:
+def start(address: str, subject: AdminSubject) -> AdminServer | None:
     if not address:
         return None
     server = AdminServer(address, subject)
@@ -71,7 +71,7 @@ def start(address: str, subject: Subject) -> AdminServer | None:
 class _Handler(BaseHTTPRequestHandler):
     """Handler of one connection, with http.server's method names."""
 
-    subject: Subject
+    subject: AdminSubject
     timeout = _SLOW_CALLER_S
     server_version = "emberline"
     sys_version = ""
@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.NOT_FOUND, "Ask for /healthz, /readyz or /metrics.\n")
 
-    def _verdict(self, why_not: Verdict) -> None:
+    def _verdict(self, why_not: Problem) -> None:
         status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK
         told = {"program": self.subject.program, "ok": not why_not, "why": why_not}
         self._answer(status, json.dumps(told) + "\n", "application/json")

@@ -34,7 +34,7 @@ _process = psutil.Process()
 
 
 def request_ended(method: str, route: str, status: int, seconds: float) -> None:
-    counters.count("http_requests", method=method, route=route, code=str(status))
+    counters.increment("http_requests", method=method, route=route, code=str(status))
     with _lock:
         _durations.histogram(
             f"{PREFIX}http_request_seconds",
@@ -52,7 +52,7 @@ def task_ended(task: str, seconds: float) -> None:
         ).observe(seconds)
 
 
-def also(program: str, tell: Also) -> None:
+def add_metrics(program: str, tell: Also) -> None:
     """Add metrics to a program's port. `tell` must not raise or block."""
     _also.setdefault(program, []).append(tell)
 

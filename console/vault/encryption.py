@@ -40,7 +40,7 @@ def unseal(sealed: str, purpose: str) -> str:
         raise Unreadable from None
 
 
-def outdated(sealed: str, purpose: str) -> bool:
+def is_outdated(sealed: str, purpose: str) -> bool:
     """Return whether a key other than the first encrypted it; raise `Unreadable` if no key decrypts
     it.
     """

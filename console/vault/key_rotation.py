@@ -16,7 +16,7 @@ from console.vault import encryption
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class EncryptedColumns:
     """Columns with one encrypted text each or (JSON) several by name. `purpose` receives the column
     or the name. `title` is the audit target, which rows may share.
     """
@@ -28,25 +28,25 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rekeyed:
+class RotationResult:
     """Titles of changed rows, and of those with unreadable text."""
 
     done: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
 
-_kept: list[Sealed] = []
+_kept: list[EncryptedColumns] = []
 
 
-def register(sealed: Sealed) -> None:
+def register(sealed: EncryptedColumns) -> None:
     _kept.append(sealed)
 
 
-def registered() -> tuple[Sealed, ...]:
+def registered() -> tuple[EncryptedColumns, ...]:
     return tuple(_kept)
 
 
-def rekey(record: Callable[[None, str, str], object]) -> Rekeyed:
+def rekey(record: Callable[[None, str, str], object]) -> RotationResult:
     """Re-encrypt as "system": whoever runs this on the machine can read the keys anyway.
 
     `record` writes the audit entry (user, action, target) in the transaction of the change.
@@ -66,10 +66,10 @@ def rekey(record: Callable[[None, str, str], object]) -> Rekeyed:
             for title in fresh:
                 record(None, "rekey", title)
             done |= fresh
-    return Rekeyed(list(done), list(unreadable))
+    return RotationResult(list(done), list(unreadable))
 
 
-def look() -> Rekeyed:
+def preview() -> RotationResult:
     """Return the result of a run without writing."""
     done: dict[str, None] = {}
     unreadable: dict[str, None] = {}
@@ -78,10 +78,10 @@ def look() -> Rekeyed:
             changed, lost = _renew(row, sealed)
             done |= {sealed.title(row): None} if changed else {}
             unreadable |= {sealed.title(row): None} if lost else {}
-    return Rekeyed(list(done), list(unreadable))
+    return RotationResult(list(done), list(unreadable))
 
 
-def _renew(row: models.Model, sealed: Sealed) -> tuple[list[str], bool]:
+def _renew(row: models.Model, sealed: EncryptedColumns) -> tuple[list[str], bool]:
     """Re-encrypt in memory; return the changed columns and whether any text was unreadable."""
     changed, lost = [], False
     for column in sealed.columns:
@@ -100,6 +100,6 @@ def _renew(row: models.Model, sealed: Sealed) -> tuple[list[str], bool]:
 
 
 def _renewed(text: str, purpose: str) -> str:
-    if not text or not encryption.outdated(text, purpose):
+    if not text or not encryption.is_outdated(text, purpose):
         return text
     return encryption.seal(encryption.unseal(text, purpose), purpose)

@@ -11,7 +11,7 @@ import logging
 from django.utils import timezone
 
 from console.vault import encryption
-from console.vault.key_rotation import Sealed
+from console.vault.key_rotation import EncryptedColumns
 from console.vault.models import SealedText
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ def _purpose(name: str) -> str:
     return f"vault/{name}"
 
 
-SEALED = Sealed(
+SEALED = EncryptedColumns(
     SealedText,
     ("sealed",),
     purpose=lambda row, _column: _purpose(row.name),

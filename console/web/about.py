@@ -14,8 +14,8 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.db import connection
 
-OURS = "emberline"
-_TOLD = (
+PACKAGE = "emberline"
+_RUNTIME_PACKAGES = (
     ("Django", "django"),
     ("Django REST framework", "djangorestframework"),
     ("Celery", "celery"),
@@ -38,10 +38,10 @@ class SoftwarePart:
 
 
 def version() -> str:
-    return installed(OURS) or "from a checkout"
+    return installed_version(PACKAGE) or "from a checkout"
 
 
-def installed(name: str) -> str:
+def installed_version(name: str) -> str:
     """Return the package's version, "" if not installed."""
     try:
         return metadata.version(name)
@@ -54,7 +54,7 @@ def runtime() -> list[SoftwarePart]:
         SoftwarePart("Emberline", version()),
         SoftwarePart("Python", platform.python_version()),
     ]
-    parts += [SoftwarePart(title, installed(name)) for title, name in _TOLD]
+    parts += [SoftwarePart(title, installed_version(name)) for title, name in _RUNTIME_PACKAGES]
     parts.append(SoftwarePart("Database", f"{connection.display_name} {_database()}"))
     parts.append(SoftwarePart("vLLM of local workers", _vllm(settings.EMBERLINE.vllm_python)))
     return [part for part in parts if part.version]

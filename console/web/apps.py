@@ -23,9 +23,9 @@ class WebConfig(AppConfig):
             search,
         )
 
-        cards.register(cards.CARD)
-        search.register(search.find)
-        navigation.register(navigation.NavItem("Settings", "web:settings", "settings", 90))
+        cards.register_card(cards.CARD)
+        search.register_finder(search.find)
+        navigation.register_item(navigation.NavItem("Settings", "web:settings", "settings", 90))
 
         # Sets our Celery app as current in every process that publishes tasks.
         import_module(settings.CELERY_APP)

@@ -13,7 +13,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @register()
-def reach(**_: Any) -> list[CheckMessage]:
+def check_reach(**_: Any) -> list[CheckMessage]:
     """Check that a remotely reachable console has host names, TLS and no debug pages."""
     host = settings.EMBERLINE.host
     if host in LOOPBACK:

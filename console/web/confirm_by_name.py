@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from console.core.errors import Refused
 
 
-def confirmed(
+def confirm_by_name(
     request: HttpRequest,
     name: str,
     act: Callable[[], object],

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from console.core import disk, request_log
-from console.core.counters import count
+from console.core.counters import increment
 
 _API = "/api/"
 # Retry-After in seconds; SQLite's write lock is held for less.
@@ -64,11 +64,11 @@ def database_unavailable(error: BaseException | None) -> str:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
-    if fault := disk.fault(error):
+    if fault := disk.disk_fault(error):
         return _disk_unavailable(request, fault)
     reason = database_unavailable(error)
     if reason:
-        count("database_unavailable", reason=reason)
+        increment("database_unavailable", reason=reason)
         detail = f"{_UNAVAILABLE[reason]} The request was not completed."
         remedy = (
             f"Try again in {RETRY_AFTER_S} seconds. If it stays, ask an admin: /readyz says more."
@@ -90,7 +90,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 
 def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
     try:
-        found = disk.look(settings.EMBERLINE.var)
+        found = disk.read_disk(settings.EMBERLINE.var)
         facts, remedy = found.text, found.remedy or "Try again; if it stays, see the web log."
     except OSError as error:
         facts, remedy = f"does not answer ({error.strerror})", "Check the mount and the hardware."
@@ -106,7 +106,7 @@ def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
 def _answer(
     request: HttpRequest, status: int, code: str, detail: str, remedy: str = ""
 ) -> HttpResponse:
-    shown_id = getattr(request, "request_id", "") or request_log.current()
+    shown_id = getattr(request, "request_id", "") or request_log.current_id()
     if request.path.startswith(_API):
         body: dict[str, object] = {
             "code": code,

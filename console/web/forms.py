@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.forms.boundfield import BoundField
 
-_TICKED = (forms.CheckboxInput, forms.RadioSelect, forms.CheckboxSelectMultiple)
+_CHECKED = (forms.CheckboxInput, forms.RadioSelect, forms.CheckboxSelectMultiple)
 
 
 class StyledField(BoundField):
@@ -36,6 +36,6 @@ class Styled:
 
 
 def _tabler_class(widget: forms.Widget) -> str:
-    if isinstance(widget, _TICKED):
+    if isinstance(widget, _CHECKED):
         return "form-check-input"
     return "form-select" if isinstance(widget, forms.Select) else "form-control"

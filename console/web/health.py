@@ -48,7 +48,7 @@ def verdicts() -> dict[str, str]:
 def _disk() -> str:
     """Check the disk; a full one fails readiness only if it holds the database."""
     try:
-        found = disk.look(settings.EMBERLINE.var)
+        found = disk.read_disk(settings.EMBERLINE.var)
     except OSError as error:
         return f"failed: {error.strerror}"
     if found.state is disk.DiskState.OK:

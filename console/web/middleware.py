@@ -48,7 +48,7 @@ class RequestIdMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        chosen = request_log.begin(request.headers.get(request_log.HEADER, ""))
+        chosen = request_log.set_request_id(request.headers.get(request_log.HEADER, ""))
         # Custom attribute, unknown to Django's type.
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)

@@ -11,13 +11,13 @@ from console.accounts.models import User
 from console.web.models import Preference
 
 
-def get(user: Any, key: str) -> Any:
+def get_preference(user: Any, key: str) -> Any:
     if not isinstance(user, User):
         return None
     return Preference.objects.filter(user=user, key=key).values_list("value", flat=True).first()
 
 
-def put(user: Any, key: str, value: Any) -> None:
+def set_preference(user: Any, key: str, value: Any) -> None:
     if not isinstance(user, User):
         return
     if value is None:

@@ -9,7 +9,7 @@ from django.shortcuts import render as render_template
 from django.utils.cache import patch_vary_headers
 
 
-def asked(request: HttpRequest) -> bool:
+def wants_partial(request: HttpRequest) -> bool:
     """Return whether htmx requests a partial (a history restore needs the full page)."""
     return (
         request.headers.get("HX-Request") == "true"
@@ -26,7 +26,7 @@ def render(
     status: int = 200,
 ) -> HttpResponse:
     """Render the partial for htmx, else the page that includes it with the same context."""
-    template = partial_template if asked(request) else page_template
+    template = partial_template if wants_partial(request) else page_template
     response = render_template(request, template, ctx, status=status)
     patch_vary_headers(response, ("HX-Request",))
     return response

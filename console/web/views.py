@@ -15,14 +15,14 @@ from console.web.shell import search as shell_search
 
 @require_safe
 def search(request: HttpRequest) -> HttpResponse:
-    text = shell_search.cleaned(request.GET.get("q", ""))
-    context = {"q": text, "hits": shell_search.found(request.user, text)}
+    text = shell_search.clean_text(request.GET.get("q", ""))
+    context = {"q": text, "hits": shell_search.search_all(request.user, text)}
     return responses.render(request, "console/search.html", "console/htmx/hits.html", context)
 
 
 @require_safe
 def settings(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/settings.html", {"cards": cards.shown(request.user)})
+    return render(request, "console/settings.html", {"cards": cards.list_cards(request.user)})
 
 
 @require_safe

@@ -24,7 +24,7 @@ def register(section: AlertsSection) -> None:
     _sections[section.url_name] = section
 
 
-def links() -> list[tuple[str, str]]:
+def section_links() -> list[tuple[str, str]]:
     """Return label and URL of the sections whose pages exist in this build."""
     found = []
     for section in sorted(_sections.values(), key=lambda one: (one.order, one.label)):

@@ -104,11 +104,11 @@ class Boards(GenericAPIView[Any]):
     @extend_schema(tags=_TAGS, summary="List boards", responses=BoardSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Lists each panel's metrics and unit; values are in the board itself."""
-        page = self.paginate_queryset([_declared(board) for board in BOARDS.values()]) or []
+        page = self.paginate_queryset([_describe_board(board) for board in BOARDS.values()]) or []
         return self.get_paginated_response(page)
 
 
-class OneBoard(APIView):
+class BoardView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read the numbers of a board",
@@ -120,21 +120,21 @@ class OneBoard(APIView):
         `fault` describes it.
         """
         given = request.query_params
-        chosen, problems = query.read(given, time.time())
+        chosen, problems = query.parse_query(given, time.time())
         place = BoardLocation(BOARDS[board], given.get("endpoint", ""))
-        problems += _misplaced(place, chosen)
+        problems += _find_problems(place, chosen)
         if place.endpoint:
             selectors.get(place.endpoint, viewer=request.user)
         if problems:
             raise Refused(*problems)
         scope = Scope(place.endpoint, selectors.NAMESPACE)
-        whose = scope if place.endpoint else dashboards_selectors.fleet(request.user)
+        whose = scope if place.endpoint else dashboards_selectors.get_fleet_scope(request.user)
         found = answers.measure(request.user, place, chosen, whose)
         told = answers.list_annotations(request.user, place, chosen, whose, found.window)
         return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
 
 
-def _misplaced(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
+def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
     wrong = []
     if chosen.worker and not place.endpoint:
         text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."
@@ -150,7 +150,7 @@ def _misplaced(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
     return tuple(wrong)
 
 
-def _declared(board: Board) -> dict[str, Any]:
+def _describe_board(board: Board) -> dict[str, Any]:
     return {
         "key": board.key,
         "title": board.title,

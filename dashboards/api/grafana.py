@@ -50,11 +50,11 @@ class Dashboards(GenericAPIView[Any]):
     )
     def get(self, _request: Request) -> Response:
         """Dashboards for many endpoints first, in tab order."""
-        page = self.paginate_queryset(export.exported()) or []
+        page = self.paginate_queryset(export.list_exports()) or []
         return self.get_paginated_response([_document(one) for one in page])
 
 
-class OneDashboard(APIView):
+class DashboardView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read a Grafana dashboard",
@@ -62,10 +62,10 @@ class OneDashboard(APIView):
     )
     def get(self, request: Request, uid: str) -> Response:
         """JSON for Grafana's import. Links lead back to the address of this request."""
-        wanted = export.named(uid)
+        wanted = export.find_export(uid)
         if wanted is None:
             raise Http404(uid)
-        return Response(export.dashboard(wanted, console_url(request)))
+        return Response(export.make_dashboard(wanted, console_url(request)))
 
 
 class Export(APIView):
@@ -86,7 +86,7 @@ class Export(APIView):
         return Response({"files": [asdict(file) for file in found]})
 
 
-def _document(one: export.Exported) -> dict[str, Any]:
+def _document(one: export.DashboardExport) -> dict[str, Any]:
     return {
         "uid": one.uid,
         "title": one.title,

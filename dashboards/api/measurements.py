@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from dashboards import actions, selectors
-from dashboards.costs.reports.endpoint_rows import line
+from dashboards.costs.reports.endpoint_rows import row_values
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report
 from dashboards.models import Calibration, ProofRun
 from dashboards.prometheus import connections
@@ -70,7 +70,7 @@ class CostsView(APIView):
                 "cost_usd": found.total,
                 "saved_usd": found.saved,
                 "problem": f"{fault.title}: {fault.text} {fault.fix}" if fault else "",
-                "endpoints": [line(row) for row in found.rows],
+                "endpoints": [row_values(row) for row in found.rows],
             }
         )
 
@@ -112,7 +112,7 @@ class Proof(APIView):
     def get(self, _request: Request, name: str) -> Response:
         """The latest run; 404 when there was none."""
         actions.fail_abandoned_runs()
-        run = selectors.latest_proof(endpoint_selectors.get(name))
+        run = selectors.get_latest_proof(endpoint_selectors.get(name))
         if run is None:
             raise Http404
         return Response(ProofSerializer(run).data)

@@ -10,9 +10,9 @@ app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/<endpoint:name>/proof/", measurements.Proof.as_view(), name="proof"),
     path("boards/", boards.Boards.as_view(), name="boards"),
-    path("boards/<board:board>/", boards.OneBoard.as_view(), name="board"),
+    path("boards/<board:board>/", boards.BoardView.as_view(), name="board"),
     path("grafana/dashboards/", grafana.Dashboards.as_view(), name="grafana"),
-    path("grafana/dashboards/<str:uid>/", grafana.OneDashboard.as_view(), name="grafana_board"),
+    path("grafana/dashboards/<str:uid>/", grafana.DashboardView.as_view(), name="grafana_board"),
     path("grafana/export/", grafana.Export.as_view(), name="grafana_export"),
     path("costs/", measurements.CostsView.as_view(), name="costs"),
     path(

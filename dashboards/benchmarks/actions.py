@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
@@ -22,16 +22,16 @@ from console.provisioners.base import ProvisionError
 from dashboards.actions import get_serving_endpoint
 from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
-from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read
-from dashboards.benchmarks.generator.keeper import keeper, this_host
+from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, parse_job
+from dashboards.benchmarks.generator.keeper import get_hostname, make_keeper
 from dashboards.benchmarks.models import Benchmark, BenchmarkData, BenchmarkState
-from dashboards.benchmarks.selectors import live_count, live_of
+from dashboards.benchmarks.selectors import count_live, get_live_run
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 4
+MAX_CONCURRENT = 4
 KEPT = 200
 TITLE = 80
 FRESH, SHARED = "fresh", "shared"
@@ -57,7 +57,7 @@ class BenchmarkRequest:
         rows: tuple[TraceRow, ...] = ()
         if self.given.get("workload") == TRACE:
             rows = traces.parse(self.trace) if self.trace else traces.sample()
-        job = read(self.given, rows)
+        job = parse_job(self.given, rows)
         if len(self.title) > TITLE:
             remedy = f"Write at most {TITLE} characters."
             raise Refused(Problem("title", self.title, "This is too long.", remedy, "too_long"))
@@ -81,29 +81,29 @@ def start(
         remedy = "Choose another endpoint, or run it twice, one after the other."
         text = "It is the same endpoint."
         raise Refused(Problem("second", name, text, remedy, "same_endpoint"))
-    if live_count() + len(found) > AT_ONCE:
+    if count_live() + len(found) > MAX_CONCURRENT:
         raise ConflictError(
             "too_many_benchmarks",
-            f"{live_count()} benchmarks wait or run; this console runs {AT_ONCE} at once.",
+            f"{count_live()} benchmarks wait or run; this console runs {MAX_CONCURRENT} at once.",
             "Wait until one has ended, or abort one.",
         )
     made: list[Benchmark] = []
     with transaction.atomic():
         for endpoint in found:
             after = made[-1] if made else None
-            made.append(_make(actor, endpoint, wish, job, after, request_id))
+            made.append(_create_run(actor, endpoint, wish, job, after, request_id))
         tasks.sweep.nudge()
     return made
 
 
 def _loadable(actor: Any, name: str) -> Endpoint:
     endpoint = get_serving_endpoint(actor, name)
-    if live_of(endpoint) is not None:
-        raise _running(name)
+    if get_live_run(endpoint) is not None:
+        raise _make_running_conflict(name)
     return endpoint
 
 
-def _make(
+def _create_run(
     actor: Any,
     endpoint: Endpoint,
     wish: BenchmarkRequest,
@@ -121,19 +121,19 @@ def _make(
                 endpoint=endpoint,
                 title=wish.title.strip(),
                 job=job.as_json(),
-                endpoint_facts=load_plan.facts(endpoint),
+                endpoint_facts=load_plan.read_endpoint_facts(endpoint),
                 simulated=endpoint.parsed.simulated,
                 trace_digest=digest,
                 stage=f"Waiting for {after.endpoint.name}" if after else "Waiting for its turn",
                 after=after,
-                started_by=row(actor),
+                started_by=stored_actor(actor),
             )
             BenchmarkData.objects.create(run=run, trace=gzip.compress(trace) if trace else b"")
-            said = {"run": str(run.pk), **load_plan.in_brief(job)}
+            said = {"run": str(run.pk), **load_plan.summarize_job(job)}
             record(actor, "benchmark", f"endpoint/{endpoint.name}", said, request_id)
     except IntegrityError:
-        raise _running(endpoint.name) from None
-    _forget_old(endpoint)
+        raise _make_running_conflict(endpoint.name) from None
+    _delete_old_runs(endpoint)
     return run
 
 
@@ -147,10 +147,10 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
         tasks.sweep.nudge()
-    if run.state != BenchmarkState.RUNNING or run.host != this_host():
+    if run.state != BenchmarkState.RUNNING or run.host != get_hostname():
         return
     try:
-        keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
+        make_keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
     except ProvisionError as error:
         log.warning("Cannot stop benchmark %s, the sweep retries: %s", run.pk, error.message)
 
@@ -169,14 +169,14 @@ def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         run.delete()
 
 
-def _forget_old(endpoint: Endpoint) -> None:
+def _delete_old_runs(endpoint: Endpoint) -> None:
     old = endpoint.benchmarks.filter(left=False).exclude(state__in=_LIVE).order_by("-created_at")
     found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
     if found:
         Benchmark.objects.filter(pk__in=found).delete()
 
 
-def _running(name: str) -> ConflictError:
+def _make_running_conflict(name: str) -> ConflictError:
     return ConflictError(
         "benchmark_running",
         f"A benchmark of {name} waits or runs already.",

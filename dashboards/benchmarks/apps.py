@@ -11,7 +11,7 @@ class BenchmarksConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 45))
-        navigation.register_tabs(
+        navigation.register_item(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 45))
+        navigation.register_tab(
             navigation.Tab("endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 45)
         )

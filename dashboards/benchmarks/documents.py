@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.benchmarks import lifecycle, selectors
-from dashboards.benchmarks.generator.comparison import Comparison, compare, differences
-from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORKLOADS, belongs
-from dashboards.benchmarks.generator.report_text import ENDS, doubts
+from dashboards.benchmarks.generator.comparison import Comparison, compare, list_differences
+from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORKLOADS, applies_to
+from dashboards.benchmarks.generator.report_text import ENDS, list_doubts
 from dashboards.benchmarks.generator.samples import RequestSample
 from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from dashboards.boards.charts import inline_chart
@@ -31,12 +31,12 @@ _ERRORS = {
 }
 
 
-def brief(row: Benchmark) -> dict[str, Any]:
+def summarize_run(row: Benchmark) -> dict[str, Any]:
     result = row.result
     return {
         "run": row,
         "colour": _COLOURS[BenchmarkState(row.state)],
-        "what": what(row),
+        "what": describe_job(row),
         "requests": result.get("requests"),
         "failed": result.get("failed"),
         "ttft_p50": _of(result, "ttft", "p50"),
@@ -46,7 +46,7 @@ def brief(row: Benchmark) -> dict[str, Any]:
     }
 
 
-def what(row: Benchmark) -> str:
+def describe_job(row: Benchmark) -> str:
     job = row.job
     speed = f"{job['concurrency']} users"
     if job["mode"] == RATE:
@@ -54,17 +54,17 @@ def what(row: Benchmark) -> str:
     return f"{WORKLOADS[job['workload']]}, {speed}, {job['duration_s']:g} s"
 
 
-def whole(row: Benchmark) -> dict[str, Any]:
-    progress = lifecycle.progress_now(row)
+def build_page(row: Benchmark) -> dict[str, Any]:
+    progress = lifecycle.read_current_progress(row)
     failures = progress.get("errors", {})
     examples = progress.get("examples", {})
     seen = {**progress, "result": row.result} if row.result else progress
     return {
-        **brief(row),
+        **summarize_run(row),
         "progress": progress,
         "result": row.result,
         "facts": row.endpoint_facts,
-        "job": settings_of(row),
+        "job": list_settings(row),
         "share": min(100, round(100 * progress.get("elapsed_s", 0) / row.job["duration_s"])),
         "failures": [
             {"code": code, "label": _label(code), "count": count, "text": examples.get(code, "")}
@@ -72,35 +72,35 @@ def whole(row: Benchmark) -> dict[str, Any]:
         ],
         "failed_now": sum(failures.values()),
         "elapsed_s": progress.get("elapsed_s", 0.0),
-        "ttft_now": _first_tokens(row, progress),
+        "ttft_now": _get_ttft(row, progress),
         "ended_by": ENDS.get(progress.get("stopped_by", ""), ""),
-        "doubts": doubts(seen) if progress.get("generator") else [],
-        "charts": inline_chart.of_series(progress.get("series", {})),
+        "doubts": list_doubts(seen) if progress.get("generator") else [],
+        "charts": inline_chart.make_run_charts(progress.get("series", {})),
         "tiers": _tiers(progress),
-        "others": _others(row),
+        "others": _list_paired_runs(row),
         "measures": _measures(row.result),
     }
 
 
-def settings_of(row: Benchmark) -> list[tuple[str, str]]:
+def list_settings(row: Benchmark) -> list[tuple[str, str]]:
     job = row.job
     found = [("How", MODES[job["mode"]]), ("Asked through", job["api"])]
     for one in FIELDS:
-        if belongs(one, job["workload"], job["mode"]):
+        if applies_to(one, job["workload"], job["mode"]):
             unit = f" {one.unit}" if one.unit else ""
             found.append((one.label, f"{job.get(one.name, one.default):g}{unit}"))
     return found
 
 
-def compared(
+def build_comparison(
     a: Benchmark, b: Benchmark, of_a: list[RequestSample], of_b: list[RequestSample]
 ) -> Comparison:
-    return compare(of_a, of_b, caveats(a, b))
+    return compare(of_a, of_b, list_caveats(a, b))
 
 
-def caveats(a: Benchmark, b: Benchmark) -> list[str]:
+def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:
     found = []
-    other = differences(a.job, b.job)
+    other = list_differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
         listed = "; ".join(other) or "another trace"
         found.append(f"They were not asked the same: {listed}.")
@@ -121,7 +121,7 @@ def caveats(a: Benchmark, b: Benchmark) -> list[str]:
     return found
 
 
-def document(row: Benchmark) -> dict[str, Any]:
+def build_document(row: Benchmark) -> dict[str, Any]:
     return {
         "id": str(row.pk),
         "endpoint": row.endpoint.name,
@@ -134,7 +134,7 @@ def document(row: Benchmark) -> dict[str, Any]:
         "job": row.job,
         "trace_digest": row.trace_digest,
         "endpoint_facts": row.endpoint_facts,
-        "progress": lifecycle.progress_now(row),
+        "progress": lifecycle.read_current_progress(row),
         "result": row.result or None,
         "started_by": row.started_by.get_username() if row.started_by else "system",
         "created_at": row.created_at,
@@ -143,7 +143,7 @@ def document(row: Benchmark) -> dict[str, Any]:
     }
 
 
-def _first_tokens(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
+def _get_ttft(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
     """Return TTFT percentiles of the whole run, or of the latest requests while it runs."""
     found = row.result or progress.get("now", {})
     return {key: _of(found, "ttft", key) for key in ("p50", "p90")}
@@ -174,8 +174,8 @@ def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _others(row: Benchmark) -> list[dict[str, Any]]:
-    found = [*selectors.followers(row)]
+def _list_paired_runs(row: Benchmark) -> list[dict[str, Any]]:
+    found = [*selectors.list_followers(row)]
     if row.after is not None:
         found.insert(0, row.after)
     return [{"run": other, "both_done": not other.live and not row.live} for other in found]

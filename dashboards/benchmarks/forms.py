@@ -21,7 +21,7 @@ from dashboards.benchmarks.generator.job import (
     WORKLOADS,
     Field,
     Job,
-    belongs,
+    applies_to,
 )
 
 MAX_TRACE_BYTES = 8 * 1024**2
@@ -63,7 +63,7 @@ class BenchmarkForm(Styled, forms.Form):
                 help_text="Mooncake's format, one JSON object a line, at most 8 MiB. Without one, "
                 "a built-in sample of 300 requests is played.",
             )
-        self.numbers = [one for one in FIELDS if belongs(one, self.workload, self.mode)]
+        self.numbers = [one for one in FIELDS if applies_to(one, self.workload, self.mode)]
         for one in self.numbers:
             self.fields[one.name] = _number(one)
 

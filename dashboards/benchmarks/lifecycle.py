@@ -19,26 +19,26 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from console.core.counters import count
+from console.core.counters import increment
 from console.provisioners.base import ProvisionError
 from dashboards.benchmarks.generator import files, traces
 from dashboards.benchmarks.generator.job import TRACE, from_json
 from dashboards.benchmarks.generator.keeper import (
     Keeper,
     folder_of,
-    folders,
-    keeper,
+    get_hostname,
+    list_folders,
     make_folder,
-    this_host,
+    make_keeper,
 )
 from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, BenchmarkState
 from endpoints import selectors
 
 log = logging.getLogger(__name__)
 
-FORGOTTEN_S = 60.0
+ABANDONED_S = 60.0
 # Limits for a generator's first progress, and for its age afterwards.
-SILENT_S = 30.0
+PROGRESS_DEADLINE_S = 30.0
 # Added to the job's own limit, for the drain and a busy machine.
 OVERTIME_S = 90.0
 KILLED = "The load generator ended before the run did. What it had told until then is below."
@@ -48,21 +48,21 @@ def sweep() -> None:
     rows = Benchmark.objects.filter(Q(state__in=LIVE) | Q(left=True))
     for row in rows.select_related("endpoint__status", "after").order_by("created_at"):
         try:
-            one(row)
+            process_run(row)
         except ProvisionError as error:
-            count("benchmark_passes", outcome=error.reason)
+            increment("benchmark_passes", outcome=error.reason)
             log.warning("Pass over benchmark %s failed, retrying: %s", row.pk, error.message)
-    _forgotten()
+    _remove_orphans()
 
 
-def _forgotten() -> None:
+def _remove_orphans() -> None:
     """Stop generators and delete folders of runs without a row, e.g. of a deleted endpoint."""
     var = settings.EMBERLINE.var
-    found = {path.name for path in folders(var)}
+    found = {path.name for path in list_folders(var)}
     if not found:
         return
     known = {str(pk) for pk in Benchmark.objects.filter(pk__in=found).values_list("pk", flat=True)}
-    kept = keeper(settings.EMBERLINE.provisioner, var)
+    kept = make_keeper(settings.EMBERLINE.provisioner, var)
     for run in found - known:
         try:
             if kept.gone(run):
@@ -73,43 +73,43 @@ def _forgotten() -> None:
             log.warning("Cannot stop deleted benchmark %s, retrying: %s", run, error.message)
 
 
-def one(row: Benchmark) -> None:
-    kept = keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+def process_run(row: Benchmark) -> None:
+    kept = make_keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
     if row.state == BenchmarkState.QUEUED:
-        _begin(row, kept)
-    elif row.host != this_host():
-        _give_up(row)
+        _start_run(row, kept)
+    elif row.host != get_hostname():
+        _fail_abandoned(row)
     elif row.state == BenchmarkState.RUNNING:
-        _look(row, kept)
+        _observe_run(row, kept)
     elif row.left:
-        _tidy(row, kept)
+        _clean_up(row, kept)
 
 
-def progress_now(row: Benchmark) -> dict[str, Any]:
-    if row.state == BenchmarkState.RUNNING and row.host == this_host():
+def read_current_progress(row: Benchmark) -> dict[str, Any]:
+    if row.state == BenchmarkState.RUNNING and row.host == get_hostname():
         found = files.read_progress(_folder(row))
         if found is not None:
             return found
     return row.progress
 
 
-def _begin(row: Benchmark, kept: Keeper) -> None:
+def _start_run(row: Benchmark, kept: Keeper) -> None:
     if row.abort_at:
         _end(row, BenchmarkState.ABORTED, "It was aborted before it began.")
         return
     if row.after is not None and row.after.live:
         return
-    why_not = unable(row)
+    why_not = why_not_measurable(row)
     if why_not:
         _end(row, BenchmarkState.FAILED, why_not)
         return
     # Before the row changes: another pass may start a run it finds RUNNING.
-    task(row).write(make_folder(settings.EMBERLINE.var, str(row.pk)))
+    make_task(row).write(make_folder(settings.EMBERLINE.var, str(row.pk)))
     now = timezone.now()
     mine = Benchmark.objects.filter(pk=row.pk, state=BenchmarkState.QUEUED, abort_at__isnull=True)
     if mine.update(
         state=BenchmarkState.RUNNING,
-        host=this_host(),
+        host=get_hostname(),
         left=True,
         started_at=now,
         touched_at=now,
@@ -118,7 +118,7 @@ def _begin(row: Benchmark, kept: Keeper) -> None:
         kept.start(str(row.pk))
 
 
-def unable(row: Benchmark) -> str:
+def why_not_measurable(row: Benchmark) -> str:
     """Return the reason why nothing can be measured now, "" if it can."""
     endpoint = row.endpoint
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
@@ -126,7 +126,7 @@ def unable(row: Benchmark) -> str:
     return ""
 
 
-def task(row: Benchmark) -> files.Task:
+def make_task(row: Benchmark) -> files.Task:
     """Build the generator's task. It contains the console's key: write it to its folder only."""
     rows: tuple[Any, ...] = ()
     if row.job["workload"] == TRACE:
@@ -142,7 +142,7 @@ def task(row: Benchmark) -> files.Task:
     )
 
 
-def _look(row: Benchmark, kept: Keeper) -> None:
+def _observe_run(row: Benchmark, kept: Keeper) -> None:
     run = str(row.pk)
     gone = kept.gone(run)  # check before reading its file: an ended process has written all
     seen = files.read_progress(_folder(row))
@@ -153,13 +153,13 @@ def _look(row: Benchmark, kept: Keeper) -> None:
         _end(row, BenchmarkState.FAILED, KILLED, progress=seen)
     elif gone and row.abort_at:
         _end(row, BenchmarkState.ABORTED, "", progress=seen)
-    elif gone and not _young(row):
+    elif gone and not _is_just_claimed(row):
         words = kept.last_words(run)
         _end(row, BenchmarkState.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
     elif row.abort_at:
         kept.stop(run)
         _touch(row, stage="Ending", **({"progress": seen} if seen else {}))
-    elif _overdue(row, seen):
+    elif _is_overdue(row, seen):
         kept.stop(run)
         _end(
             row,
@@ -174,20 +174,20 @@ def _look(row: Benchmark, kept: Keeper) -> None:
         _touch(row, stage="", **({"progress": seen} if seen else {}))
 
 
-def _young(row: Benchmark) -> bool:
+def _is_just_claimed(row: Benchmark) -> bool:
     """Return whether the run was just claimed and its process may not have started yet."""
     begun = row.started_at or row.created_at
     return (
-        timezone.now() - begun < timedelta(seconds=SILENT_S)
+        timezone.now() - begun < timedelta(seconds=PROGRESS_DEADLINE_S)
         and files.read_progress(_folder(row)) is None
     )
 
 
-def _overdue(row: Benchmark, seen: dict[str, Any] | None) -> bool:
+def _is_overdue(row: Benchmark, seen: dict[str, Any] | None) -> bool:
     begun = row.started_at or row.created_at
     running_s = (timezone.now() - begun).total_seconds()
     silent_s = time.time() - seen["at"] if seen else running_s
-    return silent_s > SILENT_S or running_s > row.job["duration_s"] + OVERTIME_S
+    return silent_s > PROGRESS_DEADLINE_S or running_s > row.job["duration_s"] + OVERTIME_S
 
 
 def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
@@ -205,9 +205,9 @@ def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
         _end(row, state, message, progress=progress, result=result)
 
 
-def _give_up(row: Benchmark) -> None:
+def _fail_abandoned(row: Benchmark) -> None:
     """Fail a run of another machine, which cleans up itself when it returns."""
-    if timezone.now() - row.touched_at < timedelta(seconds=FORGOTTEN_S):
+    if timezone.now() - row.touched_at < timedelta(seconds=ABANDONED_S):
         return
     if row.state == BenchmarkState.RUNNING:
         _end(row, BenchmarkState.FAILED, f"The background worker that ran it ({row.host}) is gone.")
@@ -215,7 +215,7 @@ def _give_up(row: Benchmark) -> None:
         Benchmark.objects.filter(pk=row.pk).update(left=False)
 
 
-def _tidy(row: Benchmark, kept: Keeper) -> None:
+def _clean_up(row: Benchmark, kept: Keeper) -> None:
     run = str(row.pk)
     if not kept.gone(run):
         kept.stop(run)
@@ -232,7 +232,7 @@ def _end(row: Benchmark, state: BenchmarkState, message: str, **fields: Any) -> 
         state=state, message=message, stage="", finished_at=now, touched_at=now, **known
     )
     if ended:
-        count("benchmarks", outcome=str(state))
+        increment("benchmarks", outcome=str(state))
 
 
 def _touch(row: Benchmark, **fields: Any) -> None:

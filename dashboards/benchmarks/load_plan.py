@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboards.benchmarks.generator.job import RATE, TRACE, WORKLOADS, Job
-from dashboards.benchmarks.generator.workloads import Plan, plan
+from dashboards.benchmarks.generator.workloads import Plan, plan_load
 from endpoints import selectors
 from endpoints.models import Endpoint
 from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilent
+from routing.deployment.admin_client import RouterSilentError
 
-ASK_S = 0.5
+DEADLINE_S = 0.5
 
 ENDS = {
     "duration_s": "its time is over",
@@ -23,7 +23,7 @@ ENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedEndpoint:
     """An endpoint under load. `in_flight`: current requests of other clients at its router; None if
     unknown.
     """
@@ -37,23 +37,23 @@ class Loaded:
     in_flight: int | None
 
 
-def loaded(endpoint: Endpoint, *, asking: bool = True) -> Loaded:
+def describe_endpoint(endpoint: Endpoint, *, asking: bool = True) -> LoadedEndpoint:
     spec = endpoint.parsed
     ready = [w.name for w in selectors.worker_facts(endpoint) if w.ready]
     where = f"cluster {spec.placement.cluster}" if spec.on_cluster else "this machine"
-    return Loaded(
+    return LoadedEndpoint(
         name=endpoint.name,
         phase=str(endpoint.shown_phase),
         workers=tuple(ready),
         strategy=spec.routing.effective_strategy,
         where=where,
         simulated=spec.simulated,
-        in_flight=_in_flight(endpoint) if asking else None,
+        in_flight=_query_in_flight(endpoint) if asking else None,
     )
 
 
-def facts(endpoint: Endpoint) -> dict[str, Any]:
-    spec, seen = endpoint.parsed, loaded(endpoint, asking=False)
+def read_endpoint_facts(endpoint: Endpoint) -> dict[str, Any]:
+    spec, seen = endpoint.parsed, describe_endpoint(endpoint, asking=False)
     return {
         "generation": endpoint.generation,
         "model": spec.model,
@@ -66,10 +66,10 @@ def facts(endpoint: Endpoint) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LoadPreview:
     job: Job
     plan: Plan
-    endpoints: tuple[Loaded, ...]
+    endpoints: tuple[LoadedEndpoint, ...]
 
     @property
     def ends_by(self) -> str:
@@ -89,11 +89,13 @@ class Outlook:
         return sum(len(one.workers) for one in self.endpoints)
 
 
-def outlook(job: Job, found: list[Endpoint]) -> Outlook:
-    return Outlook(job, plan(job), tuple(loaded(endpoint) for endpoint in found))
+def make_preview(job: Job, found: list[Endpoint]) -> LoadPreview:
+    return LoadPreview(
+        job, plan_load(job), tuple(describe_endpoint(endpoint) for endpoint in found)
+    )
 
 
-def in_brief(job: Job) -> dict[str, Any]:
+def summarize_job(job: Job) -> dict[str, Any]:
     speed: dict[str, Any] = {"concurrency": job.concurrency}
     if job.mode == RATE:
         speed = {"speed": job.speed} if job.workload == TRACE else {"rate": job.rate}
@@ -105,11 +107,11 @@ def in_brief(job: Job) -> dict[str, Any]:
     }
 
 
-def _in_flight(endpoint: Endpoint) -> int | None:
+def _query_in_flight(endpoint: Endpoint) -> int | None:
     if not endpoint.status.admin_url:
         return None
     try:
-        workers = admin_client.workers(endpoint.status.admin_url, ASK_S)
-    except RouterSilent:
+        workers = admin_client.workers(endpoint.status.admin_url, DEADLINE_S)
+    except RouterSilentError:
         return None
     return sum(worker.in_flight for worker in workers)

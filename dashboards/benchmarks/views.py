@@ -21,7 +21,7 @@ from console.core.errors import Refused
 from console.web import responses
 from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.forms import BenchmarkForm
-from dashboards.benchmarks.generator.comparison import curve
+from dashboards.benchmarks.generator.comparison import cumulative_curve
 from dashboards.benchmarks.generator.job import MODES, WORKLOADS
 from dashboards.benchmarks.generator.samples import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark
@@ -38,7 +38,7 @@ _REFUSALS = (Refused, RefusalError, SpecErrors)
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     wanted = request.GET.get("endpoint", "")
-    rows = selectors.runs(request.user)
+    rows = selectors.list_runs(request.user)
     if wanted:
         rows = rows.filter(endpoint__name=wanted)
     names = endpoints.endpoints(request.user).values_list("name", flat=True)
@@ -48,14 +48,17 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    context = {"endpoint": _endpoint(name), "page": _page(request, selectors.of_endpoint(name))}
+    context = {
+        "endpoint": _endpoint(name),
+        "page": _page(request, selectors.list_endpoint_runs(name)),
+    }
     return render(request, "benchmarks/endpoint.html", context)
 
 
 def _page(request: HttpRequest, rows: Any) -> Any:
     light = rows.defer("progress", "endpoint__spec")
     page = Paginator(light, PAGE).get_page(request.GET.get("page"))
-    page.object_list = [documents.brief(row) for row in page.object_list]
+    page.object_list = [documents.summarize_run(row) for row in page.object_list]
     return page
 
 
@@ -114,7 +117,7 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
         found = [one]
         if wish.second:
             found.append(endpoints.get(wish.second, viewer=request.user))
-        return {"outlook": load_plan.outlook(job, found), "sample": not wish.trace}
+        return {"outlook": load_plan.make_preview(job, found), "sample": not wish.trace}
     except _REFUSALS as refused:
         return {"outlook": None, "why_not": refused}
 
@@ -123,7 +126,7 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
 @require_safe
 def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     row = _run(name, run)
-    context = {"endpoint": row.endpoint, **documents.whole(row)}
+    context = {"endpoint": row.endpoint, **documents.build_page(row)}
     return responses.render(request, "benchmarks/run.html", "benchmarks/htmx/run.html", context)
 
 
@@ -152,7 +155,7 @@ def delete(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
 @require_safe
 def as_json(_request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     row = _run(name, run)
-    text = json.dumps(documents.document(row), indent=2, default=str)
+    text = json.dumps(documents.build_document(row), indent=2, default=str)
     return _file(HttpResponse(text, content_type="application/json"), row, "json")
 
 
@@ -161,7 +164,7 @@ def as_csv(_request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     """Return one line per request, times in seconds."""
     row = _run(name, run)
     writer = csv.writer(_Echo())
-    samples = selectors.samples(row)
+    samples = selectors.read_samples(row)
     lines = (writer.writerow(as_row(sample)) for sample in samples)
     body = StreamingHttpResponse(
         [writer.writerow(COLUMNS), *lines], content_type="text/csv; charset=utf-8"
@@ -189,13 +192,17 @@ def compare(request: HttpRequest) -> HttpResponse:
     if len(set(chosen)) != 2:
         messages.error(request, "Tick two benchmarks to compare.")
         return redirect("benchmarks:index")
-    rows = [_found(partial(selectors.seen_by, request.user, one)) for one in chosen]
+    rows = [_found(partial(selectors.get_visible_run, request.user, one)) for one in chosen]
     a, b = sorted(rows, key=lambda row: row.created_at)
-    of_a, of_b = selectors.samples(a), selectors.samples(b)
+    of_a, of_b = selectors.read_samples(a), selectors.read_samples(b)
     context = {
-        "sides": [{"key": key, **documents.brief(row)} for key, row in (("A", a), ("B", b))],
-        "found": documents.compared(a, b, of_a, of_b),
-        "chart": inline_chart.of_curves({"A": curve(of_a), "B": curve(of_b)}),
+        "sides": [
+            {"key": key, **documents.summarize_run(row)} for key, row in (("A", a), ("B", b))
+        ],
+        "found": documents.build_comparison(a, b, of_a, of_b),
+        "chart": inline_chart.make_ttft_chart(
+            {"A": cumulative_curve(of_a), "B": cumulative_curve(of_b)}
+        ),
     }
     return render(request, "benchmarks/compare.html", context)
 
@@ -208,7 +215,7 @@ def _found(find: Callable[[], Benchmark]) -> Benchmark:
 
 
 def _run(name: str, run: UUID) -> Benchmark:
-    return _found(lambda: selectors.one(name, run))
+    return _found(lambda: selectors.get_run(name, run))
 
 
 def _endpoint(name: str) -> Any:

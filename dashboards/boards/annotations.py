@@ -25,7 +25,7 @@ from endpoints.choices import AUTO_ROLLBACK, EventKind
 from endpoints.models import EndpointEvent, Revision
 
 Kind = Literal["deploy", "rollback", "strategy", "scale", "pause", "worker", "node", "alert"]
-MOST = 60
+MAX_NOTES = 60
 
 _EVENTS = {
     str(EventKind.ROLLED_BACK): "rollback",
@@ -51,27 +51,29 @@ class Note:
     end: int | None = None
 
 
-def notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> dict[str, Any]:
+def list_notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> dict[str, Any]:
     start = datetime.fromtimestamp(window.start, UTC)
     end = datetime.fromtimestamp(window.end + window.step, UTC)  # up to the next point
     found: list[Note] = []
     for rows in (
-        _revisions(viewer, scope, start, end),
-        _events(viewer, scope, start, end),
-        () if scope.endpoint else _nodes(viewer, start, end),
-        _alerts(asker, scope, window),
+        _list_revisions(viewer, scope, start, end),
+        _list_events(viewer, scope, start, end),
+        () if scope.endpoint else _list_node_changes(viewer, start, end),
+        _list_alerts(asker, scope, window),
     ):
         found += rows
     found.sort(key=lambda note: (-note.at, note.kind, note.endpoint))
-    kept = found[:MOST]
+    kept = found[:MAX_NOTES]
     return {"notes": [asdict(note) for note in kept], "notes_left_out": len(found) - len(kept)}
 
 
-def _revisions(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
+def _list_revisions(
+    viewer: Somebody, scope: Scope, start: datetime, end: datetime
+) -> Iterator[Note]:
     older = Revision.objects.filter(
         endpoint=OuterRef("endpoint"), number__lt=OuterRef("number")
     ).order_by("-number")
-    rows = _of(Revision.objects.filter(created_at__range=(start, end)), viewer, scope)
+    rows = _filter_visible(Revision.objects.filter(created_at__range=(start, end)), viewer, scope)
     shown = rows.annotate(
         name=F("endpoint__name"),
         strategy=KT("spec__routing__strategy"),
@@ -82,14 +84,14 @@ def _revisions(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -
         *("created_at", "name", "number", "verb", "note", "author"),
         *("strategy", "replicas", "old_strategy", "old_replicas"),
     )
-    for row in shown.order_by("-created_at")[: MOST + 1]:
-        kind, text = _told(row)
+    for row in shown.order_by("-created_at")[: MAX_NOTES + 1]:
+        kind, text = _describe_revision(row)
         url = reverse("endpoints:revision", args=[row["name"], row["number"]])
         said = f"{text}: {row['note']}" if row["note"] else text
-        yield Note(_epoch(row["created_at"]), kind, said, row["name"], row["author"], url)
+        yield Note(_to_epoch(row["created_at"]), kind, said, row["name"], row["author"], url)
 
 
-def _told(row: dict[str, Any]) -> tuple[Kind, str]:
+def _describe_revision(row: dict[str, Any]) -> tuple[Kind, str]:
     verb, number = row["verb"], row["number"]
     if verb in ("rollback", AUTO_ROLLBACK):
         how = " by the console itself" if verb == AUTO_ROLLBACK else ""
@@ -103,32 +105,34 @@ def _told(row: dict[str, Any]) -> tuple[Kind, str]:
     return "deploy", "Created" if verb == "create" else f"Changed, revision {number}"
 
 
-def _events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
+def _list_events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
     seen = EndpointEvent.objects.filter(kind__in=_EVENTS, first_at__range=(start, end))
-    rows = _of(seen, viewer, scope).values("first_at", "endpoint__name", "kind", "message")
-    for row in rows.order_by("-first_at")[: MOST + 1]:
+    rows = _filter_visible(seen, viewer, scope).values(
+        "first_at", "endpoint__name", "kind", "message"
+    )
+    for row in rows.order_by("-first_at")[: MAX_NOTES + 1]:
         name = row["endpoint__name"]
         kind: Any = _EVENTS[row["kind"]]
         url = reverse("endpoints:events", args=[name])
-        yield Note(_epoch(row["first_at"]), kind, row["message"], name, "", url)
+        yield Note(_to_epoch(row["first_at"]), kind, row["message"], name, "", url)
 
 
-def _of(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
+def _filter_visible(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
     if scope.endpoint:
         return rows.filter(endpoint__name=scope.endpoint)
     seen = selectors.endpoints(viewer).select_related(None).order_by()
     return rows.filter(endpoint__in=seen.values("pk"))
 
 
-def _nodes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
+def _list_node_changes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
     for prefix in _NODES:
-        rows = trail.events(target=prefix, viewer=viewer).filter(at__range=(start, end))
-        for row in rows[: MOST + 1]:
+        rows = trail.list_events(target=prefix, viewer=viewer).filter(at__range=(start, end))
+        for row in rows[: MAX_NOTES + 1]:
             what = f"{row.target.replace('/', ' ', 1).capitalize()}: {row.verb}"
-            yield Note(_epoch(row.at), "node", what, "", row.actor_name)
+            yield Note(_to_epoch(row.at), "node", what, "", row.actor_name)
 
 
-def _alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
+def _list_alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
     """An alert at the first point began earlier; one at the last point still fires."""
     question = Question(queries.alerts(scope), window.end, window)
     seen: set[tuple[str, ...]] = set()
@@ -137,7 +141,7 @@ def _alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
         if key in seen:
             continue
         seen.add(key)
-        for first, last in _runs(series.values):
+        for first, last in _find_runs(series.values):
             at = window.start + first * window.step
             over = last < len(series.values) - 1
             end = window.start + (last + 1) * window.step if over else None
@@ -155,7 +159,7 @@ def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> N
     return Note(at, "alert", " ".join(words) + said, endpoint, end=end)
 
 
-def _runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
+def _find_runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
     first: int | None = None
     for place, value in enumerate((*values, None)):
         if value is not None and first is None:
@@ -165,5 +169,5 @@ def _runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
             first = None
 
 
-def _epoch(moment: datetime) -> int:
+def _to_epoch(moment: datetime) -> int:
     return int(moment.timestamp())

@@ -25,8 +25,8 @@ from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
 
-KEPT_AT_MOST = 64  # boards of different ranges or viewers, a few hundred KB each
-_DRAWN_AGAIN = 12  # refreshes per coarse step, whose last point is still incomplete
+MAX_CACHED = 64  # boards of different ranges or viewers, a few hundred KB each
+_REFRESHES_PER_STEP = 12  # refreshes per coarse step, whose last point is still incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class BoardCache:
             if entry is None or entry[0] < now:
                 entry = self._made[key] = (now + good_s, threading.Lock(), [])
                 self._made.move_to_end(key)
-                while len(self._made) > KEPT_AT_MOST:
+                while len(self._made) > MAX_CACHED:
                     self._made.popitem(last=False)
         with entry[1]:
             if not entry[2]:
@@ -61,7 +61,7 @@ class BoardCache:
             self._made.clear()
 
 
-KEPT = BoardCache()
+CACHE = BoardCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ def respond(
 ) -> BoardResponse:
     """Return the board's JSON, rendered at most once per new point, with current annotations."""
     request = _resolve(viewer, place, look, scope)
-    good_s = max(SCRAPE_S - 1, request.window.step / _DRAWN_AGAIN)
-    rendered: bytes = KEPT.get(
+    good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
+    rendered: bytes = CACHE.get(
         request.cache_key(), good_s, lambda: json.dumps(board.document(request.measure())).encode()
     )
-    notes = boards_annotations.notes(request.asker, viewer, request.scope, request.window)
+    notes = boards_annotations.list_notes(request.asker, viewer, request.scope, request.window)
     body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
     return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
@@ -129,19 +129,21 @@ def measure(
 def list_annotations(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope, window: Window
 ) -> dict[str, Any]:
-    return boards_annotations.notes(_asker(place), viewer, place.scope(scope, look), window)
+    return boards_annotations.list_notes(
+        _select_asker(place), viewer, place.scope(scope, look), window
+    )
 
 
 def _resolve(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> BoardRequest:
-    asker, end = _asker(place), look.end(time.time())
+    asker, end = _select_asker(place), look.end(time.time())
     scope = place.scope(scope, look)
-    look = replace(look, range=resolution.fitting(asker, scope, look.range, end))
+    look = replace(look, range=resolution.fit_range(asker, scope, look.range, end))
     # Prices cost a query: read them only for panels that use them.
     priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
     return BoardRequest(asker, place, look, scope, end, factors(viewer) if priced else {})
 
 
-def _asker(place: BoardLocation) -> Asker:
-    return connections.of_endpoint(place.endpoint) if place.endpoint else connections.fleet()
+def _select_asker(place: BoardLocation) -> Asker:
+    return connections.connect_endpoint(place.endpoint) if place.endpoint else connections.fleet()

@@ -26,7 +26,7 @@ class Choice:
     icon: str = ""
 
 
-def context(
+def build_context(
     place: BoardLocation, look: BoardQuery, problems: Sequence[Problem], workers: Sequence[str] = ()
 ) -> dict[str, Any]:
     shown = place.shown(look)
@@ -38,8 +38,8 @@ def context(
         look = replace(look, worker="")
     return {
         "board": place.board,
-        "tabs": _tabs(place, look),
-        "sections": _sections(place, look),
+        "tabs": _build_tabs(place, look),
+        "sections": _build_sections(place, look),
         "full": bool(look.panel),
         "of_one": bool(place.endpoint),
         "endpoint_url": f"{board_url(replace(place, endpoint='_'))}?{look.query(panel='')}",
@@ -49,11 +49,11 @@ def context(
         "problems": problems,
         "workers": workers,
         "known_worker": not look.worker or look.worker in workers,
-        **times(look, f"{board_url(place, 'data')}?{look.query()}"),
+        **build_time_controls(look, f"{board_url(place, 'data')}?{look.query()}"),
     }
 
 
-def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
+def build_time_controls(look: BoardQuery, data_url: str) -> dict[str, Any]:
     return {
         "look": look,
         "chosen": look.range,
@@ -67,10 +67,12 @@ def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
             )
             for key, choice in RANGES.items()
         ],
-        "refreshes": [("off" if not s else str(s), _every(s), s) for s in REFRESHES],
-        "from_field": _field((look.until or 0) - look.range.length_s) if look.fixed else "",
-        "zoom_out_url": f"?{_twice(look).query()}" if look.until is not None else "",
-        "to_field": _field(look.until) if look.until is not None else "",
+        "refreshes": [("off" if not s else str(s), _format_interval(s), s) for s in REFRESHES],
+        "from_field": _format_datetime_local((look.until or 0) - look.range.length_s)
+        if look.fixed
+        else "",
+        "zoom_out_url": f"?{_zoom_out(look).query()}" if look.until is not None else "",
+        "to_field": _format_datetime_local(look.until) if look.until is not None else "",
     }
 
 
@@ -83,7 +85,7 @@ def board_url(place: BoardLocation, part: str = "") -> str:
     return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
 
 
-def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
+def _build_tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
         other = replace(place, board=board)
@@ -94,7 +96,7 @@ def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
     return found
 
 
-def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
+def _build_sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
     found = []
     for section in place.board.sections(one=bool(place.endpoint)):
         panels = [
@@ -114,18 +116,18 @@ def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
     return found
 
 
-def _twice(look: BoardQuery) -> BoardQuery:
+def _zoom_out(look: BoardQuery) -> BoardQuery:
     """Double the range around its middle; reading the query cuts it off at now."""
     end, length = look.until or 0, look.range.length_s
     half = min(length, LONGEST_S - length) // 2
     return look.during(end - length - half, end + half)
 
 
-def _every(seconds: int) -> str:
+def _format_interval(seconds: int) -> str:
     return f"every {seconds} s" if seconds else "off"
 
 
-def _field(moment: int) -> str:
+def _format_datetime_local(moment: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
@@ -136,6 +138,6 @@ class BoardKey(SlugConverter):
         return value
 
 
-def register() -> None:
+def register_board_converter() -> None:
     """Register the `<board:board>` converter; called once, before URLs are resolved."""
     register_converter(BoardKey, "board")

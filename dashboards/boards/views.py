@@ -25,7 +25,7 @@ from endpoints.refusals import NotFoundError
 @require_safe
 def fleet(request: HttpRequest, board: str = FIRST) -> HttpResponse:
     names = selectors.endpoints(request.user).values_list("name", flat=True)
-    context = _page(request, _place(board))
+    context = _build_context(request, _locate(board))
     return render(request, "dashboards/fleet.html", context | {"names": list(names)})
 
 
@@ -36,7 +36,7 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
     except NotFoundError as error:
         raise Http404(name) from error
     workers = selectors.workers(shown).values_list("name", flat=True)
-    context = _page(request, _place(board, name), tuple(workers))
+    context = _build_context(request, _locate(board, name), tuple(workers))
     return render(request, "dashboards/endpoint.html", context | {"endpoint": shown})
 
 
@@ -44,59 +44,61 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
 @never_cache
 @require_safe
 def fleet_data(request: HttpRequest, board: str = FIRST) -> HttpResponse:
-    return _data(request, _place(board), dashboards_selectors.fleet(request.user))
+    return _respond_json(
+        request, _locate(board), dashboards_selectors.get_fleet_scope(request.user)
+    )
 
 
 @gzip_page
 @never_cache
 @require_safe
 def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
-    return _data(request, _place(board, name), _scope(name))
+    return _respond_json(request, _locate(board, name), _get_scope(name))
 
 
 @never_cache
 @require_safe
 def fleet_csv(request: HttpRequest, board: str = FIRST) -> HttpResponse:
-    return _csv(request, _place(board), dashboards_selectors.fleet(request.user))
+    return _respond_csv(request, _locate(board), dashboards_selectors.get_fleet_scope(request.user))
 
 
 @never_cache
 @require_safe
 def endpoint_csv(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
-    return _csv(request, _place(board, name), _scope(name))
+    return _respond_csv(request, _locate(board, name), _get_scope(name))
 
 
-def _page(
+def _build_context(
     request: HttpRequest, place: BoardLocation, workers: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    chosen, problems = query.read(request.GET, time.time())
-    return page.context(place, chosen, problems, workers)
+    chosen, problems = query.parse_query(request.GET, time.time())
+    return page.build_context(place, chosen, problems, workers)
 
 
-def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    chosen, _ = query.read(request.GET, time.time())
+def _respond_json(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
+    chosen, _ = query.parse_query(request.GET, time.time())
     found = answers.respond(request.user, place, chosen, scope)
     response = HttpResponse(found.body, content_type="application/json")
     response["ETag"] = found.etag
     return get_conditional_response(request, etag=found.etag, response=response) or response
 
 
-def _csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    chosen, _ = query.read(request.GET, time.time())
+def _respond_csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
+    chosen, _ = query.parse_query(request.GET, time.time())
     found = answers.measure(request.user, place, chosen, scope)
-    name = csv_export.filename(found, place.board.key, place.endpoint)
-    response = HttpResponse(csv_export.text(found), content_type="text/csv; charset=utf-8")
+    name = csv_export.make_filename(found, place.board.key, place.endpoint)
+    response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 
-def _scope(name: str) -> Scope:
+def _get_scope(name: str) -> Scope:
     if not selectors.endpoints().filter(name=name).exists():
         raise Http404(name)
     return Scope(name, selectors.NAMESPACE)
 
 
-def _place(key: str, endpoint: str = "") -> BoardLocation:
+def _locate(key: str, endpoint: str = "") -> BoardLocation:
     place = BoardLocation(BOARDS[key], endpoint)
     if not place.panels:
         raise Http404(key)

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.accounts import selectors as accounts
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.permissions import Owned, allows, require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused
@@ -47,8 +47,8 @@ _MOST_USD = 1e9
 
 def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> Budget:
     """Create a budget, or change the one with that id; omitted fields keep their values."""
-    before = None if budget_id is None else one(actor, budget_id)
-    known = document(before) if before else {"whose": Whose.ALL.value, "subject": ""}
+    before = None if budget_id is None else get_budget(actor, budget_id)
+    known = budget_document(before) if before else {"whose": Whose.ALL.value, "subject": ""}
     wanted = {**known, **data}
     _check_budget(wanted)
     # Moving a budget to another team needs permission on both.
@@ -60,7 +60,7 @@ def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> 
             text = "There is a budget of this name."
             problem = Problem("name", wanted["name"], text, BUDGET_FIELDS["name"], "taken")
             raise Refused(problem, status_code=409)
-        budget = before or Budget(created_by=row(actor))
+        budget = before or Budget(created_by=stored_actor(actor))
         budget.name = wanted["name"].strip()
         budget.whose, budget.subject = _subject(wanted)
         budget.usd = float(wanted["usd"])
@@ -68,13 +68,13 @@ def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> 
         budget.save()
         verb = "change" if before else "create"
         owner = _owner(actor, budget.whose, budget.subject)
-        changes = diff(known if before else {}, document(budget))
+        changes = diff(known if before else {}, budget_document(budget))
         record(actor, verb, f"budget/{budget.name}", changes, of=owner)
     return budget
 
 
 def delete_budget(actor: Any, budget_id: UUID) -> None:
-    budget = one(actor, budget_id)
+    budget = get_budget(actor, budget_id)
     owner = _owner(actor, budget.whose, budget.subject)
     require(actor, "operator", of=owner)
     with transaction.atomic():
@@ -82,7 +82,7 @@ def delete_budget(actor: Any, budget_id: UUID) -> None:
         budget.delete()
 
 
-def one(viewer: Any, budget_id: UUID) -> Budget:
+def get_budget(viewer: Any, budget_id: UUID) -> Budget:
     found = budgets.budgets(viewer).filter(pk=budget_id).first()
     if found is None:
         text, remedy = "There is no such budget.", "Look at the list of budgets."
@@ -90,7 +90,7 @@ def one(viewer: Any, budget_id: UUID) -> Budget:
     return found
 
 
-def document(budget: Budget) -> dict[str, Any]:
+def budget_document(budget: Budget) -> dict[str, Any]:
     return {name: getattr(budget, name) for name in BUDGET_FIELDS}
 
 
@@ -166,14 +166,14 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
             machine=(wanted.get("machine") or "").strip(),
             disk_usd_gib_month=wanted.get("disk_usd_gib_month"),
             source=(wanted.get("source") or "").strip(),
-            changed_by=row(actor),
+            changed_by=stored_actor(actor),
         )
         verb = "change" if before else "create"
         record(actor, verb, f"tier-price/{name}", diff(known, price_document(made)))
     return made
 
 
-def forget_tier_price(actor: Any, name: str) -> None:
+def clear_tier_price(actor: Any, name: str) -> None:
     """Clear the price from today on; earlier days keep theirs."""
     require(actor, "operator")
     with transaction.atomic():
@@ -186,7 +186,7 @@ def forget_tier_price(actor: Any, name: str) -> None:
         TierPrice.objects.filter(name=name, since__gte=today).delete()
         if TierPrice.objects.filter(name=name).exists():
             TierPrice.objects.create(
-                name=name, since=today, source="forgotten", changed_by=row(actor)
+                name=name, since=today, source="forgotten", changed_by=stored_actor(actor)
             )
         record(actor, "delete", f"tier-price/{name}")
 

@@ -14,6 +14,6 @@ class MoneyConfig(AppConfig):
         from console.web.shell import context
         from dashboards.costs import banner, metrics, tasks
 
-        rounds.register(tasks.as_round)
-        context.register(banner.budget_banner)
-        meters.also("web", metrics.BudgetMetrics())
+        rounds.register_round(tasks.as_round)
+        context.register_banner(banner.budget_banner)
+        meters.add_metrics("web", metrics.BudgetMetrics())

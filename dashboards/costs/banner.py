@@ -36,14 +36,14 @@ def budget_banner(viewer: Somebody) -> Banner | None:
     return Banner("budget", "warning", "Budget will not last", text)
 
 
-def forget() -> None:
+def clear_crossings() -> None:
     """Clear the cache after a crossing."""
     cache.delete(_PASSED)
 
 
 def _passed() -> dict[UUID, int]:
     """Return the highest mark of this month by budget."""
-    month = months.of(timezone.now()).first
+    month = months.month_of(timezone.now()).first
     rows = BudgetCrossing.objects.filter(month=month, mark__in=(100, budgets.FORESEEN))
     return dict(rows.order_by("mark").values_list("budget_id", "mark"))
 

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from console.accounts.models import Team
-from console.accounts.permissions import Somebody, allows, teams_where
+from console.accounts.permissions import Somebody, allows, team_ids_with_role
 from console.audit.record import record
 from dashboards.costs.formulas.savings import HOUR_S
 from dashboards.costs.ledger import months, sums
@@ -70,16 +70,16 @@ def budgets(viewer: Somebody = None) -> QuerySet[Budget]:
     rows = Budget.objects.select_related("created_by").order_by("name")
     if viewer is None or allows(viewer, "viewer"):
         return rows
-    mine = Team.objects.filter(pk__in=teams_where(viewer, "viewer") or ()).values("slug")
+    mine = Team.objects.filter(pk__in=team_ids_with_role(viewer, "viewer") or ()).values("slug")
     of_team = Q(whose=Whose.TEAM, subject__in=mine)
     return rows.filter(of_team | Q(whose=Whose.ENDPOINT, subject__in=teams.names(viewer)))
 
 
-def states(wanted: Iterable[Budget], now: datetime) -> list[BudgetState]:
+def budget_states(wanted: Iterable[Budget], now: datetime) -> list[BudgetState]:
     listed = list(wanted)
     if not listed:
         return []
-    month = months.of(now)
+    month = months.month_of(now)
     spent = sums.by_endpoint(sums.days(month.first, month.after))
     lately, hours = _lately(now, spent, month)
     left = (month.ends - now.astimezone(UTC)).total_seconds() / HOUR_S
@@ -125,10 +125,10 @@ def _of(budget: Budget, lines: Iterable[CostLine]) -> list[CostLine]:
     return list(lines)
 
 
-def judge(now: datetime) -> list[BudgetCrossing]:
+def record_crossings(now: datetime) -> list[BudgetCrossing]:
     """Record new crossings, once per month and mark."""
-    month, found = months.of(now).first, []
-    for state in states(budgets(), now):
+    month, found = months.month_of(now).first, []
+    for state in budget_states(budgets(), now):
         for mark in state.passed:
             values = {"spent": state.spent, "usd": state.budget.usd, "at": now}
             with transaction.atomic():

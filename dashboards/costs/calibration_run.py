@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from dashboards.costs.formulas import calibration
 from dashboards.models import Calibration, RunState
-from dashboards.proof_run import facts_of, live_tools
+from dashboards.proof_run import make_live_tools, read_proof_facts
 from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptAnswer
 
@@ -24,7 +24,9 @@ SETTLE_S = 3.0
 behind a long one would be told to have taken that time."""
 
 
-def run(run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None) -> None:
+def run_calibration(
+    run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None
+) -> None:
     mine = Calibration.objects.filter(pk=run_id, state=RunState.QUEUED)
     if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
         return
@@ -46,11 +48,13 @@ def run(run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None
     )
 
 
-def _measure(row: Calibration, ask: calibration.Ask) -> calibration.Measured:
-    workers = facts_of(row.endpoint).workers
+def _measure(row: Calibration, ask: calibration.Ask) -> calibration.CalibrationResult:
+    workers = read_proof_facts(row.endpoint).workers
     if not workers:
-        return calibration.Measured(problem="No worker is ready. Run it again when one is.")
-    return calibration.run(workers[0], ask, partial(_stage, str(row.pk)))
+        return calibration.CalibrationResult(
+            problem="No worker is ready. Run it again when one is."
+        )
+    return calibration.calibrate(workers[0], ask, partial(_stage, str(row.pk)))
 
 
 def _stage(run_id: str, stage: str) -> None:
@@ -58,7 +62,7 @@ def _stage(run_id: str, stage: str) -> None:
 
 
 def _live(endpoint: Endpoint) -> calibration.Ask:
-    tools = live_tools(endpoint)
+    tools = make_live_tools(endpoint)
 
     def ask(prompt: str, worker: str) -> PromptAnswer:
         # A fixed delay: no metric common to all versions and connectors shows that a worker has

@@ -22,7 +22,7 @@ class BudgetMetrics(MetricsCollector[BudgetState]):
     unknown = "budgets_unknown"
 
     def read(self) -> Sequence[BudgetState]:
-        return budgets.states(budgets.budgets(), timezone.now())
+        return budgets.budget_states(budgets.budgets(), timezone.now())
 
     def tell(self, registry: Registry, row: BudgetState) -> None:
         labels = labels_of(row.budget)

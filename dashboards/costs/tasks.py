@@ -24,9 +24,9 @@ def sweep() -> None:
 
     now = timezone.now()
     if connections.any_known():
-        hours.measure(connections.fleet(), now)
-    if budgets.judge(now):
-        banner.forget()
+        hours.measure_hours(connections.fleet(), now)
+    if budgets.record_crossings(now):
+        banner.clear_crossings()
 
 
 LATE = timedelta(minutes=10)
@@ -40,7 +40,7 @@ _REMEDY = (
 
 def as_round() -> Round:
     now = timezone.now()
-    late = [hour for hour in hours.missing(now) if now - hour > hours.HOUR + LATE]
+    late = [hour for hour in hours.missing_hours(now) if now - hour > hours.HOUR + LATE]
     last = MeasuredHour.objects.order_by("-looked_at").first()
 
     def line(state: RoundState, text: str, remedy: str = "") -> Round:

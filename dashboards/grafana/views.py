@@ -16,17 +16,17 @@ from dashboards.prometheus.config import recording_rules as config_recording_rul
 
 
 def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
-    return export.files(console_url, alert_rules(viewer), recorded=recorded)
+    return export.make_files(console_url, render_alert_rules(viewer), recorded=recorded)
 
 
-def alert_rules(viewer: Somebody) -> str:
+def render_alert_rules(viewer: Somebody) -> str:
     return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()
 
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     records = [record for group in config_recording_rules.GROUPS.values() for record in group]
-    context = {"boards": export.exported(), "records": records}
+    context = {"boards": export.list_exports(), "records": records}
     return render(request, "dashboards/grafana.html", context)
 
 
@@ -34,13 +34,13 @@ def page(request: HttpRequest) -> HttpResponse:
 def everything(request: HttpRequest) -> HttpResponse:
     recorded = request.GET.get("recorded") == "true"
     found = files(request.user, console_url(request), recorded=recorded)
-    packed = export.zipped(found)
+    packed = export.make_zip(found)
     return _file(packed, "emberline-grafana.zip", "application/zip")
 
 
 @require_safe
 def board(request: HttpRequest, uid: str) -> HttpResponse:
-    wanted = export.named(uid)
+    wanted = export.find_export(uid)
     if wanted is None:
         raise Http404(uid)
     found = export.board(wanted, console_url(request))

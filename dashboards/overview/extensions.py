@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.urls import reverse
 
-from console.catalogue.selectors import instances
+from console.catalogue.selectors import instances_by_name
 from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration, percent, usd
 from dashboards.alerts.notify import health
@@ -20,9 +20,9 @@ from dashboards.alerts.rules import RULES
 from dashboards.alerts.settings import selectors as alerting
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import evidence
-from dashboards.boards.results.board import fault_message
-from dashboards.boards.results.fleet_summary import LATELY_S, NO_PROMPT
-from dashboards.costs.formulas.price_terms import of_stored
+from dashboards.boards.results.board import make_fault_message
+from dashboards.boards.results.fleet_summary import NO_PROMPT, RECENT_S
+from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.formulas.savings import rate
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import QueryResult
@@ -31,7 +31,7 @@ from endpoints.models import Endpoint
 from endpoints.pages.list.columns import Cell, Column, FilledColumns, register
 
 Cells = Mapping[str, Mapping[str, Cell]]
-_ASKED = {
+_QUERIES = {
     "reuse": ("reuse_each", "endpoint_name"),
     "ttft": ("ttft_p90_each", "endpoint_name"),
     "requests": ("requests_each", "endpoint"),
@@ -48,24 +48,26 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 }
 
 
-def connect() -> None:
-    register(FilledColumns(Column("requests", "Requests/s", default=False, number=True), numbers))
-    register(FilledColumns(Column("reuse", "Hit rate", number=True), numbers))
-    register(FilledColumns(Column("ttft", "TTFT p90", number=True), numbers))
-    register(FilledColumns(Column("cost", "Cost an hour", default=False, number=True), costs))
+def register_columns() -> None:
+    register(
+        FilledColumns(Column("requests", "Requests/s", default=False, number=True), metric_cells)
+    )
+    register(FilledColumns(Column("reuse", "Hit rate", number=True), metric_cells))
+    register(FilledColumns(Column("ttft", "TTFT p90", number=True), metric_cells))
+    register(FilledColumns(Column("cost", "Cost an hour", default=False, number=True), cost_cells))
 
 
-def numbers(rows: Sequence[Endpoint]) -> Cells:
-    names = [name for name, _ in _ASKED.values()]
-    answers = evidence.lately(connections.fleet(), Scope(), names, LATELY_S)
-    return {key: _column(key, answers[name], rows) for key, (name, _) in _ASKED.items()}
+def metric_cells(rows: Sequence[Endpoint]) -> Cells:
+    names = [name for name, _ in _QUERIES.values()]
+    answers = evidence.ask_recent_totals(connections.fleet(), Scope(), names, RECENT_S)
+    return {key: _column(key, answers[name], rows) for key, (name, _) in _QUERIES.items()}
 
 
-def costs(rows: Sequence[Endpoint]) -> Cells:
-    catalogue = instances()
+def cost_cells(rows: Sequence[Endpoint]) -> Cells:
+    catalogue = instances_by_name()
     found = {}
     for row in rows:
-        each = rate(of_stored(row.spec), catalogue)
+        each = rate(parse_stored_needs(row.spec), catalogue)
         price = None if each.usd_hour is None else each.usd_hour * row.status.ready_replicas
         found[row.name] = Cell(
             "" if price is None else usd(price), each.why, reverse("dashboards:costs")
@@ -75,9 +77,9 @@ def costs(rows: Sequence[Endpoint]) -> Cells:
 
 def _column(key: str, answer: QueryResult, rows: Sequence[Endpoint]) -> dict[str, Cell]:
     if answer.fault is not None:
-        message = fault_message(answer.fault)
+        message = make_fault_message(answer.fault)
         return {row.name: Cell("", f"{message.title}: {message.text}") for row in rows}
-    label = _ASKED[key][1]
+    label = _QUERIES[key][1]
     nothing = " ".join(fault.detail for fault in answer.missing) or _NOTHING[key]
     values = {series.label(label): series.latest for series in answer.series}
     found = {}
@@ -96,7 +98,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
     return (
         Fact(
             "Prometheus",
-            _address(settings.EMBERLINE.prometheus_url) or "none of the console's own",
+            _hide_login(settings.EMBERLINE.prometheus_url) or "none of the console's own",
             reverse("metrics_sources:list"),
         ),
         Fact("Other sources", ", ".join(selectors.names()) or "none"),
@@ -110,7 +112,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
     )
 
 
-def _address(url: str) -> str:
+def _hide_login(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 

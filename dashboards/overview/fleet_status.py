@@ -22,8 +22,8 @@ from endpoints.models import Endpoint
 from endpoints.pages.head import STALE_S, TROUBLED
 from endpoints.pages.list import query
 
-TROUBLED_SHOWN = 6
-CHANGES_SHOWN = 8
+MAX_UNHEALTHY = 6
+MAX_CHANGES = 8
 A_DAY = timedelta(days=1)
 _ENDPOINT = "endpoint/"
 
@@ -42,28 +42,30 @@ class RecentChange:
     url: str
 
 
-def phases(viewer: Somebody) -> list[tuple[str, int]]:
+def count_phases(viewer: Somebody) -> list[tuple[str, int]]:
     counts = selectors.phase_counts(viewer)
     return [(str(phase), counts.get(str(phase), 0)) for phase in query.SEVERITY]
 
 
-def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
+def list_unhealthy(viewer: Somebody) -> tuple[list[Endpoint], int]:
     """Return the first Failed or Degraded endpoints, longest first, and their total number."""
     found = selectors.endpoints(viewer).filter(
         status__phase__in=[str(phase) for phase in TROUBLED], deleted_at__isnull=True
     )
-    rows = list(found.order_by("-status__phase", "status__phase_since")[:TROUBLED_SHOWN])
-    return rows, found.count() if len(rows) == TROUBLED_SHOWN else len(rows)
+    rows = list(found.order_by("-status__phase", "status__phase_since")[:MAX_UNHEALTHY])
+    return rows, found.count() if len(rows) == MAX_UNHEALTHY else len(rows)
 
 
-def changes(viewer: Somebody) -> list[RecentChange]:
-    rows = list(trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN])
+def list_recent_changes(viewer: Somebody) -> list[RecentChange]:
+    rows = list(
+        trail.events_visible_to(viewer).filter(at__gte=timezone.now() - A_DAY)[:MAX_CHANGES]
+    )
     named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
     existing = selectors.existing(named.values(), viewer)
     return [RecentChange(row, _url(named.get(row.pk, ""), existing)) for row in rows]
 
 
-def not_seen_since(viewer: Somebody) -> datetime | None:
+def find_overdue_reconcile(viewer: Somebody) -> datetime | None:
     """Return the time of the last reconcile pass if it is overdue, else None."""
     seen = selectors.endpoints(viewer).aggregate(latest=Max("status__updated_at"))["latest"]
     if seen is None or (timezone.now() - seen).total_seconds() <= STALE_S:
@@ -71,7 +73,7 @@ def not_seen_since(viewer: Somebody) -> datetime | None:
     return cast("datetime", seen)
 
 
-def first_steps(viewer: Somebody) -> Sequence[SetupStep]:
+def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
     done = selectors.first_steps(viewer)
     known = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"
@@ -114,7 +116,7 @@ def first_steps(viewer: Somebody) -> Sequence[SetupStep]:
     if allows(viewer, "admin"):
         text = "Give people accounts, and roles everywhere or in teams."
         there = reverse("accounts:people")
-        steps.append(SetupStep("Colleagues", text, accounts.colleagues(), there))
+        steps.append(SetupStep("Colleagues", text, accounts.has_several_users(), there))
     return steps
 
 

@@ -21,7 +21,7 @@ from dashboards.boards import page
 from dashboards.boards.panels import FLEET
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import board, query
-from dashboards.boards.results.fleet_summary import summary
+from dashboards.boards.results.fleet_summary import summarize_fleet
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE as DEFAULT_COSTS
 from dashboards.costs.reports.endpoints import report
 from dashboards.overview import fleet_status
@@ -38,16 +38,18 @@ SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    chosen, problems = query.read(request.GET, time.time())
+    chosen, problems = query.parse_query(request.GET, time.time())
     steps = _first_steps(request)
     context: dict[str, Any] = {
-        **_now(request),
+        **_build_status_context(request),
         "steps": steps,
         "steps_left": sum(not step.done for step in steps),
         "sections": [{"title": "", "panels": [{"panel": panel} for panel in SHOWN]}],
         "problems": problems,
-        **page.times(chosen, f"{reverse('dashboards:overview_data')}?{chosen.query()}"),
-        **_proof_context(request, _picked(request)),
+        **page.build_time_controls(
+            chosen, f"{reverse('dashboards:overview_data')}?{chosen.query()}"
+        ),
+        **_proof_context(request, _select_endpoint(request)),
     }
     return render(request, "dashboards/overview.html", context)
 
@@ -56,7 +58,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 def now(request: HttpRequest) -> HttpResponse:
     """Render the part that comes from the database and refreshes itself."""
-    return render(request, "dashboards/htmx/now.html", _now(request))
+    return render(request, "dashboards/htmx/now.html", _build_status_context(request))
 
 
 @never_cache
@@ -69,28 +71,28 @@ def money(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def guide(request: HttpRequest) -> HttpResponseBase:
-    preferences.put(request.user, GUIDE, None if "show" in request.POST else AWAY)
+    preferences.set_preference(request.user, GUIDE, None if "show" in request.POST else AWAY)
     return redirect("dashboards:overview")
 
 
-def _now(request: HttpRequest) -> dict[str, Any]:
-    phases = fleet_status.phases(request.user)
-    rows, number = fleet_status.troubled(request.user)
+def _build_status_context(request: HttpRequest) -> dict[str, Any]:
+    phases = fleet_status.count_phases(request.user)
+    rows, number = fleet_status.list_unhealthy(request.user)
     return {
         "phases": phases,
         "total": sum(count for _, count in phases),
         "troubled": rows,
         "troubled_count": number,
-        "changes": fleet_status.changes(request.user),
-        "not_seen_since": fleet_status.not_seen_since(request.user),
+        "changes": fleet_status.list_recent_changes(request.user),
+        "not_seen_since": fleet_status.find_overdue_reconcile(request.user),
     }
 
 
 def _first_steps(request: HttpRequest) -> Sequence[fleet_status.SetupStep]:
     """Return no steps when all are done or the user hid them."""
-    if preferences.get(request.user, GUIDE) == AWAY:
+    if preferences.get_preference(request.user, GUIDE) == AWAY:
         return ()
-    steps = fleet_status.first_steps(request.user)
+    steps = fleet_status.list_setup_steps(request.user)
     return () if all(step.done for step in steps) else steps
 
 
@@ -98,15 +100,15 @@ def _first_steps(request: HttpRequest) -> Sequence[fleet_status.SetupStep]:
 @require_safe
 def overview_data(request: HttpRequest) -> JsonResponse:
     prometheus = connections.fleet()
-    chosen, _ = query.read(request.GET, time.time())
-    scope, now = selectors.fleet(request.user), chosen.end(time.time())
+    chosen, _ = query.parse_query(request.GET, time.time())
+    scope, now = selectors.get_fleet_scope(request.user), chosen.end(time.time())
     return JsonResponse(board.collect(prometheus, SHOWN, scope, chosen.range, now))
 
 
 @never_cache
 @require_safe
 def numbers(request: HttpRequest) -> HttpResponse:
-    found = summary(connections.fleet(), selectors.fleet(request.user))
+    found = summarize_fleet(connections.fleet(), selectors.get_fleet_scope(request.user))
     return render(request, "dashboards/htmx/numbers.html", {"summary": found})
 
 
@@ -114,7 +116,7 @@ def numbers(request: HttpRequest) -> HttpResponse:
 @require_safe
 def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
     scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
-    found = summary(connections.of_endpoint(name), scope)
+    found = summarize_fleet(connections.connect_endpoint(name), scope)
     return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
 
 
@@ -135,19 +137,19 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
         actions.start_proof(request.user, name)
     except RefusalError as error:
         refused = str(error)
-    if responses.asked(request) and not refused:
+    if responses.wants_partial(request) and not refused:
         return render(
             request, "dashboards/htmx/proof.html", _proof_context(request, _endpoint(request, name))
         )
     if refused:
         messages.error(request, refused)
     target = f"{reverse('dashboards:overview')}?{urlencode({'endpoint': name})}"
-    if responses.asked(request):
+    if responses.wants_partial(request):
         return HttpResponse(headers={"HX-Redirect": target})
     return redirect(target)
 
 
-def _picked(request: HttpRequest) -> Endpoint | None:
+def _select_endpoint(request: HttpRequest) -> Endpoint | None:
     mine = endpoint_selectors.endpoints(request.user)
     ready = mine.filter(status__phase="Ready", deleted_at__isnull=True)
     name = request.GET.get("endpoint", "").replace("\0", "")
@@ -156,12 +158,12 @@ def _picked(request: HttpRequest) -> Endpoint | None:
 
 def _proof_context(request: HttpRequest, endpoint: Endpoint | None) -> dict[str, Any]:
     names = endpoint_selectors.endpoints(request.user).values_list("name", flat=True)
-    run = selectors.latest_proof(endpoint) if endpoint is not None else None
+    run = selectors.get_latest_proof(endpoint) if endpoint is not None else None
     return {
         "proof_names": list(names),
         "proof_endpoint": endpoint,
         "run": run,
-        "rows": chart.rows(run.shots) if run is not None else [],
+        "rows": chart.make_rows(run.shots) if run is not None else [],
     }
 
 

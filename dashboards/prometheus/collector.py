@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from django.db import DatabaseError, connections
 
-from console.core.counters import count
+from console.core.counters import increment
 from console.processkit.metrics import Registry
 
 log = logging.getLogger(__name__)
@@ -51,16 +51,16 @@ class MetricsCollector(ABC, Generic[Row]):
                 self._rows = self.read()
                 self._until = time.monotonic() + self.kept_s
             except DatabaseError as error:
-                count(self.unknown)
+                increment(self.unknown)
                 reason = type(error).__name__
                 log.warning("Database unavailable (%s); counted in %s", reason, self.unknown)
                 self._rows = ()
             finally:
-                _done()
+                _close_connections()
             return self._rows
 
 
-def _done() -> None:
+def _close_connections() -> None:
     """Close database connections. The admin port's thread has no request whose end would close
     them.
     """

@@ -40,15 +40,15 @@ class Alertmanager:
 
 
 def fleet() -> Asker:
-    found = selectors.asked()
+    found = selectors.list_in_use()
     if len(found) == 1:
         return found[0].asker()
     parts = [FederatedSource(one.name, one.asker()) for one in found if one.url]
-    return Federated(parts, selectors.owners(found))
+    return Federated(parts, selectors.map_endpoints(found))
 
 
-def of_endpoint(name: str) -> Asker:
-    return selectors.source_of(name, selectors.asked()).asker()
+def connect_endpoint(name: str) -> Asker:
+    return selectors.get_source_of_endpoint(name, selectors.list_in_use()).asker()
 
 
 def any_known() -> bool:
@@ -60,6 +60,6 @@ def alertmanagers() -> tuple[Alertmanager, ...]:
         Alertmanager(
             one.name, one.cluster, one.alertmanager_url.rstrip("/"), one.why_not, one.login
         )
-        for one in selectors.asked()
+        for one in selectors.list_in_use()
         if one.alertmanager_url
     )

@@ -59,7 +59,7 @@ class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
     kept_s: ClassVar[float] = 5.0
 
     def read(self) -> Sequence[transitions.ExpectedAbsence]:
-        return transitions.expected(timezone.now())
+        return transitions.expected_absences(timezone.now())
 
     def tell(self, registry: Registry, row: transitions.ExpectedAbsence) -> None:
         name = row.endpoint
@@ -72,7 +72,7 @@ class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
             registry.gauge(WORKER_STARTING, text, endpoint_name=name, worker=worker).set(1)
 
 
-def found() -> Iterator[ScrapeTarget]:
+def list_targets() -> Iterator[ScrapeTarget]:
     """Yield every target with an address, ready or not, so that down targets appear as down."""
     for worker in endpoint_selectors.prometheus_targets_workers():
         yield ScrapeTarget(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
@@ -84,27 +84,27 @@ def found() -> Iterator[ScrapeTarget]:
         yield ScrapeTarget(node.address, "l2", node.name, pool=node.tier, cluster=node.cluster)
 
 
-def document(targets: Iterable[ScrapeTarget]) -> list[dict[str, object]]:
+def make_document(targets: Iterable[ScrapeTarget]) -> list[dict[str, object]]:
     return [
         target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
     ]
 
 
-def of_source(
+def select_source_targets(
     targets: Iterable[ScrapeTarget], source: str, in_use: Sequence[metrics.MetricsSourceRef]
 ) -> Iterator[ScrapeTarget]:
     """Yield the source's own targets: a Prometheus cannot reach pods of other clusters."""
-    owners = metrics.owners(in_use)
+    owners = metrics.map_endpoints(in_use)
     for target in targets:
         owner = owners.get(target.endpoint_name, "") if target.endpoint_name else ""
-        if (owner or metrics.of_cluster(target.cluster, in_use).name) == source:
+        if (owner or metrics.get_source_of_cluster(target.cluster, in_use).name) == source:
             yield target
 
 
 @login_not_required
-def own(request: HttpRequest) -> HttpResponse:
-    if not _known(request.headers.get("Authorization", "")):
-        return _refused()
+def own_metrics(request: HttpRequest) -> HttpResponse:
+    if not _is_authorized(request.headers.get("Authorization", "")):
+        return _make_refusal()
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(("GET", "HEAD"))
     return HttpResponse(meters.render("web", {}), content_type=CONTENT_TYPE)
@@ -112,28 +112,30 @@ def own(request: HttpRequest) -> HttpResponse:
 
 @login_not_required
 def targets(request: HttpRequest) -> HttpResponse:
-    if not _known(request.headers.get("Authorization", "")):
-        return _refused()
+    if not _is_authorized(request.headers.get("Authorization", "")):
+        return _make_refusal()
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(("GET", "HEAD"))
     source = request.GET.get("source", "")
     if not source:
-        return JsonResponse(document(found()), safe=False)
-    in_use = metrics.asked()
+        return JsonResponse(make_document(list_targets()), safe=False)
+    in_use = metrics.list_in_use()
     if source not in {metrics.OWN, *(one.name for one in in_use)}:
         text = f"No metrics source {source} is in use.\n"
         return HttpResponse(text, status=404, content_type="text/plain")
-    return JsonResponse(document(of_source(found(), source, in_use)), safe=False)
+    return JsonResponse(
+        make_document(select_source_targets(list_targets(), source, in_use)), safe=False
+    )
 
 
-def _refused() -> HttpResponse:
+def _make_refusal() -> HttpResponse:
     text = "Bring the token of var/secrets/targets_token as a bearer token.\n"
     refused = HttpResponse(text, status=401, content_type="text/plain")
     refused["WWW-Authenticate"] = 'Bearer realm="emberline targets"'
     return refused
 
 
-def _known(header: str) -> bool:
+def _is_authorized(header: str) -> bool:
     """Return whether the header has our token; False while the console has none."""
     scheme, _, offered = header.partition(" ")
     try:

@@ -22,7 +22,7 @@ POLL_S = 0.25
 # Counters are updated within one engine step after the response.
 COUNTERS_WAIT_S = 3.0
 # Minimum reduction in time for a hit to count as faster.
-FASTER = 0.8
+MAX_TIME_RATIO = 0.8
 
 _TIERS = {
     "device": "device",
@@ -109,31 +109,31 @@ def prompt(nonce: str) -> str:
 
 def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
     text = prompt(secrets.token_hex(8))
-    written = {worker: _written(tools.scrape(worker)) for worker in facts.workers}
+    written = {worker: _l2_bytes_written(tools.scrape(worker)) for worker in facts.workers}
     progress("Sending a prompt nobody has seen", ())
-    cold, cold_text = _shoot("cold", text, "", facts, tools)
+    cold, cold_text = _send_request("cold", text, "", facts, tools)
     if cold.error:
         return ProofOutcome(
             (cold,), (ProofStepVerdict(False, f"The cold request failed: {cold.error}"),)
         )
     progress("Sending it again", (cold,))
-    again, again_text = _shoot("again", text, "", facts, tools)
+    again, again_text = _send_request("again", text, "", facts, tools)
     again = _compared(again, again_text, cold, cold_text)
     verdicts = [judge_cold(cold), judge_again(again, cold, facts)]
-    why_not = no_other(facts, cold)
+    why_not = why_no_other_worker(facts, cold)
     if why_not:
         return ProofOutcome((cold, again), (*verdicts, ProofStepVerdict(False, why_not)))
     progress("Waiting until L2 has it", (cold, again))
-    arrived = _await_l2(cold.worker, written.get(cold.worker, 0.0), tools)
+    arrived = _wait_for_l2(cold.worker, written.get(cold.worker, 0.0), tools)
     progress("Sending it to the other worker", (cold, again))
     target = next(worker for worker in facts.workers if worker != cold.worker)
-    other, other_text = _shoot("other", text, target, facts, tools)
+    other, other_text = _send_request("other", text, target, facts, tools)
     other = _compared(other, other_text, cold, cold_text)
     verdicts.append(judge_other(other, cold, target, arrived))
     return ProofOutcome((cold, again, other), tuple(verdicts))
 
 
-def no_other(facts: ProofFacts, cold: Shot) -> str:
+def why_no_other_worker(facts: ProofFacts, cold: Shot) -> str:
     """Return the reason for skipping the request to another worker, "" if it can be sent."""
     if not facts.l2:
         return (
@@ -212,7 +212,7 @@ def _judge_gain(name: str, shot: Shot, tiers: str) -> ProofStepVerdict:
             False, f"{name}: found in {tiers}, but the first token was not timed."
         )
     share = f"first token after {shot.ratio:.0%} of the cold time"
-    if shot.ratio > FASTER:
+    if shot.ratio > MAX_TIME_RATIO:
         return ProofStepVerdict(False, f"{name}: found in {tiers}, yet hardly sooner ({share}).")
     return ProofStepVerdict(
         True, f"{name}: found in {tiers} at {shot.worker}, {share}, the same text."
@@ -232,7 +232,9 @@ def _found(shot: Shot) -> int | None:
     return None if shot.sources is None else sum(shot.sources.values())
 
 
-def _shoot(step: str, text: str, pin: str, facts: ProofFacts, tools: Tools) -> tuple[Shot, str]:
+def _send_request(
+    step: str, text: str, pin: str, facts: ProofFacts, tools: Tools
+) -> tuple[Shot, str]:
     before = {worker: tools.scrape(worker) for worker in facts.workers}
     answer = tools.ask(text, pin)
     if not answer.ok:
@@ -258,7 +260,7 @@ def _sources(
     deadline = tools.clock() + COUNTERS_WAIT_S
     while True:
         after = tools.scrape(answer.worker)
-        found = None if after is None else _grown(before, after)
+        found = None if after is None else _growth_by_tier(before, after)
         if found is not None and sum(found.values()) >= (answer.cached_tokens or 0):
             return found
         if tools.clock() >= deadline:
@@ -266,7 +268,7 @@ def _sources(
         tools.pause(POLL_S)
 
 
-def _grown(before: list[MetricSample], after: list[MetricSample]) -> dict[str, int] | None:
+def _growth_by_tier(before: list[MetricSample], after: list[MetricSample]) -> dict[str, int] | None:
     """Return None for a missing counter: absent is not zero."""
     if total(after, CACHED) is None:
         return None
@@ -280,7 +282,7 @@ def _grown(before: list[MetricSample], after: list[MetricSample]) -> dict[str, i
     return grown
 
 
-def _written(samples: list[MetricSample] | None) -> float:
+def _l2_bytes_written(samples: list[MetricSample] | None) -> float:
     """Return bytes written beyond L1; the counter is absent before its first count."""
     return sum(
         sample.value
@@ -289,12 +291,12 @@ def _written(samples: list[MetricSample] | None) -> float:
     )
 
 
-def _await_l2(worker: str, before: float, tools: Tools) -> bool:
+def _wait_for_l2(worker: str, before: float, tools: Tools) -> bool:
     """Return True once the worker has written to L2 since `before` and writes have stopped."""
     deadline = tools.clock() + L2_WAIT_S
     last = before
     while tools.clock() < deadline:
-        now = _written(tools.scrape(worker))
+        now = _l2_bytes_written(tools.scrape(worker))
         if now > before and now == last:
             return True
         last = now

@@ -29,7 +29,7 @@ class ProofRow:
     error: str
 
 
-def rows(shots: Sequence[Mapping[str, Any]]) -> list[ProofRow]:
+def make_rows(shots: Sequence[Mapping[str, Any]]) -> list[ProofRow]:
     slowest = max((shot.get("ttft_s") or 0 for shot in shots), default=0)
     return [_row(shot, slowest) for shot in shots]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from console.core.fetch import fetch
-from console.processkit.metrics import MetricSample, parse
+from console.processkit.metrics import MetricSample, parse_samples
 from dashboards.proof.cache_proof import MAX_TOKENS
 from endpoints.prompt.client import PromptAnswer, PromptRequest, ask
 
@@ -49,7 +49,7 @@ class LiveTools:
             )
         except (httpx.HTTPError, httpx.InvalidURL):
             return None
-        return parse(body.decode(errors="replace"), "vllm:") if status == 200 else None
+        return parse_samples(body.decode(errors="replace"), "vllm:") if status == 200 else None
 
     def pause(self, seconds: float) -> None:
         threading.Event().wait(seconds)

@@ -9,7 +9,7 @@ from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api.parameters import dry_run
+from console.api.parameters import is_dry_run
 from console.api.preconditions import expected_generation, with_generation
 from console.rehearsal import rehearsal
 from endpoints import selectors
@@ -21,15 +21,15 @@ from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, 
 from endpoints.spec.fields import Effect
 
 
-def shown(name: str, status: int = 200) -> Response:
-    endpoint = selectors.one(name)
+def endpoint_response(name: str, status: int = 200) -> Response:
+    endpoint = selectors.get_with_workers(name)
     answer = Response(EndpointSerializer(endpoint).data, status=status)
     return with_generation(answer, endpoint.generation)
 
 
-def change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
+def parse_change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
     """Return the change, the expected generation and the author's note."""
-    data, note = without_note(request.data) if noted else (request.data, "")
+    data, note = split_note(request.data) if noted else (request.data, "")
     generation = expected_generation(request)
     if isinstance(data, dict) and "generation" in data:
         data = dict(data)
@@ -40,13 +40,13 @@ def change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, An
     return data, generation, note
 
 
-def without_note(data: Any) -> tuple[Any, Any]:
+def split_note(data: Any) -> tuple[Any, Any]:
     if not isinstance(data, dict) or "note" not in data:
         return data, ""
     return {name: value for name, value in data.items() if name != "note"}, data["note"]
 
 
-def only(data: Any, name: str) -> Any:
+def parse_only_field(data: Any, name: str) -> Any:
     if not isinstance(data, dict):
         raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])
     for other, value in data.items():
@@ -57,7 +57,7 @@ def only(data: Any, name: str) -> Any:
     return data[name]
 
 
-def nothing(data: Any) -> None:
+def require_empty(data: Any) -> None:
     if data not in ({}, None, ""):
         raise SpecErrors([bad_body("", data, "Send no body, or {}.", "unknown_field")])
 
@@ -70,30 +70,30 @@ REMOVED = PolymorphicProxySerializer(
 )
 
 
-def carried_out(
+def run_verb(
     request: Request, name: str, act: Callable[[], Endpoint], status: int = 200
 ) -> Response:
     """Return the endpoint after the write, or the planned change in a dry run.
 
     With `name` "" the endpoint returned by `act` is used.
     """
-    if dry_run(request):
-        return Response(would(name, act))
+    if is_dry_run(request):
+        return Response(dry_run_document(name, act))
     made = act()
-    return shown(made.name, status)
+    return endpoint_response(made.name, status)
 
 
-def _moved(before: Endpoint | None, after: Endpoint) -> tuple[FieldChange, ...]:
+def _team_change(before: Endpoint | None, after: Endpoint) -> tuple[FieldChange, ...]:
     old, new = (one.team.slug if one and one.team else None for one in (before, after))
     return (FieldChange("team", "Team", old, new, Effect.LIVE),) if old != new else ()
 
 
-def would(name: str, act: Callable[[], Endpoint]) -> dict[str, Any]:
+def dry_run_document(name: str, act: Callable[[], Endpoint]) -> dict[str, Any]:
     with rehearsal():
         stored = Endpoint.objects.filter(name=name).first()
         before = stored.parsed if stored else EndpointSpec(name="", model="")
         after = act()
-    changes = (*diff(before, after.parsed), *_moved(stored, after))
+    changes = (*diff(before, after.parsed), *_team_change(stored, after))
     does = PlannedVerb.UPDATE if changes else PlannedVerb.NOTHING
     if stored is None:
         does = PlannedVerb.CREATE

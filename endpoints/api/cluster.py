@@ -14,7 +14,7 @@ from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from console.provisioners.base import ProvisionError
 from endpoints import drift_actions, selectors
-from endpoints.api.answers import only, shown
+from endpoints.api.answers import endpoint_response, parse_only_field
 from endpoints.api.serializers import (
     AdoptSerializer,
     DriftSerializer,
@@ -64,9 +64,13 @@ class Heal(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         """Returns immediately; `drift` is empty once the fields are healed."""
-        workload = _text(only(request.data, "workload"), "workload") if request.data else ""
-        drift_actions.heal(request.user, name, workload, request_id=request_log.current())
-        return shown(name, status=202)
+        workload = (
+            _require_text(parse_only_field(request.data, "workload"), "workload")
+            if request.data
+            else ""
+        )
+        drift_actions.heal(request.user, name, workload, request_id=request_log.current_id())
+        return endpoint_response(name, status=202)
 
 
 class Adopt(GenericAPIView[Endpoint]):
@@ -81,9 +85,9 @@ class Adopt(GenericAPIView[Endpoint]):
         """Adopts the value into the spec (a new revision) if the spec has such a field; otherwise
         releases the field.
         """
-        key = _text(only(request.data, "key"), "key")
-        drift_actions.adopt(request.user, name, key, request_id=request_log.current())
-        return shown(name, status=202)
+        key = _require_text(parse_only_field(request.data, "key"), "key")
+        drift_actions.adopt(request.user, name, key, request_id=request_log.current_id())
+        return endpoint_response(name, status=202)
 
 
 class Logs(GenericAPIView[Endpoint]):
@@ -99,12 +103,12 @@ class Logs(GenericAPIView[Endpoint]):
         require(request.user, "operator", of=endpoint)
         tail = int(request.query_params.get("tail", sources.TAIL_LINES))
         try:
-            return Response(sources.tails(endpoint, tail))
+            return Response(sources.log_tails(endpoint, tail))
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
 
 
-def _text(value: Any, field: str) -> str:
+def _require_text(value: Any, field: str) -> str:
     if not isinstance(value, str):
         raise SpecErrors([bad_body(field, value, "Send a text.")])
     return value

@@ -49,7 +49,7 @@ class Follows(GenericAPIView[Any]):
 
     @extend_schema(tags=_TAGS, summary="Followed namespaces", responses=FollowSerializer(many=True))
     def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(selectors.seen_by(request.user)) or []
+        page = self.paginate_queryset(selectors.visible_follows(request.user)) or []
         return self.get_paginated_response([selectors.document(row) for row in page])
 
     @extend_schema(
@@ -67,9 +67,9 @@ class Follows(GenericAPIView[Any]):
             data["cluster"],
             data["namespace"],
             foreign=data.get("foreign", False),
-            request_id=request_log.current(),
+            request_id=request_log.current_id(),
         )
-        return _shown(str(made.pk), 201)
+        return _follow_response(str(made.pk), 201)
 
 
 class OneFollow(APIView):
@@ -79,9 +79,9 @@ class OneFollow(APIView):
         responses={200: FollowSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, follow_id: str) -> Response:
-        if str(follow_id) not in {str(row.pk) for row in selectors.seen_by(request.user)}:
+        if str(follow_id) not in {str(row.pk) for row in selectors.visible_follows(request.user)}:
             raise actions.not_followed()
-        return _shown(follow_id)
+        return _follow_response(follow_id)
 
     @extend_schema(
         tags=_TAGS,
@@ -90,11 +90,11 @@ class OneFollow(APIView):
     )
     def delete(self, request: Request, follow_id: str) -> Response:
         """Needs the admin role. The endpoints stay and can be edited in the console again."""
-        actions.unfollow(request.user, follow_id, request_id=request_log.current())
-        return _shown(follow_id, 202)
+        actions.unfollow(request.user, follow_id, request_id=request_log.current_id())
+        return _follow_response(follow_id, 202)
 
 
-def _shown(follow_id: str, status: int = 200) -> Response:
+def _follow_response(follow_id: str, status: int = 200) -> Response:
     found = selectors.get(follow_id)
     if found is None:
         raise actions.not_followed()

@@ -23,7 +23,16 @@ from endpoints.api.key_serializers import (
     WantedGroupSerializer,
     WantedKeySerializer,
 )
-from endpoints.api.keys import REFUSED, TAGS, changed, named, one, rotated, terms_of, with_secret
+from endpoints.api.keys import (
+    REFUSED,
+    TAGS,
+    change_key,
+    find_key,
+    rotate_key,
+    split_name,
+    terms_of,
+    with_secret,
+)
 from endpoints.keys import actions, selectors
 from endpoints.models import InferenceKey, KeyGroup
 from endpoints.refusals import bad_body
@@ -55,7 +64,7 @@ class Groups(GenericAPIView[KeyGroup]):
         """Keys of the group are valid for every endpoint in it. Needs the operator role for each of
         them.
         """
-        return Response(GroupSerializer(_saved(request, None)).data, status=201)
+        return Response(GroupSerializer(_save_group(request, None)).data, status=201)
 
 
 class OneGroup(GenericAPIView[KeyGroup]):
@@ -73,7 +82,7 @@ class OneGroup(GenericAPIView[KeyGroup]):
         responses={200: GroupSerializer, **REFUSED},
     )
     def put(self, request: Request, group_id: str) -> Response:
-        return Response(GroupSerializer(_saved(request, str(group_id))).data)
+        return Response(GroupSerializer(_save_group(request, str(group_id))).data)
 
     @extend_schema(
         tags=TAGS,
@@ -81,7 +90,7 @@ class OneGroup(GenericAPIView[KeyGroup]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, group_id: str) -> Response:
-        actions.delete_group(request.user, str(group_id), request_log.current())
+        actions.delete_group(request.user, str(group_id), request_log.current_id())
         return Response(status=204)
 
 
@@ -91,7 +100,7 @@ class GroupKeys(GenericAPIView[InferenceKey]):
 
     @extend_schema(tags=TAGS, summary="Keys of a group", responses=KeySerializer(many=True))
     def get(self, request: Request, group_id: str) -> Response:
-        page = self.paginate_queryset(selectors.of_group(_group(request, group_id))) or []
+        page = self.paginate_queryset(selectors.keys_of_group(_group(request, group_id))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
     @extend_schema(
@@ -103,9 +112,9 @@ class GroupKeys(GenericAPIView[InferenceKey]):
     @idempotent
     def post(self, request: Request, group_id: str) -> Response:
         """The secret is returned in this response only."""
-        label, terms = named(request.data)
+        label, terms = split_name(request.data)
         made = actions.create_in_group(
-            request.user, str(group_id), label, terms, request_log.current()
+            request.user, str(group_id), label, terms, request_log.current_id()
         )
         return with_secret(made, 201)
 
@@ -118,7 +127,7 @@ class GroupKey(GenericAPIView[InferenceKey]):
         tags=TAGS, summary="Read a key of a group", responses={200: KeySerializer, **REFUSED}
     )
     def get(self, request: Request, group_id: str, key_id: str) -> Response:
-        return Response(KeySerializer(one(_group(request, group_id).keys, key_id)).data)
+        return Response(KeySerializer(find_key(_group(request, group_id).keys, key_id)).data)
 
     @extend_schema(
         tags=TAGS,
@@ -127,7 +136,7 @@ class GroupKey(GenericAPIView[InferenceKey]):
         responses={200: KeySerializer, **REFUSED},
     )
     def patch(self, request: Request, group_id: str, key_id: str) -> Response:
-        return changed(request, key_id, str(group_id))
+        return change_key(request, key_id, str(group_id))
 
     @extend_schema(
         tags=TAGS,
@@ -135,7 +144,7 @@ class GroupKey(GenericAPIView[InferenceKey]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, group_id: str, key_id: str) -> Response:
-        actions.revoke(request.user, str(key_id), request_log.current(), within=str(group_id))
+        actions.revoke(request.user, str(key_id), request_log.current_id(), within=str(group_id))
         return Response(status=204)
 
 
@@ -150,7 +159,7 @@ class GroupKeyRotation(GenericAPIView[InferenceKey]):
         responses={200: NewKeySerializer, **REFUSED},
     )
     def post(self, request: Request, group_id: str, key_id: str) -> Response:
-        return rotated(request, key_id, str(group_id))
+        return rotate_key(request, key_id, str(group_id))
 
 
 def _group(request: Request, group_id: Any) -> KeyGroup:
@@ -160,7 +169,7 @@ def _group(request: Request, group_id: Any) -> KeyGroup:
     return found
 
 
-def _saved(request: Request, group_id: str | None) -> KeyGroup:
+def _save_group(request: Request, group_id: str | None) -> KeyGroup:
     data = terms_of(request.data)
     for field, value in data.items():
         if field not in _FIELDS:
@@ -172,5 +181,5 @@ def _saved(request: Request, group_id: str | None) -> KeyGroup:
         data.get("name"),
         data.get("endpoints"),
         data.get("description", ""),
-        request_log.current(),
+        request_log.current_id(),
     )

@@ -6,13 +6,13 @@ from typing import Any
 
 from rest_framework import serializers
 
-from endpoints.keys.terms import DAYS_MAX, MOST, PERIODS
+from endpoints.keys.terms import DAYS_MAX, MAX_RATE, PERIODS
 from endpoints.models import InferenceKey, KeyGroup
 
 
 def _most(text: str) -> serializers.IntegerField:
     return serializers.IntegerField(
-        required=False, min_value=0, max_value=MOST, help_text=f"{text} 0: no limit."
+        required=False, min_value=0, max_value=MAX_RATE, help_text=f"{text} 0: no limit."
     )
 
 

@@ -46,7 +46,7 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
         tags=TAGS, summary="Keys of an endpoint's callers", responses=KeySerializer(many=True)
     )
     def get(self, _request: Request, name: str) -> Response:
-        page = self.paginate_queryset(keys_selectors.living(selectors.get(name))) or []
+        page = self.paginate_queryset(keys_selectors.valid_keys(selectors.get(name))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
     @extend_schema(
@@ -58,9 +58,9 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         """The secret is returned in this response only."""
-        label, terms = named(request.data)
+        label, terms = split_name(request.data)
         return with_secret(
-            actions.create(request.user, name, label, terms, request_log.current()), 201
+            actions.create(request.user, name, label, terms, request_log.current_id()), 201
         )
 
 
@@ -69,7 +69,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
 
     @extend_schema(tags=TAGS, summary="Read a key", responses={200: KeySerializer, **REFUSED})
     def get(self, _request: Request, name: str, key_id: str) -> Response:
-        return Response(KeySerializer(one(selectors.get(name).keys, key_id)).data)
+        return Response(KeySerializer(find_key(selectors.get(name).keys, key_id)).data)
 
     @extend_schema(
         tags=TAGS,
@@ -81,7 +81,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
         """Omitted fields keep their values. Routers apply the change within seconds, without a
         restart.
         """
-        return changed(request, key_id, name)
+        return change_key(request, key_id, name)
 
     @extend_schema(
         tags=TAGS,
@@ -90,7 +90,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
     )
     def delete(self, request: Request, name: str, key_id: str) -> Response:
         """Routers reject the key within seconds."""
-        actions.revoke(request.user, str(key_id), request_log.current(), within=name)
+        actions.revoke(request.user, str(key_id), request_log.current_id(), within=name)
         return Response(status=204)
 
 
@@ -105,7 +105,7 @@ class EndpointKeyRotation(GenericAPIView[InferenceKey]):
     )
     def post(self, request: Request, name: str, key_id: str) -> Response:
         """Name, limits and usage are kept. The new secret is returned in this response only."""
-        return rotated(request, key_id, name)
+        return rotate_key(request, key_id, name)
 
 
 class EndpointKeyUsage(GenericAPIView[KeyUsage]):
@@ -121,22 +121,22 @@ class EndpointKeyUsage(GenericAPIView[KeyUsage]):
         """Hourly usage, updated every few seconds. Includes revoked keys."""
         endpoint = selectors.get(name)
         began = timezone.now() - timedelta(days=_days(request))
-        rows = usage.since(began).filter(endpoint_name=name)
+        rows = usage.usage_since(began).filter(endpoint_name=name)
         names = keys_selectors.names_of(endpoint)
         total = usage.used(rows)
         body = {
             "endpoint": name,
             "since": began.replace(minute=0, second=0, microsecond=0),
-            "total": _used("", "", total),
+            "total": _usage_document("", "", total),
             "keys": [
-                _used(key_id, names.get(key_id, ""), used)
-                for key_id, used in sorted(usage.by_key(rows).items())
+                _usage_document(key_id, names.get(key_id, ""), used)
+                for key_id, used in sorted(usage.usage_by_key(rows).items())
             ],
         }
         return Response(UsageSerializer(body).data)
 
 
-def named(data: Any) -> tuple[Any, Mapping[str, Any]]:
+def split_name(data: Any) -> tuple[Any, Mapping[str, Any]]:
     terms = dict(terms_of(data))
     return terms.pop("name", None), terms
 
@@ -152,23 +152,23 @@ def with_secret(made: NewKey, status: int = 200) -> Response:
     return Response(body, status=status, headers={"Cache-Control": "no-store"})
 
 
-def changed(request: Request, key_id: Any, within: str) -> Response:
+def change_key(request: Request, key_id: Any, within: str) -> Response:
     key = actions.change(
-        request.user, str(key_id), terms_of(request.data), request_log.current(), within=within
+        request.user, str(key_id), terms_of(request.data), request_log.current_id(), within=within
     )
     return Response(KeySerializer(key).data)
 
 
-def rotated(request: Request, key_id: Any, within: str) -> Response:
+def rotate_key(request: Request, key_id: Any, within: str) -> Response:
     data = dict(terms_of(request.data or {}))
     grace = data.pop("grace_s", 0)
     for other, value in data.items():
         raise SpecErrors([bad_body(other, value, 'Send only "grace_s".', "unknown_field")])
-    made = actions.rotate(request.user, str(key_id), grace, request_log.current(), within=within)
+    made = actions.rotate(request.user, str(key_id), grace, request_log.current_id(), within=within)
     return with_secret(made)
 
 
-def one(of: Any, key_id: Any) -> InferenceKey:
+def find_key(of: Any, key_id: Any) -> InferenceKey:
     key: InferenceKey | None = of.filter(pk=key_id, revoked_at__isnull=True).first()
     if key is None:
         raise Http404
@@ -182,6 +182,6 @@ def _days(request: Request) -> int:
     return int(text)
 
 
-def _used(key_id: str, name: str, used: KeyUse) -> dict[str, Any]:
+def _usage_document(key_id: str, name: str, used: KeyUse) -> dict[str, Any]:
     facts = asdict(used)
     return {"key_id": key_id, "key_name": name, "failed": facts.pop("errors"), **facts}

@@ -55,9 +55,9 @@ class LogLines(APIView):
     )
     def get(self, request: Request, name: str) -> Response:
         """Log of a worker or a router. Needs the operator role: logs may contain request data."""
-        endpoint, at, tail = _asked(request, name)
+        endpoint, at, tail = _parse_query(request, name)
         try:
-            source = sources.source(endpoint, at)
+            source = sources.log_source(endpoint, at)
             lines = [line.text for line in source.end(tail, stay=False)] if tail else []
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
@@ -87,22 +87,22 @@ class LogStream(APIView):
         provides it. Event `anew`: earlier lines are repeated. `problem`: the stream cannot
         continue. `ended`: end of log.
         """
-        endpoint, at, tail = _asked(request, name)
+        endpoint, at, tail = _parse_query(request, name)
         after = request.headers.get("Last-Event-ID", "")
         try:
-            source = sources.source(endpoint, at)
+            source = sources.log_source(endpoint, at)
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
         body: Any
         if isinstance(request._request, ASGIRequest):
             body = stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
         else:  # no event loop: the generator blocks only its reader
-            body = _here(source, after, tail)
+            body = _blocking_stream(source, after, tail)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingHttpResponse(body, content_type=_EVENTS, headers=headers)
 
 
-def _here(source: LogSource, after: str, tail: int) -> Iterator[bytes]:
+def _blocking_stream(source: LogSource, after: str, tail: int) -> Iterator[bytes]:
     try:
         for line in source.to_its_end(after, tail, threading.Event()):
             yield stream.event(line)
@@ -110,14 +110,14 @@ def _here(source: LogSource, after: str, tail: int) -> Iterator[bytes]:
         yield stream.problem(error.message)
 
 
-def _asked(request: Request, name: str) -> tuple[Endpoint, Container, int]:
-    endpoint = selectors.one(name, request.user)
+def _parse_query(request: Request, name: str) -> tuple[Endpoint, Container, int]:
+    endpoint = selectors.get_with_workers(name, request.user)
     require(request.user, "operator", of=endpoint)
     text = request.query_params.get("tail", str(TAIL_LINES))
     if not text.isdecimal() or not int(text[:9]) <= MOST_LINES:
         raise SpecErrors([bad_body("tail", text, f"Send a number from 0 to {MOST_LINES}.")])
     which = (request.query_params.get(key, "") for key in ("worker", "container"))
-    at = sources.chosen(endpoint, *which)
+    at = sources.choose_container(endpoint, *which)
     if at is None:
         remedy = f"Wait until it has one: emberline endpoint wait {name}."
         raise ConflictError("no_worker", f"{name} has no worker yet.", remedy)

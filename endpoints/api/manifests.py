@@ -16,8 +16,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.content import StrictJSONParser, whole_text
-from console.api.parameters import DRY_RUN, dry_run
+from console.api.content import StrictJSONParser, read_text
+from console.api.parameters import DRY_RUN, is_dry_run
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import manifest_actions
@@ -41,7 +41,7 @@ class YamlParser(BaseParser):
         _media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> ManifestText:
-        return ManifestText(text=whole_text(stream, parser_context))
+        return ManifestText(text=read_text(stream, parser_context))
 
 
 class OtherYamlParser(YamlParser):
@@ -74,7 +74,7 @@ class Apply(APIView):
         where = ManifestTarget(
             request.query_params.get("cluster", ""), request.query_params.get("namespace", "")
         )
-        dry = dry_run(request)
+        dry = is_dry_run(request)
         body = request.data
         given: Any = body["text"] if isinstance(body, ManifestText) else body
         if isinstance(given, dict):
@@ -83,7 +83,7 @@ class Apply(APIView):
             planned = manifest_actions.plan(request.user, given, where)
         else:
             planned = manifest_actions.apply(
-                request.user, given, where, request_id=request_log.current()
+                request.user, given, where, request_id=request_log.current_id()
             )
         results = [manifest_actions.document(one) for one in planned]
         return Response({"dry_run": dry, "results": results})
@@ -104,7 +104,7 @@ class Export(APIView):
         """Imported manifests are exported unchanged; fields without a place in the schema are
         annotations.
         """
-        whole = manifest_actions.exported(name)
+        whole = manifest_actions.export_endpoint(name)
         if request.query_params.get("output", "yaml") == "json":
             return Response(whole)
-        return HttpResponse(documents.written(whole), content_type="application/yaml")
+        return HttpResponse(documents.to_yaml(whole), content_type="application/yaml")

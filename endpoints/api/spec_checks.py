@@ -21,7 +21,7 @@ from endpoints.fit.estimate import FitVerdict, MemoryLine
 from endpoints.placement import capacity_check, spec_context
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
-from endpoints.spec.rules import standing
+from endpoints.spec.rules import standing_errors
 
 
 class LineSerializer(serializers.Serializer[Any]):
@@ -78,10 +78,10 @@ class FitView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Estimates with their formulas, and the nearest fix for each problem."""
-        return Response(document(capacity_check.look(nameless(request.data))))
+        return Response(document(capacity_check.check_capacity(parse_nameless(request.data))))
 
 
-def nameless(data: Any) -> EndpointSpec:
+def parse_nameless(data: Any) -> EndpointSpec:
     """Return the spec in `data`; the name is optional. Raise SpecErrors."""
     if isinstance(data, Mapping):
         data = {"name": "unnamed", **data}
@@ -135,9 +135,9 @@ class PreviewView(APIView):
     )
     def post(self, request: Request) -> Response:
         """The workers' command line and environment and, on a cluster, their objects."""
-        teams.allow_somewhere(request.user)
-        spec = nameless(request.data)
-        found = preview(spec, standing(spec, teams.context_of(request.user, None)))
+        teams.require_any_team(request.user)
+        spec = parse_nameless(request.data)
+        found = preview(spec, standing_errors(spec, teams.context_of(request.user, None)))
         return Response(
             {
                 "command": list(found.argv),

@@ -11,7 +11,7 @@ from console.api.parameters import DRY_RUN, IF_MATCH
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import actions, teams
-from endpoints.api.answers import CHANGED, carried_out, change, nothing, only
+from endpoints.api.answers import CHANGED, parse_change, parse_only_field, require_empty, run_verb
 from endpoints.api.serializers import (
     EndpointSerializer,
     MoveSerializer,
@@ -36,9 +36,9 @@ class Scale(GenericAPIView[Endpoint]):
         responses=_ANSWERS,
     )
     def post(self, request: Request, name: str) -> Response:
-        data, generation, _ = change(request, noted=False)
-        replicas = only(data, "replicas")
-        return carried_out(
+        data, generation, _ = parse_change(request, noted=False)
+        replicas = parse_only_field(data, "replicas")
+        return run_verb(
             request,
             name,
             lambda: actions.scale(
@@ -46,7 +46,7 @@ class Scale(GenericAPIView[Endpoint]):
                 name,
                 replicas,
                 expected_generation=generation,
-                request_id=request_log.current(),
+                request_id=request_log.current_id(),
             ),
         )
 
@@ -64,10 +64,8 @@ class Move(GenericAPIView[Endpoint]):
         """Needs the operator role for both teams; null removes the team and needs the role
         everywhere. Nothing is restarted.
         """
-        slug, id_ = only(request.data, "team"), request_log.current()
-        return carried_out(
-            request, name, lambda: teams.move(request.user, name, slug, request_id=id_)
-        )
+        slug, id_ = parse_only_field(request.data, "team"), request_log.current_id()
+        return run_verb(request, name, lambda: teams.move(request.user, name, slug, request_id=id_))
 
 
 class Pause(GenericAPIView[Endpoint]):
@@ -81,9 +79,9 @@ class Pause(GenericAPIView[Endpoint]):
         responses=_ANSWERS,
     )
     def post(self, request: Request, name: str) -> Response:
-        nothing(request.data)
-        id_ = request_log.current()
-        return carried_out(request, name, lambda: actions.pause(request.user, name, request_id=id_))
+        require_empty(request.data)
+        id_ = request_log.current_id()
+        return run_verb(request, name, lambda: actions.pause(request.user, name, request_id=id_))
 
 
 class Resume(GenericAPIView[Endpoint]):
@@ -97,11 +95,9 @@ class Resume(GenericAPIView[Endpoint]):
         responses=_ANSWERS,
     )
     def post(self, request: Request, name: str) -> Response:
-        nothing(request.data)
-        id_ = request_log.current()
-        return carried_out(
-            request, name, lambda: actions.resume(request.user, name, request_id=id_)
-        )
+        require_empty(request.data)
+        id_ = request_log.current_id()
+        return run_verb(request, name, lambda: actions.resume(request.user, name, request_id=id_))
 
 
 class Rollback(GenericAPIView[Endpoint]):
@@ -114,11 +110,11 @@ class Rollback(GenericAPIView[Endpoint]):
         responses=_ANSWERS,
     )
     def post(self, request: Request, name: str) -> Response:
-        data, generation, note = change(request)
-        number = only(data, "revision")
+        data, generation, note = parse_change(request)
+        number = parse_only_field(data, "revision")
         if isinstance(number, bool) or not isinstance(number, int):
             raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
-        return carried_out(
+        return run_verb(
             request,
             name,
             lambda: actions.rollback(
@@ -126,7 +122,7 @@ class Rollback(GenericAPIView[Endpoint]):
                 name,
                 number,
                 expected_generation=generation,
-                request_id=request_log.current(),
+                request_id=request_log.current_id(),
                 note=note,
             ),
         )

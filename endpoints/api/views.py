@@ -18,13 +18,28 @@ from rest_framework.response import Response
 
 from console.api import watch
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run, flag
+from console.api.parameters import (
+    DRY_RUN,
+    IF_MATCH,
+    LAST_EVENT_ID,
+    WATCH,
+    Filter,
+    is_dry_run,
+    read_flag,
+)
 from console.api.preconditions import expected_generation
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import abandonment, actions, selectors
 from endpoints.api import serializers
-from endpoints.api.answers import CHANGED, REMOVED, carried_out, change, shown, without_note
+from endpoints.api.answers import (
+    CHANGED,
+    REMOVED,
+    endpoint_response,
+    parse_change,
+    run_verb,
+    split_note,
+)
 from endpoints.api.serializers import (
     AbandonedSerializer,
     EndpointSerializer,
@@ -41,7 +56,7 @@ from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import STRATEGIES
 
 
-def _in_phase(value: str) -> Q:
+def _phase_filter(value: str) -> Q:
     """Return the filter for a phase; Deleting matches from the deletion request on."""
     if value == Phase.DELETING:
         return Q(deleted_at__isnull=False)
@@ -50,7 +65,7 @@ def _in_phase(value: str) -> Q:
 
 FILTERS = (
     Filter("search", ("name__icontains", "spec__model__icontains"), "In the name or the model."),
-    Filter("phase", _in_phase, "In this phase.", choices=[str(phase) for phase in Phase]),
+    Filter("phase", _phase_filter, "In this phase.", choices=[str(phase) for phase in Phase]),
     Filter("strategy", "spec__routing__strategy", "Routed this way.", choices=STRATEGIES),
     Filter("cluster", "spec__placement__cluster", "On this cluster."),
     Filter("team", "team__slug", "Of this team, by its slug."),
@@ -85,8 +100,8 @@ class Endpoints(GenericAPIView[Endpoint]):
     )
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         """Sorted by name. A watch returns all matches, without paging."""
-        if watch.wanted(request):
-            return watch.many(request, self._by_name)
+        if watch.is_watch(request):
+            return watch.watch_list(request, self._by_name)
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([selectors.document(endpoint) for endpoint in page])
 
@@ -107,10 +122,10 @@ class Endpoints(GenericAPIView[Endpoint]):
         """Returns immediately; `phase` shows the progress. Without `team` the endpoint has no team,
         or your team if you may create endpoints for that team only.
         """
-        data, note = without_note(request.data)
-        data, team = _with_team(data)
-        id_ = request_log.current()
-        return carried_out(
+        data, note = split_note(request.data)
+        data, team = _split_team(data)
+        id_ = request_log.current_id()
+        return run_verb(
             request,
             "",
             lambda: actions.create(request.user, data, team=team, request_id=id_, note=note),
@@ -128,9 +143,11 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: EndpointSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watch.wanted(request):
-            return watch.one(request, lambda: selectors.document(selectors.one(name, request.user)))
-        return shown(name)
+        if watch.is_watch(request):
+            return watch.watch_object(
+                request, lambda: selectors.document(selectors.get_with_workers(name, request.user))
+            )
+        return endpoint_response(name)
 
     @extend_schema(
         tags=_TAGS,
@@ -164,16 +181,16 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         """Returns immediately; the endpoint is Deleting until nothing of it is left, then 404. An
         abandoned endpoint is removed at once (200); the response lists what may be left.
         """
-        generation, id_ = expected_generation(request), request_log.current()
-        if flag(request, "abandon"):
-            if dry_run(request):
+        generation, id_ = expected_generation(request), request_log.current_id()
+        if read_flag(request, "abandon"):
+            if is_dry_run(request):
                 remedy = "Leave one of the two out."
                 raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
             left = abandonment.abandon(
                 request.user, name, expected_generation=generation, request_id=id_
             )
             return Response(AbandonedSerializer(left).data)
-        return carried_out(
+        return run_verb(
             request,
             name,
             lambda: actions.delete(
@@ -209,8 +226,8 @@ def _replace(actor: actions.Actor, name: str, data: Any, **more: Any) -> Endpoin
 
 
 def _write(request: Request, name: str, verb: Callable[..., Endpoint]) -> Response:
-    data, generation, note = change(request)
-    return carried_out(
+    data, generation, note = parse_change(request)
+    return run_verb(
         request,
         name,
         lambda: verb(
@@ -218,13 +235,13 @@ def _write(request: Request, name: str, verb: Callable[..., Endpoint]) -> Respon
             name,
             data,
             expected_generation=generation,
-            request_id=request_log.current(),
+            request_id=request_log.current_id(),
             note=note,
         ),
     )
 
 
-def _with_team(data: Any) -> tuple[Any, str | None]:
+def _split_team(data: Any) -> tuple[Any, str | None]:
     if not isinstance(data, dict) or "team" not in data:
         return data, None
     data = dict(data)

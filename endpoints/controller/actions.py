@@ -24,7 +24,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 def follow(
     actor: Actor, cluster: str, namespace: str, *, foreign: bool = False, request_id: str = ""
 ) -> Follow:
-    _allow(actor)
+    _require_admin(actor)
     errors = _wrong(cluster, namespace)
     if errors:
         raise SpecErrors(errors)
@@ -44,7 +44,7 @@ def follow(
 
 
 def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
-    _allow(actor)
+    _require_admin(actor)
     with transaction.atomic():
         found = Follow.objects.select_for_update().filter(pk=follow_id).first()
         if found is None:
@@ -59,7 +59,7 @@ def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
     return found
 
 
-def _allow(actor: Actor) -> None:
+def _require_admin(actor: Actor) -> None:
     """Require the admin role, since writers of the namespace can then create endpoints."""
     if not isinstance(actor, System):
         require(actor, "admin")

@@ -15,5 +15,5 @@ class ControllerConfig(AppConfig):
         from endpoints.controller import selectors
 
         owners.register(selectors.owner_of)
-        related_objects.register_usage(selectors.cluster_users)
+        related_objects.register_users(selectors.cluster_users)
         related_objects.register_follows(selectors.namespaces)

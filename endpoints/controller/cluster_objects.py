@@ -99,7 +99,7 @@ def is_ours(definition: Json) -> bool:
     return all(labels.get(name) == value for name, value in schemas.OWN_LABEL.items())
 
 
-def established(definition: Json) -> bool:
+def is_established(definition: Json) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 

@@ -75,7 +75,7 @@ class FollowedObject:
                 self._tell("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
         except (SpecErrors, RefusalError) as error:
             row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
-            row.fingerprint, row.refused = mark, said(error.errors)
+            row.fingerprint, row.refused = mark, format_errors(error.errors)
             taken = any(one.code in ("name_taken", "not_adopted") for one in error.errors)
             row.refused_reason = NAME_TAKEN if taken else REFUSED
             if any(one.code in ("stale", "being_deleted") for one in error.errors):
@@ -84,7 +84,7 @@ class FollowedObject:
             self._tell(row.refused_reason, row.refused, warning=True)
 
     def _apply(self, row: Owned) -> PlannedVerb:
-        manifest = objects.read(objects.cleaned(self.item))
+        manifest = objects.read(objects.clean(self.item))
         if row.endpoint is None or _endpoint(row) is None:
             row.endpoint = self._name(manifest)
         where = ManifestTarget(self.follow.cluster, self.follow.namespace)
@@ -95,8 +95,8 @@ class FollowedObject:
             with transaction.atomic():
                 row.save(update_fields=["endpoint"])  # owned by the object from here on
         except IntegrityError:
-            raise SpecErrors([_taken(row.endpoint, "Another object")]) from None
-        manifest_actions.carry_out(OwningSystem(self.owner), planned)
+            raise SpecErrors([_name_taken_error(row.endpoint, "Another object")]) from None
+        manifest_actions.apply_change(OwningSystem(self.owner), planned)
         row.generation = int(self.metadata.get("generation") or 0)
         row.wanted = Endpoint.objects.values_list("generation", flat=True).get(name=row.endpoint)
         return planned.does
@@ -114,7 +114,7 @@ class FollowedObject:
         place = there.parsed.placement
         here = (place.cluster, place.namespace) == (self.follow.cluster, self.follow.namespace)
         if here and not taken:
-            raise SpecErrors([_taken(wanted, "Somebody in the console", adoptable=True)])
+            raise SpecErrors([_name_taken_error(wanted, "Somebody in the console", adoptable=True)])
         return importer.short_name(f"{wanted}-{self.follow.namespace}")
 
     def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
@@ -124,18 +124,20 @@ class FollowedObject:
     def _report(self, row: Owned) -> None:
         before = self.item.get("status") or {}
         now = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.cluster.write_status(self.item, object_status.status(_seen(row), before, now))
+        self.cluster.write_status(
+            self.item, object_status.status(_endpoint_summary(row), before, now)
+        )
 
     def _tell(self, reason: str, message: str, *, warning: bool) -> None:
         now = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.cluster.event(self.item, reason, message, warning, now)
 
 
-def said(errors: tuple[FieldError, ...]) -> str:
+def format_errors(errors: tuple[FieldError, ...]) -> str:
     return "; ".join(f"{error.field}: {error.message} {error.remedy}" for error in errors)
 
 
-def _taken(name: str, who: str, *, adoptable: bool = False) -> FieldError:
+def _name_taken_error(name: str, who: str, *, adoptable: bool = False) -> FieldError:
     remedy = f"Say another name by {extensions.key_of('name')}."
     if adoptable:
         remedy = f"Annotate {extensions.ADOPT}: 'true' to take it over. {remedy}"
@@ -145,7 +147,7 @@ def _taken(name: str, who: str, *, adoptable: bool = False) -> FieldError:
 
 def _fingerprint(item: Json) -> str:
     """Hash the user-written parts: annotations do not change the generation."""
-    text = json.dumps(objects.cleaned(item), sort_keys=True)
+    text = json.dumps(objects.clean(item), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -155,7 +157,7 @@ def _endpoint(row: Owned | None) -> Endpoint | None:
     return Endpoint.objects.select_related("status").filter(name=row.endpoint).first()
 
 
-def _seen(row: Owned) -> EndpointSummary:
+def _endpoint_summary(row: Owned) -> EndpointSummary:
     seen = EndpointSummary(refused=row.refused, refused_reason=row.refused_reason)
     endpoint = _endpoint(row)
     if endpoint is None:
@@ -171,7 +173,7 @@ def _seen(row: Owned) -> EndpointSummary:
         ready=status.ready_replicas,
         url="" if row.follow.foreign else status.url,  # a field of our own definition only
         generation=row.generation,
-        departed=_departed(row, endpoint),
+        departed=_departure_reason(row, endpoint),
         workload=f"{endpoint.name}-worker",
         metrics={
             "enabled": spec.monitoring.enabled,
@@ -181,7 +183,7 @@ def _seen(row: Owned) -> EndpointSummary:
     )
 
 
-def _departed(row: Owned, endpoint: Endpoint) -> str:
+def _departure_reason(row: Owned, endpoint: Endpoint) -> str:
     """Return why the endpoint differs from the object, "" if it does not."""
     if endpoint.generation == row.wanted or endpoint.deleting:
         return ""

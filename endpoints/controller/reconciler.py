@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from console.claims import claim
+from console.claims import take_claim
 from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.client import Json, KubernetesClient
@@ -43,7 +43,7 @@ class FollowOutcome:
 
 def follow(follow_id: str) -> None:
     """Run one pass unless another one holds the claim."""
-    held = claim(FollowStatus, follow_id, ttl_s=CLAIM_S)
+    held = take_claim(FollowStatus, follow_id, ttl_s=CLAIM_S)
     if held is None:
         return
     found = Follow.objects.filter(pk=follow_id).first()
@@ -73,10 +73,10 @@ def _pass(found: Follow) -> FollowOutcome | None:
         access, _own = clusters.access(found.cluster)
         objects = Objects(KubernetesClient(access, found.namespace))
         if found.deleted_at is not None:
-            _let_go(found, objects)
+            _release_namespace(found, objects)
             return None
         _definition(found, objects)
-        return _each(found, objects)
+        return _reconcile_objects(found, objects)
     except ProvisionError as error:
         again = getattr(error, "delay_s", AFTER_FAILURE_S)
         return FollowOutcome("Failed", error.reason, error.message, max(again, 1.0), seen=False)
@@ -94,11 +94,11 @@ def _definition(found: Follow, objects: Objects) -> None:
             f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the "
             "same objects. Remove that operator, or follow with --foreign if nothing acts on them.",
         )
-    if present is None or not cluster_objects.established(present):
+    if present is None or not cluster_objects.is_established(present):
         raise cluster_objects.waiting()
 
 
-def _each(found: Follow, objects: Objects) -> FollowOutcome:
+def _reconcile_objects(found: Follow, objects: Objects) -> FollowOutcome:
     listed = objects.listed()
     started = timezone.now()
     failures: list[str] = []
@@ -106,8 +106,8 @@ def _each(found: Follow, objects: Objects) -> FollowOutcome:
         if (timezone.now() - started).total_seconds() > MOST_CALLS_S:
             failures.append("the rest is left to the next look")
             break
-        failures += _one(found, objects, item)
-    _forget(found, {str(item["metadata"]["uid"]) for item in listed})
+        failures += _reconcile_object(found, objects, item)
+    _release_vanished(found, {str(item["metadata"]["uid"]) for item in listed})
     refused = found.owned.exclude(refused="").count()
     if failures:
         return FollowOutcome(
@@ -117,7 +117,7 @@ def _each(found: Follow, objects: Objects) -> FollowOutcome:
     return FollowOutcome("Ready", "Following", text, AGAIN_S)
 
 
-def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
+def _reconcile_object(found: Follow, objects: Objects, item: Json) -> list[str]:
     try:
         FollowedObject(found, objects, item).step()
     except ProvisionError as error:
@@ -131,7 +131,7 @@ def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
     return []
 
 
-def _forget(found: Follow, present: set[str]) -> None:
+def _release_vanished(found: Follow, present: set[str]) -> None:
     """Release the endpoints of objects that vanished without our finalizer step (finalizer removed
     by hand, or definition deleted). They can be edited in the console again.
     """
@@ -145,7 +145,7 @@ def _forget(found: Follow, present: set[str]) -> None:
         row.delete()
 
 
-def _let_go(found: Follow, objects: Objects) -> None:
+def _release_namespace(found: Follow, objects: Objects) -> None:
     """Remove the finalizers before the rows: without rows nothing would remove them."""
     names = set(Owned.objects.filter(follow=found).values_list("uid", flat=True))
     for item in objects.listed():

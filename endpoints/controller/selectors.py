@@ -10,7 +10,7 @@ from console.accounts import selectors as accounts
 from console.accounts.permissions import Somebody, allows
 from endpoints.controller.models import Follow, Owned
 from endpoints.owners import Owner
-from endpoints.teams import within
+from endpoints.teams import has_namespace
 
 
 def follows() -> QuerySet[Follow]:
@@ -21,16 +21,16 @@ def get(follow_id: str) -> Follow | None:
     return follows().filter(pk=follow_id).first()
 
 
-def seen_by(viewer: Somebody) -> list[Follow]:
+def visible_follows(viewer: Somebody) -> list[Follow]:
     """Return all follows for a global role, else those of the namespaces of the viewer's teams."""
     rows = list(follows())
     if allows(viewer, "viewer"):
         return rows
-    mine = list(accounts.teams_with(viewer))
-    return [row for row in rows if any(within(t, row.cluster, row.namespace) for t in mine)]
+    mine = list(accounts.list_teams_with_role(viewer))
+    return [row for row in rows if any(has_namespace(t, row.cluster, row.namespace) for t in mine)]
 
 
-def named(cluster: str, namespace: str) -> Follow | None:
+def get_by_namespace(cluster: str, namespace: str) -> Follow | None:
     return follows().filter(cluster=cluster, namespace=namespace).first()
 
 

@@ -19,7 +19,7 @@ from endpoints.spec.endpoint_spec import SpecErrors
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
-        "follows": selectors.seen_by(request.user),
+        "follows": selectors.visible_follows(request.user),
         "clusters": clusters.names(),
     }
     return render(request, "endpoints/followed.html", context)

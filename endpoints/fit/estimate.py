@@ -110,8 +110,8 @@ def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequ
         )
     weights = shape.weights(wish.dtype, wish.quantization)
     if wish.on_cpu:
-        return _on_cpu(shape, wish, weights)
-    return _on_gpus(shape, machine, wish, weights)
+        return _estimate_on_cpu(shape, wish, weights)
+    return _estimate_on_gpus(shape, machine, wish, weights)
 
 
 _UNKNOWN_MODEL = "Nothing is checked before it starts: look at its config.json yourself."
@@ -122,7 +122,9 @@ def _unknown(field: str, message: str, remedy: str) -> Fit:
     return Fit(FitVerdict.UNKNOWN, findings=(FitFinding(field, message, remedy, "unknown", False),))
 
 
-def _on_gpus(shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int) -> Fit:
+def _estimate_on_gpus(
+    shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
+) -> Fit:
     ranks = wish.tensor * wish.pipeline
     if ranks > machine.gpus:
         return Fit(FitVerdict.DOES_NOT_FIT, findings=(_too_many_gpus(machine, ranks),))
@@ -145,17 +147,17 @@ def _on_gpus(shape: ModelShape, machine: Machine, wish: WorkerRequirements, weig
     ]
     findings: list[FitFinding] = []
     if room <= 0:
-        findings.append(_no_room(shape, machine, wish, weights))
+        findings.append(_no_room_finding(shape, machine, wish, weights))
     capacity = max(0, int(room / token) // BLOCK * BLOCK)
     findings += _context(shape, wish, capacity) if room > 0 else []
     per_machine = machine.gpus // ranks
-    host, host_findings = _host(machine, wish, per_machine)
+    host, host_findings = _host_figures(machine, wish, per_machine)
     lines += host
     findings += host_findings
-    return _judged(shape, wish, lines, findings, capacity, per_machine)
+    return _build_fit(shape, wish, lines, findings, capacity, per_machine)
 
 
-def _on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) -> Fit:
+def _estimate_on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) -> Fit:
     token = shape.kv_token_bytes(wish.kv_each)
     capacity = int(wish.kv_bytes / token) // BLOCK * BLOCK
     need = weights + wish.kv_bytes + CPU_RUNTIME_BYTES
@@ -176,10 +178,10 @@ def _on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) -> Fit:
                 "does_not_fit",
             )
         )
-    return _judged(shape, wish, lines, findings, capacity, 0)
+    return _build_fit(shape, wish, lines, findings, capacity, 0)
 
 
-def _judged(
+def _build_fit(
     shape: ModelShape,
     wish: WorkerRequirements,
     lines: list[MemoryLine],
@@ -191,7 +193,7 @@ def _judged(
     concurrency = capacity / context if context else 0.0
     blocked = any(finding.blocks for finding in findings)
     if not blocked and context and concurrency < 2:
-        findings.append(_few(concurrency, context))
+        findings.append(_few_requests(concurrency, context))
     lines += [
         MemoryLine("Tokens in the GPUs' cache", capacity, "tokens", "left / KV of one token"),
         MemoryLine("Longest context asked for", context, "tokens"),
@@ -237,7 +239,7 @@ def _uneven_heads(shape: ModelShape, wish: WorkerRequirements) -> FitFinding:
     )
 
 
-def _no_room(
+def _no_room_finding(
     shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
 ) -> FitFinding:
     need = weights / (wish.tensor * wish.pipeline) + RUNTIME_BYTES + _activations(shape, wish)
@@ -246,12 +248,14 @@ def _no_room(
         "resources.gpus",
         f"Weights and vLLM's own room need {need / GIB:.1f} GiB of each GPU; "
         f"{machine.gpu or 'one'} offers {have / GIB:.1f} of its {machine.gpu_bytes / GIB:.0f}.",
-        _more_room(shape, machine, wish, weights),
+        _larger_machine_fix(shape, machine, wish, weights),
         "does_not_fit",
     )
 
 
-def _more_room(shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int) -> str:
+def _larger_machine_fix(
+    shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
+) -> str:
     """Return the smallest number of this machine's GPUs that fits, else a quantization, else a
     larger machine.
     """
@@ -295,7 +299,7 @@ def _context(shape: ModelShape, wish: WorkerRequirements, capacity: int) -> list
     return found
 
 
-def _few(concurrency: float, context: int) -> FitFinding:
+def _few_requests(concurrency: float, context: int) -> FitFinding:
     return FitFinding(
         "worker_args",
         f"Only {concurrency:.1f} requests of {context} tokens fit at once; others wait.",
@@ -305,7 +309,7 @@ def _few(concurrency: float, context: int) -> FitFinding:
     )
 
 
-def _host(
+def _host_figures(
     machine: Machine, wish: WorkerRequirements, per_machine: int
 ) -> tuple[list[MemoryLine], list[FitFinding]]:
     each = wish.memory_bytes + wish.l1_bytes

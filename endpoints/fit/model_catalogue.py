@@ -70,7 +70,7 @@ _EXPERTS: dict[str, dict[str, Any]] = {
         "quantization_config": {"quant_method": "fp8"},
     },
 }
-_SAME = {
+_ALIASES = {
     "llama-3.3-70b": "llama-3.1-70b",
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
     "deepseek-r1-distill-llama-70b": "llama-3.1-70b",
@@ -79,11 +79,11 @@ _SAME = {
 _NOISE = re.compile(r"^(meta-|mistralai-)|-(instruct|chat|it|base)(?=$|-v\d)")
 
 
-def known(model: str) -> ModelShape | None:
+def find_shape(model: str) -> ModelShape | None:
     """Return the shape by published name, with or without organisation and "-Instruct"."""
     name = model.rsplit("/", 1)[-1].lower()
     name = _NOISE.sub("", name)
-    name = _SAME.get(name, name)
+    name = _ALIASES.get(name, name)
     if name in _DENSE:
         config: dict[str, Any] = dict(zip(_FIELDS, _DENSE[name], strict=True))
     elif name in _EXPERTS:
@@ -94,4 +94,4 @@ def known(model: str) -> ModelShape | None:
 
 
 def names() -> tuple[str, ...]:
-    return tuple(sorted((*_DENSE, *_EXPERTS, *_SAME)))
+    return tuple(sorted((*_DENSE, *_EXPERTS, *_ALIASES)))

@@ -18,7 +18,7 @@ _ALIASES = {
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
 
 
-def wish(spec: EndpointSpec) -> WorkerRequirements:
+def worker_requirements(spec: EndpointSpec) -> WorkerRequirements:
     flags = flag_values(spec.worker_args)
     _, count = gpu_resource(spec)
     on_cpu = count == 0

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from console.audit.record import diff, record
 from endpoints import teams
-from endpoints.actions import Actor, held, living, nudge, user_of
+from endpoints.actions import Actor, lock_changeable, nudge, require_not_deleting, user_of
 from endpoints.keys import storage, usage
 from endpoints.keys import terms as keys_terms
 from endpoints.keys.storage import NewKey
@@ -43,13 +43,13 @@ _NO_TERMS: Mapping[str, Any] = {}
 def create(
     actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS, request_id: str = ""
 ) -> NewKey:
-    teams.allow(actor, name)
+    teams.require_change(actor, name)
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
         with transaction.atomic():
-            endpoint = living(held(actor, name))
-            made = storage.add(user_of(actor), endpoint, label, terms)
-            _noted(actor, "create_key", made.key, terms=terms, request_id=request_id)
+            endpoint = require_not_deleting(lock_changeable(actor, name))
+            made = storage.add_key(user_of(actor), endpoint, label, terms)
+            _record_change(actor, "create_key", made.key, terms=terms, request_id=request_id)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -66,8 +66,8 @@ def create_in_group(
     try:
         with transaction.atomic():
             group = held_group(actor, group_id)
-            made = storage.add(user_of(actor), group, label, terms)
-            _noted(actor, "create_key", made.key, terms=terms, request_id=request_id)
+            made = storage.add_key(user_of(actor), group, label, terms)
+            _record_change(actor, "create_key", made.key, terms=terms, request_id=request_id)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -90,11 +90,11 @@ def change(
         terms = keys_terms.parse(data, timezone.now(), before)
         if terms == before:
             return key
-        for column, value in storage.stored(terms).items():
+        for column, value in storage.terms_columns(terms).items():
             setattr(key, column, value)
         key.spent_until = usage.spent_until(key, timezone.now())
         key.save(update_fields=["pin", "terms", "spent_until"])
-        _noted(actor, "change_key", key, terms=terms, before=before, request_id=request_id)
+        _record_change(actor, "change_key", key, terms=terms, before=before, request_id=request_id)
     return key
 
 
@@ -107,12 +107,12 @@ def rotate(
         raise SpecErrors([bad_body("grace_s", grace_s, remedy)])
     with transaction.atomic():
         key = _living_key(actor, key_id, within)
-        clear = storage.new()
+        clear = storage.generate_key()
         key.old_sha256 = key.sha256 if grace_s else ""
         key.old_until = timezone.now() + timedelta(seconds=grace_s) if grace_s else None
-        key.sha256, key.prefix = storage.digest(clear), storage.shown_prefix(clear)
+        key.sha256, key.prefix = storage.hash_key(clear), storage.shown_prefix(clear)
         key.save(update_fields=["sha256", "prefix", "old_sha256", "old_until"])
-        _noted(actor, "rotate_key", key, request_id=request_id)
+        _record_change(actor, "rotate_key", key, request_id=request_id)
     return NewKey(key, clear)
 
 
@@ -123,7 +123,7 @@ def revoke(actor: Actor, key_id: str, request_id: str = "", *, within: str = "")
         if key.revoked_at is None:
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
-            _noted(actor, "revoke_key", key, request_id=request_id)
+            _record_change(actor, "revoke_key", key, request_id=request_id)
     return key
 
 
@@ -136,7 +136,7 @@ def save_group(
     request_id: str = "",
 ) -> KeyGroup:
     """Create a group (`group_id` None) or replace its fields. `members` are endpoint names."""
-    teams.allow_somewhere(actor)
+    teams.require_any_team(actor)
     label, text = group_name_of(name), _text_of(description)
     try:
         with transaction.atomic():
@@ -167,21 +167,21 @@ def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
 
 
 def held_group(actor: Actor, group_id: str) -> KeyGroup:
-    teams.allow_somewhere(actor)
+    teams.require_any_team(actor)
     try:
         group = KeyGroup.objects.select_for_update().get(pk=group_id)
     except (KeyGroup.DoesNotExist, ValidationError):
         raise no_group(group_id) from None
     members = list(group.endpoints.all())
-    if not all(teams.sees(actor, endpoint) for endpoint in members):
+    if not all(teams.is_visible(actor, endpoint) for endpoint in members):
         raise no_group(group_id)
     for endpoint in members:
-        teams.allow(actor, endpoint)
+        teams.require_change(actor, endpoint)
     return group
 
 
 def _held_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
-    teams.allow_somewhere(actor)
+    teams.require_any_team(actor)
     try:
         key = InferenceKey.objects.select_for_update(of=("self",)).get(pk=key_id)
     except (InferenceKey.DoesNotExist, ValidationError):
@@ -190,7 +190,7 @@ def _held_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
     if within and within != whose:
         raise no_key(key_id)
     if key.endpoint is not None:
-        teams.allow(actor, key.endpoint)
+        teams.require_change(actor, key.endpoint)
     else:
         held_group(actor, whose)
     if key.name == storage.CONSOLE and key.endpoint is not None:
@@ -209,7 +209,7 @@ def _living_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
     return key
 
 
-def _noted(
+def _record_change(
     actor: Actor,
     verb: str,
     key: InferenceKey,
@@ -243,7 +243,7 @@ def _members(actor: Actor, names: Any) -> list[Endpoint]:
     for name in names:
         if name not in found:
             raise no_endpoint(name)
-        teams.allow(actor, found[name])
+        teams.require_change(actor, found[name])
     return list(found.values())
 
 

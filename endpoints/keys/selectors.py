@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db.models import Prefetch, Q, QuerySet
 
-from console.accounts.permissions import Somebody, allows, allows_somewhere, teams_where
+from console.accounts.permissions import Somebody, allows, allows_in_any_team, team_ids_with_role
 from endpoints.keys import storage
 from endpoints.keys.terms import KeyFacts
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
@@ -16,16 +16,16 @@ from endpoints.models import Endpoint, InferenceKey, KeyGroup
 _UUID = 36
 
 
-def living(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+def valid_keys(endpoint: Endpoint) -> QuerySet[InferenceKey]:
     return endpoint.keys.filter(revoked_at__isnull=True).select_related("created_by")
 
 
-def opening(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+def keys_of_endpoint(endpoint: Endpoint) -> QuerySet[InferenceKey]:
     mine = InferenceKey.objects.filter(revoked_at__isnull=True)
     return mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct()
 
 
-def facts(found: Iterable[InferenceKey], now: datetime) -> Iterator[KeyFacts]:
+def key_facts(found: Iterable[InferenceKey], now: datetime) -> Iterator[KeyFacts]:
     for key in found:
         terms = key.allowed
         ends = terms.expires_at.timestamp() if terms.expires_at else 0.0
@@ -47,14 +47,14 @@ def groups(viewer: Somebody = None) -> QuerySet[KeyGroup]:
     """Return the groups whose endpoints are all visible, with endpoints and valid keys."""
     alive = InferenceKey.objects.filter(revoked_at__isnull=True).select_related("created_by")
     rows = KeyGroup.objects.prefetch_related("endpoints", Prefetch("keys", alive, "living_keys"))
-    teams = None if viewer is None else teams_where(viewer, "viewer")
+    teams = None if viewer is None else team_ids_with_role(viewer, "viewer")
     if teams is None:
         return rows
     hidden = Endpoint.objects.exclude(team__in=teams)
     return rows.exclude(endpoints__in=hidden).filter(endpoints__team__in=teams).distinct()
 
 
-def everybodys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
+def visible_keys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
     """Return the valid keys of all visible endpoints and groups, without the console's own."""
     rows = (
         InferenceKey.objects.filter(revoked_at__isnull=True)
@@ -62,29 +62,29 @@ def everybodys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
         .select_related("endpoint", "group", "created_by")
         .order_by("endpoint__name", "group__name", "name")
     )
-    teams = None if viewer is None else teams_where(viewer, "viewer")
+    teams = None if viewer is None else team_ids_with_role(viewer, "viewer")
     if teams is None:
         return rows
     return rows.filter(Q(endpoint__team__in=teams) | Q(group__in=groups(viewer)))
 
 
-def of_groups(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+def keys_of_groups(endpoint: Endpoint) -> QuerySet[InferenceKey]:
     rows = InferenceKey.objects.filter(revoked_at__isnull=True, group__endpoints=endpoint)
     return rows.select_related("group", "created_by").order_by("group__name", "name")
 
 
-def of_group(group: KeyGroup) -> QuerySet[InferenceKey]:
+def keys_of_group(group: KeyGroup) -> QuerySet[InferenceKey]:
     return group.keys.filter(revoked_at__isnull=True).select_related("created_by").order_by("name")
 
 
 def may_change(user: Somebody, group: KeyGroup) -> bool:
-    if not allows_somewhere(user, "operator"):
+    if not allows_in_any_team(user, "operator"):
         return False
     return all(allows(user, "operator", of=endpoint) for endpoint in group.endpoints.all())
 
 
 def changeable_names(user: Somebody) -> list[str]:
-    teams = teams_where(user, "operator")
+    teams = team_ids_with_role(user, "operator")
     rows = Endpoint.objects.filter(deleted_at__isnull=True).order_by("name")
     found = rows if teams is None else rows.filter(team__in=teams)
     return list(found.values_list("name", flat=True))

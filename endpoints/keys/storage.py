@@ -18,7 +18,7 @@ from django.utils import timezone
 from console.accounts.models import User
 from console.audit.record import record
 from console.processkit.files import make_private_dir, write_private
-from console.rehearsal import rehearsing
+from console.rehearsal import is_rehearsing
 from console.vault import store
 from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
@@ -27,12 +27,12 @@ PREFIX = "ebk_"
 CONSOLE = "console"
 
 
-def new() -> str:
+def generate_key() -> str:
     """Return a new secret: 32 random bytes after a prefix for secret scanners."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def digest(key: str) -> str:
+def hash_key(key: str) -> str:
     """Return the plain SHA-256: secrets are long and random, so no salt is needed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
@@ -47,13 +47,13 @@ def console_key_file(name: str) -> Path:
 
 def file_to_show(name: str) -> str:
     """Return the key file's path for display, "" if the key is in the database."""
-    return "" if _shared() else f"var/secrets/endpoints/{name}.key"
+    return "" if _is_shared() else f"var/secrets/endpoints/{name}.key"
 
 
 def read_console_key(name: str) -> str:
     """Return the console's key, "" if there is none."""
-    if _shared():
-        return store.get(_kept_as(name))
+    if _is_shared():
+        return store.get(_storage_name(name))
     try:
         return console_key_file(name).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -61,10 +61,10 @@ def read_console_key(name: str) -> str:
 
 
 def write_console_key(name: str, key: str) -> None:
-    if _shared():
-        store.put(_kept_as(name), key)
+    if _is_shared():
+        store.put(_storage_name(name), key)
         return
-    if rehearsing():
+    if is_rehearsing():
         return
     path = console_key_file(name)
     make_private_dir(path.parent)
@@ -72,20 +72,20 @@ def write_console_key(name: str, key: str) -> None:
 
 
 def remove_console_key(name: str) -> None:
-    if _shared():
-        store.drop(_kept_as(name))
+    if _is_shared():
+        store.drop(_storage_name(name))
         return
     console_key_file(name).unlink(missing_ok=True)
 
 
-def _shared() -> bool:
+def _is_shared() -> bool:
     """Return whether web and worker processes run on separate machines, without a shared file
     system.
     """
     return bool(settings.EMBERLINE.keys == "database")
 
 
-def _kept_as(name: str) -> str:
+def _storage_name(name: str) -> str:
     return f"endpoint/{name}/console-key"
 
 
@@ -98,21 +98,21 @@ class NewKey:
     clear: str
 
 
-def add(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTerms) -> NewKey:
-    clear = new()
+def add_key(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTerms) -> NewKey:
+    clear = generate_key()
     whose = {"endpoint": of} if isinstance(of, Endpoint) else {"group": of}
     key = InferenceKey.objects.create(
         name=label,
-        sha256=digest(clear),
+        sha256=hash_key(clear),
         prefix=shown_prefix(clear),
         created_by=user,
-        **stored(terms),
+        **terms_columns(terms),
         **whose,
     )
     return NewKey(key, clear)
 
 
-def stored(terms: KeyTerms) -> dict[str, object]:
+def terms_columns(terms: KeyTerms) -> dict[str, object]:
     found = terms.to_dict()
     return {"pin": found.pop("pin"), "terms": found}
 
@@ -121,7 +121,7 @@ def add_console_key(user: User | None, endpoint: Endpoint) -> None:
     """Create the console's key. Call after the endpoint's row is written: its unique name excludes
     races.
     """
-    made = add(user, endpoint, CONSOLE, CONSOLE_TERMS)
+    made = add_key(user, endpoint, CONSOLE, CONSOLE_TERMS)
     write_console_key(endpoint.name, made.clear)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 DAYS_MAX = 3650
-MOST = 1_000_000_000
+MAX_RATE = 1_000_000_000
 PERIODS: Final = ("day", "month")
 _LONGEST_MODEL = 256
 _MODELS_MAX = 100
@@ -70,7 +70,7 @@ _WHOLE = ("max_in_flight", "requests_per_minute", "tokens_per_minute", "budget_t
 NAMES = frozenset(KeyTerms.__dataclass_fields__)
 
 
-def of(stored: Mapping[str, Any]) -> KeyTerms:
+def terms_from_dict(stored: Mapping[str, Any]) -> KeyTerms:
     """Return the terms from `to_dict`'s result; missing fields get their defaults."""
     known = {name: value for name, value in stored.items() if name in NAMES}
     known["models"] = tuple(known.get("models", ()))
@@ -87,7 +87,7 @@ def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None
     found = dict(data)
     if "expires_in_days" in found:
         days = found.pop("expires_in_days")
-        found["expires_at"] = _in_days(days, now, errors)
+        found["expires_at"] = _expiry_in_days(days, now, errors)
     values: dict[str, Any] = {}
     for name, value in found.items():
         if name not in NAMES:
@@ -124,9 +124,9 @@ def _read(name: str, value: Any, now: datetime, errors: list[FieldError]) -> Any
 
 
 def _whole(name: str, value: Any, errors: list[FieldError]) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_RATE:
         text = "This is not a whole number in range."
-        errors.append(_error(name, value, text, f"Give 0 (no limit) to {MOST}."))
+        errors.append(_error(name, value, text, f"Give 0 (no limit) to {MAX_RATE}."))
     return value
 
 
@@ -142,7 +142,7 @@ def _models(value: Any, errors: list[FieldError]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _in_days(days: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
+def _expiry_in_days(days: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
     if days is None:
         return None
     if isinstance(days, bool) or not isinstance(days, int) or not 0 < days <= DAYS_MAX:

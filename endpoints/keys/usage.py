@@ -65,7 +65,7 @@ class KeyUse:
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 
 
-def take(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
+def add_report(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
     """Add a router's counters since its last report. `told`: `instance`, and `keys` by id."""
     with transaction.atomic():
         mark, _ = UsageMark.objects.select_for_update().get_or_create(
@@ -73,17 +73,17 @@ def take(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
         )
         for key_id, counts in told["keys"].items():
             key, before = str(key_id)[:_LONGEST_KEY], mark.counted.get(key_id, {})
-            more = {name: _grown(counts, before, name) for name in COUNTS}
+            more = {name: _counter_increase(counts, before, name) for name in COUNTS}
             if any(more.values()):
                 _add(endpoint.name, key, now, more)
                 # Only increases are added: reports may arrive out of order.
                 mark.counted[key_id] = {n: before.get(n, 0) + more[n] for n in COUNTS}
-                _was_used(key, counts)
+                _mark_used(key, counts)
         mark.seen_at = now
         mark.save(update_fields=["counted", "seen_at"])
 
 
-def _grown(counts: Mapping[str, Any], before: Mapping[str, int], name: str) -> int:
+def _counter_increase(counts: Mapping[str, Any], before: Mapping[str, int], name: str) -> int:
     value = counts.get(name, 0)
     return max(0, value - before.get(name, 0)) if type(value) is int else 0
 
@@ -94,7 +94,7 @@ def _add(endpoint: str, key_id: str, now: datetime, more: Mapping[str, int]) -> 
     KeyUsage.objects.filter(pk=row.pk).update(**{n: F(n) + count for n, count in more.items()})
 
 
-def _was_used(key_id: str, counts: Mapping[str, Any]) -> None:
+def _mark_used(key_id: str, counts: Mapping[str, Any]) -> None:
     at = counts.get("last_at")
     if key_id != storage.CONSOLE and isinstance(at, float) and len(key_id) == 36:
         InferenceKey.objects.filter(pk=key_id).update(last_used_at=datetime.fromtimestamp(at, UTC))
@@ -105,11 +105,11 @@ def used(rows: QuerySet[KeyUsage]) -> KeyUse:
     return KeyUse(**{name: found[f"sum_{name}"] or 0 for name in COUNTS})
 
 
-def since(moment: datetime) -> QuerySet[KeyUsage]:
+def usage_since(moment: datetime) -> QuerySet[KeyUsage]:
     return KeyUsage.objects.filter(hour__gte=moment.replace(minute=0, second=0, microsecond=0))
 
 
-def by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
+def usage_by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
     """Return sums by key id in one query; "" stands for unauthenticated requests."""
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     grouped: Iterable[Mapping[str, Any]] = rows.order_by().values("key_id").annotate(**sums)
@@ -127,7 +127,7 @@ class DayUse:
     used: KeyUse
 
 
-def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
+def usage_by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
     rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
@@ -165,7 +165,7 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float
         begin, end = period_of(now, terms.budget_period)
         rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
         routers = UsageMark.objects.filter(
-            endpoint__in=opened_by([key]), seen_at__gt=now - _ANSWERED_LATELY
+            endpoint__in=endpoints_of_keys([key]), seen_at__gt=now - _ANSWERED_LATELY
         ).count()
         left = terms.budget_tokens - used(rows).tokens
         share = left // max(routers, 1) if left > 0 else left
@@ -175,10 +175,12 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float
 
 def counted_by(told: Mapping[str, Any], key_id: str) -> int:
     counts = told["keys"].get(key_id, {})
-    return sum(_grown(counts, {}, name) for name in ("prompt_tokens", "completion_tokens"))
+    return sum(
+        _counter_increase(counts, {}, name) for name in ("prompt_tokens", "completion_tokens")
+    )
 
 
-def judge_budgets(now: datetime) -> list[InferenceKey]:
+def update_budgets(now: datetime) -> list[InferenceKey]:
     """Update `spent_until` of every valid key. Return the changed keys, whose endpoints need a
     nudge.
     """
@@ -192,7 +194,7 @@ def judge_budgets(now: datetime) -> list[InferenceKey]:
     return changed
 
 
-def opened_by(found: Iterable[InferenceKey]) -> QuerySet[Endpoint]:
+def endpoints_of_keys(found: Iterable[InferenceKey]) -> QuerySet[Endpoint]:
     ids = [key.pk for key in found]
     direct = Endpoint.objects.filter(keys__in=ids)
     return (direct | Endpoint.objects.filter(key_groups__keys__in=ids)).distinct()

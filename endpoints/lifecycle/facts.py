@@ -169,14 +169,14 @@ class LifecycleFacts:
         return tuple(w for w in self.living if w.current and w.looping)
 
 
-_OVER = (ReplicaState.STOPPING, ReplicaState.EXITED)
+_ENDED_STATES = (ReplicaState.STOPPING, ReplicaState.EXITED)
 _FETCHING = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImagePulling"})
 _FETCHING_TOO = frozenset({"ErrImageNeverPull", "RegistryUnavailable", "ContainerCreating"})
 _PREPARING = ("Init", "PodInitializing")
 
 
 def stage(seen: ReplicaObservation) -> Stage:
-    if seen.state in _OVER:
+    if seen.state in _ENDED_STATES:
         return Stage.LEAVING
     if seen.state is ReplicaState.READY:
         return Stage.READY

@@ -70,7 +70,7 @@ def decide(facts: LifecycleFacts) -> PhaseDecision:
     return PhaseDecision(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
 
 
-def _says(text: str) -> Callable[[LifecycleFacts], str]:
+def _constant(text: str) -> Callable[[LifecycleFacts], str]:
     return lambda _facts: str(text)
 
 
@@ -98,12 +98,12 @@ def _looping(facts: LifecycleFacts) -> str:
     return f"{names} {times} without becoming ready. {last}".strip()
 
 
-def _more_by_drift(facts: LifecycleFacts) -> bool:
+def _is_scaled_by_drift(facts: LifecycleFacts) -> bool:
     """Return whether the count exceeds the spec because of drift, which is reported separately."""
     return facts.drifted is not None and facts.current_ready >= facts.wanted
 
 
-def _away(facts: LifecycleFacts) -> str:
+def _missing_message(facts: LifecycleFacts) -> str:
     gone = facts.wanted - facts.current_ready
     if gone <= 0:
         return f"{len(facts.living)} workers are there, and {facts.wanted} are wanted."
@@ -182,13 +182,13 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: f.deleting and f.components_left,
         Phase.DELETING,
-        _says(PhaseReason.REMOVING_ROUTER),
-        _says("The router finishes its requests and goes."),
+        _constant(PhaseReason.REMOVING_ROUTER),
+        _constant("The router finishes its requests and goes."),
     ),
     PhaseRule(
         lambda f: f.deleting,
         Phase.DELETING,
-        _says(PhaseReason.STOPPING_WORKERS),
+        _constant(PhaseReason.STOPPING_WORKERS),
         lambda f: f"{len(f.workers)} workers are stopping.",
     ),
     # Nothing observable: report that instead of the last known state.
@@ -213,32 +213,34 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: f.wanted == 0 and bool(f.workers),
         Phase.PROVISIONING,
-        _says(PhaseReason.PAUSING),
+        _constant(PhaseReason.PAUSING),
         lambda f: f"{len(f.workers)} workers finish their requests and stop.",
     ),
     PhaseRule(
         lambda f: f.wanted == 0 and f.autoscaled,
         Phase.PAUSED,
-        _says(PhaseReason.SCALED_TO_ZERO),
-        _says("The autoscaler wants no worker now; it wants some again as soon as a trigger says."),
+        _constant(PhaseReason.SCALED_TO_ZERO),
+        _constant(
+            "The autoscaler wants no worker now; it wants some again as soon as a trigger says."
+        ),
     ),
     PhaseRule(
         lambda f: f.wanted == 0,
         Phase.PAUSED,
-        _says(PhaseReason.PAUSED),
-        _says("No worker is wanted. The configuration is kept."),
+        _constant(PhaseReason.PAUSED),
+        _constant("No worker is wanted. The configuration is kept."),
     ),
     # Not fixed by waiting.
     PhaseRule(
         lambda f: bool(f.looping) and f.ready == 0,
         Phase.FAILED,
-        _says(PhaseReason.WORKERS_CRASH_LOOPING),
+        _constant(PhaseReason.WORKERS_CRASH_LOOPING),
         _looping,
     ),
     PhaseRule(
         lambda f: bool(f.looping),
         Phase.DEGRADED,
-        _says(PhaseReason.WORKERS_CRASH_LOOPING),
+        _constant(PhaseReason.WORKERS_CRASH_LOOPING),
         _looping,
     ),
     PhaseRule(
@@ -256,26 +258,26 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: f.overdue and not f.served and f.ready == 0,
         Phase.FAILED,
-        _says(PhaseReason.DEADLINE_EXCEEDED),
+        _constant(PhaseReason.DEADLINE_EXCEEDED),
         lambda f: f"Not ready within the deadline: {_ready_of(f)}",
     ),
     PhaseRule(
         lambda f: f.overdue and not f.served,
         Phase.DEGRADED,
-        _says(PhaseReason.DEADLINE_EXCEEDED),
+        _constant(PhaseReason.DEADLINE_EXCEEDED),
         lambda f: f"Not finished within the deadline: {_ready_of(f)} {_absent(f) or f.proof_error}",
     ),
     # First deployment or rollout.
     PhaseRule(
         lambda f: _rolling_out(f) and f.cache is not None and not f.cache.usable,
         Phase.PROVISIONING,
-        _says(PhaseReason.WAITING_FOR_CACHE_TIER),
+        _constant(PhaseReason.WAITING_FOR_CACHE_TIER),
         _cache,
     ),
     PhaseRule(
         lambda f: _rolling_out(f) and bool(f.draining),
         Phase.PROVISIONING,
-        _says(PhaseReason.DRAINING),
+        _constant(PhaseReason.DRAINING),
         lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
     ),
     PhaseRule(
@@ -287,25 +289,25 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.living),
         Phase.PROVISIONING,
-        _says(PhaseReason.UPDATING_WORKERS),
+        _constant(PhaseReason.UPDATING_WORKERS),
         _updating,
     ),
     PhaseRule(
         lambda f: _rolling_out(f) and f.current < f.wanted,
         Phase.PROVISIONING,
-        _says(PhaseReason.STARTING_WORKERS),
+        _constant(PhaseReason.STARTING_WORKERS),
         lambda f: f"{f.current} of {f.wanted} workers are started.",
     ),
     PhaseRule(
         lambda f: _rolling_out(f) and f.current_ready == f.wanted < len(f.living),
         Phase.PROVISIONING,
-        _says(PhaseReason.STOPPING_WORKERS),
+        _constant(PhaseReason.STOPPING_WORKERS),
         lambda f: f"{len(f.living) - f.wanted} workers stop; {f.wanted} serve.",
     ),
     PhaseRule(
         lambda f: _rolling_out(f) and not f.complete,
         Phase.PROVISIONING,
-        _says(PhaseReason.WAITING_FOR_WORKERS),
+        _constant(PhaseReason.WAITING_FOR_WORKERS),
         _ready_of,
     ),
     PhaseRule(
@@ -317,27 +319,33 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: _rolling_out(f) and f.hidden is not None,
         Phase.PROVISIONING,
-        _says(PhaseReason.EXPOSURE_UNAVAILABLE),
+        _constant(PhaseReason.EXPOSURE_UNAVAILABLE),
         _hidden,
     ),
     PhaseRule(
         _rolling_out,
         Phase.PROVISIONING,
-        _says(PhaseReason.PROVING),
+        _constant(PhaseReason.PROVING),
         lambda f: f.proof_error or "A first request is sent through the router.",
     ),
     # Was serving: which part is missing?
     PhaseRule(
-        lambda f: f.ready == 0 and f.scaling, Phase.PROVISIONING, _says(PhaseReason.SCALING), _stuck
+        lambda f: f.ready == 0 and f.scaling,
+        Phase.PROVISIONING,
+        _constant(PhaseReason.SCALING),
+        _stuck,
     ),
     PhaseRule(
         lambda f: f.blocked is not None and not f.complete and not f.scaling,
         Phase.DEGRADED,
         lambda f: f.blocked.reason if f.blocked else "",
-        _away,
+        _missing_message,
     ),
     PhaseRule(
-        lambda f: f.ready == 0, Phase.DEGRADED, _says(PhaseReason.NO_WORKER_AVAILABLE), _away
+        lambda f: f.ready == 0,
+        Phase.DEGRADED,
+        _constant(PhaseReason.NO_WORKER_AVAILABLE),
+        _missing_message,
     ),
     PhaseRule(
         lambda f: not f.complete and f.stalled is not None,
@@ -346,10 +354,10 @@ TABLE: tuple[PhaseRule, ...] = (
         _stuck,
     ),
     PhaseRule(
-        lambda f: not f.complete and not f.scaling and not _more_by_drift(f),
+        lambda f: not f.complete and not f.scaling and not _is_scaled_by_drift(f),
         Phase.DEGRADED,
-        _says(PhaseReason.WORKER_UNAVAILABLE),
-        _away,
+        _constant(PhaseReason.WORKER_UNAVAILABLE),
+        _missing_message,
     ),
     PhaseRule(
         lambda f: f.absent is not None,
@@ -360,19 +368,19 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: f.hidden is not None,
         Phase.DEGRADED,
-        _says(PhaseReason.EXPOSURE_UNAVAILABLE),
+        _constant(PhaseReason.EXPOSURE_UNAVAILABLE),
         _hidden,
     ),
     PhaseRule(
         lambda f: f.complete and not f.proven,
         Phase.DEGRADED,
-        _says(PhaseReason.NOT_SERVING),
+        _constant(PhaseReason.NOT_SERVING),
         lambda f: f.proof_error or "The workers changed; a request is sent to try them.",
     ),
     PhaseRule(
         lambda f: f.cache is not None and not f.cache.ready,
         Phase.DEGRADED,
-        _says(PhaseReason.L2_UNAVAILABLE),
+        _constant(PhaseReason.L2_UNAVAILABLE),
         _cache,
     ),
     PhaseRule(
@@ -385,7 +393,7 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda f: f.scaling,
         Phase.READY,
-        _says(PhaseReason.SCALING),
+        _constant(PhaseReason.SCALING),
         lambda f: (
             f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}. "
             f"{f.blocked.summary if f.blocked else ''}".strip()
@@ -394,7 +402,7 @@ TABLE: tuple[PhaseRule, ...] = (
     PhaseRule(
         lambda _facts: True,
         Phase.READY,
-        _says(PhaseReason.SERVING),
+        _constant(PhaseReason.SERVING),
         lambda f: f"{f.wanted} of {f.wanted} workers serve.",
     ),
 )

@@ -95,7 +95,7 @@ _REMEDIES: dict[str, str] = {
 }
 
 
-def remedy(verdict: PhaseDecision) -> str:
+def remedy_of(verdict: PhaseDecision) -> str:
     if verdict.remedy:
         return verdict.remedy
     placed = scheduling_remedy(verdict.message)
@@ -123,7 +123,7 @@ def scheduling_remedy(message: str) -> str:
     return f"{' Or: '.join(known)} Pending workers are placed as soon as a node fits."
 
 
-OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})
+REVISION_ERRORS = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})
 """Provisioner errors caused by the spec."""
 
 
@@ -133,7 +133,7 @@ class Blame:
     message: str
 
 
-def blame(facts: LifecycleFacts) -> Blame | None:
+def find_blame(facts: LifecycleFacts) -> Blame | None:
     """Return None while the rollout may still succeed, or if nothing served before it."""
     if facts.deleting or facts.served or not facts.served_once or not facts.wanted:
         return None
@@ -157,6 +157,6 @@ def blame(facts: LifecycleFacts) -> Blame | None:
 
 def _refusal(facts: LifecycleFacts) -> Blame | None:
     trouble = facts.trouble
-    if trouble is None or trouble.reason not in OF_THE_REVISION:
+    if trouble is None or trouble.reason not in REVISION_ERRORS:
         return None
     return Blame(trouble.reason, trouble.message)

@@ -29,30 +29,30 @@ class StepNow:
     message: str = ""
 
 
-def steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
+def build_steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
     if facts.deleting:
-        return _going(facts)
+        return _deletion_steps(facts)
     if facts.wanted == 0:
-        return (StepNow(ProgressStep.ACCEPTED, DONE), _stopped(facts))
+        return (StepNow(ProgressStep.ACCEPTED, DONE), _stop_steps(facts))
     found = [StepNow(ProgressStep.ACCEPTED, DONE)]
     if facts.cache is not None:
         found.append(_cache(facts))
-    found += _staged(facts) if facts.staged else [_started(facts)]
+    found += _stage_steps(facts) if facts.staged else [_worker_start_steps(facts)]
     found += [_ready(facts), _router(facts), *_exposure(facts), _serving(facts)]
     if phase is Phase.FAILED:
         return _with_failure(found)
     return tuple(found)
 
 
-def merge(
+def merge_steps(
     before: Iterable[Mapping[str, Any]], now_at: datetime, now: Iterable[StepNow], *, anew: bool
 ) -> list[dict[str, Any]]:
     """Return the steps with their times. `anew`: a new generation restarts the clock."""
     old = {} if anew else {step["code"]: step for step in before}
-    return [_timed(old.get(str(step.code)), step, now_at.isoformat()) for step in now]
+    return [_with_times(old.get(str(step.code)), step, now_at.isoformat()) for step in now]
 
 
-def _timed(old: Mapping[str, Any] | None, step: StepNow, now: str) -> dict[str, Any]:
+def _with_times(old: Mapping[str, Any] | None, step: StepNow, now: str) -> dict[str, Any]:
     same = old is not None and old["state"] == step.state
     begun = old["started_at"] if old and (same or old["state"] == ACTIVE) else ""
     started = "" if step.state is WAITING else begun or now
@@ -75,7 +75,7 @@ def _cache(facts: LifecycleFacts) -> StepNow:
     )
 
 
-def _started(facts: LifecycleFacts) -> StepNow:
+def _worker_start_steps(facts: LifecycleFacts) -> StepNow:
     text = f"{facts.current} of {facts.wanted}"
     if facts.cache is not None and not facts.cache.usable and not facts.workers:
         return StepNow(ProgressStep.WORKERS_STARTED, WAITING)
@@ -92,7 +92,7 @@ _PASSED = {
 """First stage after each step."""
 
 
-def _staged(facts: LifecycleFacts) -> list[StepNow]:
+def _stage_steps(facts: LifecycleFacts) -> list[StepNow]:
     """Return startup stages of the workers with the desired spec; the first blocked one gives the
     reason.
     """
@@ -151,17 +151,17 @@ def _serving(facts: LifecycleFacts) -> StepNow:
     return StepNow(ProgressStep.SERVING, WAITING)
 
 
-def _stopped(facts: LifecycleFacts) -> StepNow:
+def _stop_steps(facts: LifecycleFacts) -> StepNow:
     if facts.workers:
         return StepNow(ProgressStep.WORKERS_STOPPED, ACTIVE, f"{len(facts.workers)} left")
     return StepNow(ProgressStep.WORKERS_STOPPED, DONE)
 
 
-def _going(facts: LifecycleFacts) -> tuple[StepNow, ...]:
+def _deletion_steps(facts: LifecycleFacts) -> tuple[StepNow, ...]:
     removed = StepNow(ProgressStep.ROUTER_REMOVED, ACTIVE if facts.components_left else DONE)
     if facts.components_left:
         return (removed, StepNow(ProgressStep.WORKERS_STOPPED, WAITING))
-    return (removed, _stopped(facts))
+    return (removed, _stop_steps(facts))
 
 
 def _with_failure(found: list[StepNow]) -> tuple[StepNow, ...]:

@@ -58,25 +58,25 @@ class LogSource:
     def to_its_end(self, after: str, tail: int, stop: threading.Event) -> Iterator[LogLine]:
         """Yield at most the last `tail` lines and the following ones, then the end marker."""
         if isinstance(self.provisioner, RollingProvisioner):
-            yield from _followed(self.provisioner, self.container, after, tail=tail)
+            yield from _follow_lines(self.provisioner, self.container, after, tail=tail)
         else:
-            yield from _looked_at(self.provisioner, self.container, stop, tail)
+            yield from _poll_lines(self.provisioner, self.container, stop, tail)
         yield LogLine("", ended=True)
 
     def lines(self, after: str, stop: threading.Event) -> Iterator[LogLine]:
         """Yield lines after `after` (a line's `at`) until the log ends or `stop` is set. Blocks."""
         if isinstance(self.provisioner, RollingProvisioner):
-            return _followed(self.provisioner, self.container, after)
-        return _looked_at(self.provisioner, self.container, stop)
+            return _follow_lines(self.provisioner, self.container, after)
+        return _poll_lines(self.provisioner, self.container, stop)
 
     def end(self, tail: int, *, stay: bool) -> Iterator[LogLine]:
         """Yield the last `tail` lines; with `stay` also those written later."""
         if isinstance(self.provisioner, RollingProvisioner):
-            return _followed(self.provisioner, self.container, "", tail=tail, stay=stay)
+            return _follow_lines(self.provisioner, self.container, "", tail=tail, stay=stay)
         stop = threading.Event()
         if not stay:
             stop.set()
-        return _looked_at(self.provisioner, self.container, stop, tail)
+        return _poll_lines(self.provisioner, self.container, stop, tail)
 
 
 def containers(endpoint: Endpoint) -> list[Container]:
@@ -93,7 +93,7 @@ def containers(endpoint: Endpoint) -> list[Container]:
     ]
 
 
-def chosen(endpoint: Endpoint, replica: str, name: str) -> Container | None:
+def choose_container(endpoint: Endpoint, replica: str, name: str) -> Container | None:
     """Return the selected container, the first one by default, None without any."""
     every = containers(endpoint)
     if not every and not replica and not name:
@@ -105,16 +105,16 @@ def chosen(endpoint: Endpoint, replica: str, name: str) -> Container | None:
     return mine[0]
 
 
-def tails(endpoint: Endpoint, lines: int) -> dict[str, str]:
+def log_tails(endpoint: Endpoint, lines: int) -> dict[str, str]:
     provisioner = provisioner_of(endpoint.parsed)
     return dict(provisioner.logs(Ref(provisioner.name, workload_name(endpoint.name)), lines))
 
 
-def source(endpoint: Endpoint, container: Container) -> LogSource:
+def log_source(endpoint: Endpoint, container: Container) -> LogSource:
     return LogSource(provisioner_of(endpoint.parsed), container)
 
 
-def _followed(
+def _follow_lines(
     provisioner: RollingProvisioner,
     at: Container,
     after: str,
@@ -131,7 +131,7 @@ def _followed(
             yield LogLine(text, stamp)
 
 
-def _looked_at(
+def _poll_lines(
     provisioner: Provisioner, at: Container, stop: threading.Event, tail: int = TAIL_LINES
 ) -> Iterator[LogLine]:
     ref = Ref(provisioner.name, at.workload)

@@ -17,21 +17,21 @@ from console.provisioners.base import ProvisionError
 from endpoints.logs.sources import LogLine
 
 STREAM_S = 20.0
-MOST = 32
+MAX_STREAMS = 32
 AGAIN_MS = 1000
-_WAITING = 1000  # lines buffered for a slow client
+_MAX_BUFFERED = 1000  # lines buffered for a slow client
 _BATCH = 200
 
 Lines = Callable[[threading.Event], Iterator[LogLine]]
 
-_free = threading.BoundedSemaphore(MOST)
+_free = threading.BoundedSemaphore(MAX_STREAMS)
 
 
 async def stream(lines: Lines, seconds: float = STREAM_S) -> AsyncIterator[bytes]:
     """Yield events. For one consumer task."""
     yield f"retry: {AGAIN_MS}\n\n".encode()
     if not _free.acquire(blocking=False):
-        yield problem(f"{MOST} logs are being followed already; close one of them.")
+        yield problem(f"{MAX_STREAMS} logs are being followed already; close one of them.")
         return
     pump = _Pump(lines, asyncio.get_running_loop())
     try:
@@ -51,7 +51,7 @@ class _Pump:
         self.stop = threading.Event()
         self.problem = ""
         self._loop = loop
-        self._queue: asyncio.Queue[LogLine | None] = asyncio.Queue(_WAITING)
+        self._queue: asyncio.Queue[LogLine | None] = asyncio.Queue(_MAX_BUFFERED)
         threading.Thread(target=self._run, args=(lines,), name="log", daemon=True).start()
 
     async def batches(self, seconds: float) -> AsyncIterator[list[LogLine]]:

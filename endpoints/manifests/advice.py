@@ -32,7 +32,7 @@ _OTHER_SOURCES = {
 
 
 def notes(manifest: Manifest) -> list[Note]:
-    found = list(_said_twice(manifest))
+    found = list(_overridden_fields(manifest))
     name = name_of(manifest)
     if name not in (manifest.name, manifest.annotations.get(extensions.key_of("name"))):
         text = f"The endpoint is called {name}: names have up to 40 letters, digits and dashes."
@@ -44,7 +44,7 @@ def notes(manifest: Manifest) -> list[Note]:
     return found + list(_only_aws(manifest.spec))
 
 
-def _said_twice(manifest: Manifest) -> Found:
+def _overridden_fields(manifest: Manifest) -> Found:
     bare = flat(replace(manifest, annotations={}))
     for path, value in extensions.fields(manifest.annotations).items():
         if path in bare and path not in ("name", "engine") and bare[path] != value:

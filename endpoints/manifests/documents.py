@@ -15,11 +15,11 @@ import yaml
 
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
-from endpoints.manifests.structural_schema import refused
+from endpoints.manifests.structural_schema import schema_error
 from endpoints.spec.endpoint_spec import SpecErrors
 
-_MOST_VALUES = yaml_reader.MAX_VALUES
-_DEEPEST = yaml_reader.MAX_DEPTH
+_MAX_VALUES = yaml_reader.MAX_VALUES
+_MAX_DEPTH = yaml_reader.MAX_DEPTH
 
 
 class _Dumper(yaml.SafeDumper):
@@ -29,25 +29,25 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def read(text: str) -> list[dict[str, Any]]:
+def read_documents(text: str) -> list[dict[str, Any]]:
     """Return the objects of a text, with the items of a List. Raise SpecErrors."""
     try:
         found = yaml_reader.read_documents(text)
     except YamlError as error:
         message = f"The text cannot be read: {error}."
         raise _unreadable(message, "Send YAML or JSON.") from error
-    return checked([item for item in found if item is not None])
+    return check_documents([item for item in found if item is not None])
 
 
-def checked(found: list[Any]) -> list[dict[str, Any]]:
-    _plain(found)
+def check_documents(found: list[Any]) -> list[dict[str, Any]]:
+    _require_plain(found)
     objects = [item for document in found for item in _items(document)]
     if not objects:
         raise _unreadable("There is no object in the text.", "Send at least one.")
     return objects
 
 
-def written(*objects: dict[str, Any]) -> str:
+def to_yaml(*objects: dict[str, Any]) -> str:
     return "---\n".join(
         yaml.dump(item, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
         for item in objects
@@ -64,14 +64,14 @@ def _items(document: Any) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _plain(found: list[Any]) -> None:
+def _require_plain(found: list[Any]) -> None:
     """Reject values outside JSON, and more values than allowed."""
-    left = _MOST_VALUES
+    left = _MAX_VALUES
     stack = [(item, 0) for item in found]
     while stack:
         value, depth = stack.pop()
         left -= 1
-        if left < 0 or depth > _DEEPEST:
+        if left < 0 or depth > _MAX_DEPTH:
             raise _unreadable("The text holds too many or too deep values.", "Send fewer objects.")
         if isinstance(value, dict):
             if any(not isinstance(key, str) for key in value):
@@ -90,4 +90,4 @@ def _plain(found: list[Any]) -> None:
 
 
 def _unreadable(message: str, remedy: str) -> SpecErrors:
-    return SpecErrors([refused("", None, message, remedy, "unreadable")])
+    return SpecErrors([schema_error("", None, message, remedy, "unreadable")])

@@ -18,26 +18,26 @@ from endpoints.spec.fields import BY_PATH, FIELDS
 
 Flat = dict[str, Any]
 _NOT_IN_IT = frozenset({"manifest", "placement.cluster"})
-_FOLLOWS = {"resources.memory_gib"}
+_DERIVED_FIELDS = {"resources.memory_gib"}
 """Derived from total memory minus L1, so correct once L1 is set."""
 
 
 def manifest(spec: EndpointSpec, image: str = "") -> dict[str, Any]:
     """Return the object. `image`: the installation's worker image, for workers without one."""
     whole = copy.deepcopy(spec.manifest) if spec.manifest else skeleton(spec, image)
-    wanted = _comparable(spec.flat())
-    differing = _differing(whole, wanted)
+    wanted = _normalize(spec.flat())
+    differing = _differing_paths(whole, wanted)
     if not differing:
         return whole
-    _forget(whole, differing)
+    _remove_annotations(whole, differing)
     if "placement.namespace" in differing:
         _namespace(whole, wanted["placement.namespace"])
     if whole["kind"] == schemas.KIND:
         for paths, write in WRITERS:
             if paths & differing:
-                _try(whole, write, wanted)
-    _annotate(whole, wanted, _differing(whole, wanted) - _FOLLOWS)
-    _annotate(whole, wanted, _differing(whole, wanted))
+                _try_block(whole, write, wanted)
+    _annotate(whole, wanted, _differing_paths(whole, wanted) - _DERIVED_FIELDS)
+    _annotate(whole, wanted, _differing_paths(whole, wanted))
     return whole
 
 
@@ -53,7 +53,7 @@ def _namespace(whole: dict[str, Any], namespace: str) -> None:
         whole["metadata"]["namespace"] = namespace
 
 
-def _try(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
+def _try_block(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
     """Write a block; keep the previous one if the schema rejects the result (an annotation holds
     the value).
     """
@@ -65,7 +65,7 @@ def _try(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
         whole["spec"] = before
 
 
-def _forget(whole: dict[str, Any], paths: set[str]) -> None:
+def _remove_annotations(whole: dict[str, Any], paths: set[str]) -> None:
     given = whole["metadata"].get("annotations")
     if given:
         for path in paths:
@@ -74,13 +74,13 @@ def _forget(whole: dict[str, Any], paths: set[str]) -> None:
             del whole["metadata"]["annotations"]
 
 
-def _differing(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
+def _differing_paths(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
     defaults = {field.path: field.default for field in FIELDS}
-    found = _comparable(defaults | read_flat(objects.read(whole)))
+    found = _normalize(defaults | read_flat(objects.read(whole)))
     return {path for path in wanted if found[path] != wanted[path]}
 
 
-def _comparable(values: Mapping[str, Any]) -> Flat:
+def _normalize(values: Mapping[str, Any]) -> Flat:
     """Normalise values to a spec's types: tuples to lists, whole numbers to floats."""
     found = {}
     for path, value in values.items():

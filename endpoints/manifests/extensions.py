@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from endpoints.manifests.structural_schema import refused
+from endpoints.manifests.structural_schema import schema_error
 from endpoints.spec.endpoint_spec import FieldError
 from endpoints.spec.fields import BY_PATH
 
@@ -51,14 +51,14 @@ def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         if path in _ELSEWHERE:
             remedy = "Remove it: the cluster is said when the object is applied."
             message = "This is not said by an annotation."
-            yield refused(place_of(path), text, message, remedy, "unknown_field")
+            yield schema_error(place_of(path), text, message, remedy, "unknown_field")
         elif path not in BY_PATH:
-            yield refused(
-                place_of(path), text, "There is no such field.", _near(path), "unknown_field"
+            yield schema_error(
+                place_of(path), text, "There is no such field.", _suggestion(path), "unknown_field"
             )
         elif not _parsed(path, text)[1]:
             remedy = f"{BY_PATH[path].remedy} It is read as JSON."
-            yield refused(place_of(path), None, "This cannot be read.", remedy, "type")
+            yield schema_error(place_of(path), None, "This cannot be read.", remedy, "type")
 
 
 def text_of(path: str, value: Any) -> str:
@@ -74,6 +74,6 @@ def _parsed(path: str, text: str) -> tuple[Any, bool]:
         return None, False
 
 
-def _near(path: str) -> str:
+def _suggestion(path: str) -> str:
     near = difflib.get_close_matches(path, BY_PATH, n=1, cutoff=0.6)
     return f"Did you mean {key_of(near[0])}?" if near else "Remove it."

@@ -85,7 +85,7 @@ PLACES: Mapping[str, str] = {
 _NOT_PLACED = ("placement.cluster", "")
 
 
-def in_object(error: FieldError, manifest: Manifest) -> FieldError:
+def locate_in_object(error: FieldError, manifest: Manifest) -> FieldError:
     path = error.field
     if path in _NOT_PLACED:
         return error

@@ -168,7 +168,7 @@ def _scaling(spec: Mapping[str, Any]) -> Flat:
     found: Flat = {"scaling.enabled": True}
     found |= {path: given[name] for name, path in _PERIODS if name in given}
     region = ((spec["modelSourceConfig"].get("s3Storage")) or {}).get("region", "")
-    found["scaling.triggers"] = triggers.of_manifest(given, region)
+    found["scaling.triggers"] = triggers.triggers_of_manifest(given, region)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from endpoints.manifests.extensions import PREFIX, place_of
 from endpoints.manifests.objects import Note, NoteMark
-from endpoints.manifests.structural_schema import refused
+from endpoints.manifests.structural_schema import schema_error
 from endpoints.spec.endpoint_spec import FieldError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def fields(manifest: Manifest) -> dict[str, Any]:
 def errors(manifest: Manifest) -> Iterator[FieldError]:
     model = manifest.spec["model"]["modelId"]
     if model not in KNOWN and not any(f"{PREFIX}{p}" in manifest.annotations for p in _SOURCES):
-        yield refused(
+        yield schema_error(
             "spec.model.modelId",
             model,
             "Only AWS can read this model's weights from its hub.",
@@ -73,7 +73,7 @@ def errors(manifest: Manifest) -> Iterator[FieldError]:
         )
     if not manifest.spec["model"].get("acceptEula") and "llama" in model.lower():
         remedy = "Read the model's licence, then set acceptEula: true."
-        yield refused(
+        yield schema_error(
             "spec.model.acceptEula", False, "Its licence must be accepted.", remedy, "licence"
         )
 

@@ -20,7 +20,7 @@ _STATES: Final = {
     "Failed": "DeploymentFailed",
     "Deleting": "DeletionInProgress",
 }
-_DEPARTED: Final = {
+_DEPARTED_REASONS: Final = {
     "AsSaid": "The endpoint is as the object says.",
     "RolledBack": "The object's last change failed: the endpoint went back to what served last.",
     "ChangedElsewhere": "The endpoint was changed since; the object's next change sets it right.",
@@ -90,7 +90,7 @@ def _conditions(
     ]  # fmt: skip
     if seen.phase:
         reason = seen.departed or "AsSaid"
-        wanted.insert(1, (SYNCED, not seen.departed, reason, _DEPARTED.get(reason, reason)))
+        wanted.insert(1, (SYNCED, not seen.departed, reason, _DEPARTED_REASONS.get(reason, reason)))
     earlier = {str(one.get("type")): one for one in before}
     return [_condition(*one, seen.generation, earlier, now) for one in wanted]
 

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 from endpoints.manifests import schemas
-from endpoints.manifests.structural_schema import check, refused
+from endpoints.manifests.structural_schema import check, schema_error
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
-SERVERS_OWN: Final = (
+SERVER_FIELDS: Final = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -62,10 +62,14 @@ def read(document: Mapping[str, Any]) -> Manifest:
     if errors:
         raise SpecErrors(errors)
     kind, version = document["kind"], document["apiVersion"].rpartition("/")[2]
-    errors = [*_unknown_parts(document), *_metadata(document.get("metadata")), *_named(document)]
+    errors = [
+        *_unknown_parts(document),
+        *_metadata(document.get("metadata")),
+        *_name_errors(document),
+    ]
     spec = document.get("spec")
     if spec is None:
-        errors.append(refused("spec", None, "This is required.", "Add it.", "required"))
+        errors.append(schema_error("spec", None, "This is required.", "Add it.", "required"))
     else:
         errors += placeholders(spec, "spec")
         told = {error.field for error in errors}
@@ -81,13 +85,15 @@ def read(document: Mapping[str, Any]) -> Manifest:
         namespace=metadata.get("namespace", ""),
         annotations=metadata.get("annotations") or {},
         spec=document["spec"],
-        whole=cleaned(document),
+        whole=clean(document),
     )
 
 
-def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
+def clean(document: Mapping[str, Any]) -> dict[str, Any]:
     whole = {key: value for key, value in document.items() if key != "status"}
-    metadata = {key: value for key, value in document["metadata"].items() if key not in SERVERS_OWN}
+    metadata = {
+        key: value for key, value in document["metadata"].items() if key not in SERVER_FIELDS
+    }
     kept = [one for one in metadata.get("finalizers") or [] if one != FINALIZER]
     if "finalizers" in metadata and kept != metadata["finalizers"]:
         metadata["finalizers"] = kept
@@ -110,57 +116,61 @@ def placeholders(value: Any, path: str) -> Iterator[FieldError]:
             yield from placeholders(item, f"{path}[{index}]")
     elif isinstance(value, str) and _PLACEHOLDER.search(value):
         remedy = "Put the value of your own in its place."
-        yield refused(path, value, "This is a placeholder of a sample.", remedy, "placeholder")
+        yield schema_error(path, value, "This is a placeholder of a sample.", remedy, "placeholder")
 
 
 def _kind(document: Mapping[str, Any]) -> Iterator[FieldError]:
     kind, api = document.get("kind"), document.get("apiVersion")
     if kind not in schemas.KINDS:
         remedy = f"Send one of: {', '.join(schemas.KINDS)}."
-        yield refused("kind", kind, "This kind of object is not read.", remedy, "invalid_choice")
+        yield schema_error(
+            "kind", kind, "This kind of object is not read.", remedy, "invalid_choice"
+        )
         return
     group, _, version = str(api).rpartition("/")
-    if group != schemas.GROUP or not schemas.known(kind, version):
+    if group != schemas.GROUP or not schemas.is_known(kind, version):
         remedy = f"Write {schemas.GROUP}/v1."
-        yield refused("apiVersion", api, "This version is not read.", remedy, "invalid_choice")
+        yield schema_error("apiVersion", api, "This version is not read.", remedy, "invalid_choice")
 
 
 def _unknown_parts(document: Mapping[str, Any]) -> Iterator[FieldError]:
     for key in document:
         if key not in ("apiVersion", "kind", "metadata", "spec", "status"):
             remedy = "An object has apiVersion, kind, metadata and spec."
-            yield refused(key, document[key], "There is no such field.", remedy, "unknown_field")
+            yield schema_error(
+                key, document[key], "There is no such field.", remedy, "unknown_field"
+            )
 
 
-def _named(document: Mapping[str, Any]) -> Iterator[FieldError]:
+def _name_errors(document: Mapping[str, Any]) -> Iterator[FieldError]:
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return
     named = metadata.get("name") or (isinstance(spec, dict) and spec.get("endpointName"))
     if not named:
         remedy = "Give metadata.name."
-        yield refused("metadata.name", None, "The object has no name.", remedy, "required")
+        yield schema_error("metadata.name", None, "The object has no name.", remedy, "required")
 
 
 def _metadata(metadata: Any) -> Iterator[FieldError]:
     if not isinstance(metadata, dict):
-        yield refused("metadata", None, "This is required.", "Give metadata.name.", "required")
+        yield schema_error("metadata", None, "This is required.", "Give metadata.name.", "required")
         return
     for key, value in metadata.items():
         path = f"metadata.{key}"
-        if key in SERVERS_OWN or key in ("finalizers", "ownerReferences"):
+        if key in SERVER_FIELDS or key in ("finalizers", "ownerReferences"):
             continue
         if key not in _METADATA:
             remedy = f"Remove it, or use one of: {', '.join(_METADATA)}."
-            yield refused(path, value, "There is no such field.", remedy, "unknown_field")
+            yield schema_error(path, value, "There is no such field.", remedy, "unknown_field")
         elif key in ("annotations", "labels"):
             yield from _texts(value, path)
-        elif not isinstance(value, str) or not _fits(key, value):
+        elif not isinstance(value, str) or not _schema_errors(key, value):
             remedy = "Use lower-case letters, digits and dashes."
-            yield refused(path, value, f"This cannot be a {key}.", remedy, "invalid_name")
+            yield schema_error(path, value, f"This cannot be a {key}.", remedy, "invalid_name")
 
 
-def _fits(key: str, value: str) -> bool:
+def _schema_errors(key: str, value: str) -> bool:
     if key == "namespace":
         return len(value) <= 63 and bool(_NAMESPACE.fullmatch(value))
     return len(value) <= 253 and bool(_NAME.fullmatch(value))
@@ -170,12 +180,12 @@ def _texts(value: Any, path: str) -> Iterator[FieldError]:
     if value is None:
         return
     if not isinstance(value, dict):
-        yield refused(path, value, "This must be an object.", "Give texts by name.", "type")
+        yield schema_error(path, value, "This must be an object.", "Give texts by name.", "type")
         return
     for key, item in value.items():
         if not isinstance(item, str):
             remedy = "Put it between quotes."
-            yield refused(f"{path}[{key}]", item, "This must be text.", remedy, "type")
+            yield schema_error(f"{path}[{key}]", item, "This must be text.", remedy, "type")
 
 
 class NoteMark(StrEnum):

@@ -12,7 +12,7 @@ from typing import Any
 from endpoints.manifests import extensions, jumpstart, schemas
 from endpoints.manifests.importer import claim_of
 from endpoints.manifests.objects import Manifest
-from endpoints.manifests.structural_schema import refused
+from endpoints.manifests.structural_schema import schema_error
 from endpoints.manifests.worker import GPU
 from endpoints.spec.endpoint_spec import FieldError
 from endpoints.spec.validators import redis_url_problem
@@ -36,7 +36,7 @@ def errors(manifest: Manifest) -> list[FieldError]:
 def _placement(spec: Spec) -> Found:
     given = [name for name in ("instanceType", "instanceTypes", "nodeAffinity") if spec.get(name)]
     for name in given[1:]:
-        yield refused(
+        yield schema_error(
             f"spec.{name}",
             None,
             f"{name} cannot stand beside {given[0]}.",
@@ -53,14 +53,14 @@ def _source_of(spec: Spec, said: frozenset[str]) -> Found:
         return
     if block and not source.get(block):
         path, message = f"{_SOURCE}.{block}", f"The source {kind} needs it."
-        yield refused(path, None, message, "Add it.", "required")
+        yield schema_error(path, None, message, "Add it.", "required")
     hub = source.get("huggingFaceModel") or {}
     if kind == "huggingface" and "tokenSecretRef" in hub and not hub["tokenSecretRef"].get("name"):
         path = f"{_SOURCE}.huggingFaceModel.tokenSecretRef.name"
-        yield refused(path, None, "The Secret needs a name.", "Add it.", "required")
+        yield schema_error(path, None, "The Secret needs a name.", "Add it.", "required")
     if kind == "kubernetesVolume" and not claim_of(spec) and "source.claim" not in said:
         name = spec["worker"]["modelVolumeMount"]["name"]
-        yield refused(
+        yield schema_error(
             "spec.kubernetes.volumes",
             None,
             f"No volume called {name!r} (worker.modelVolumeMount.name) has a claim.",
@@ -78,11 +78,11 @@ def _cache(spec: Spec) -> Found:
     if backend is not None and not known:
         remedy = f"Choose one of: {', '.join(BACKENDS)}."
         message = "There is no such backend."
-        yield refused(f"{path}.l2CacheBackend", backend, message, remedy, "invalid_choice")
+        yield schema_error(f"{path}.l2CacheBackend", backend, message, remedy, "invalid_choice")
     if not given.get("enableL2Cache", False):
         return
     if not given.get("enableL1Cache", True):
-        yield refused(
+        yield schema_error(
             "spec.kvCacheSpec.enableL1Cache",
             False,
             "L2 is filled through L1, and L1 is off.",
@@ -91,7 +91,9 @@ def _cache(spec: Spec) -> Found:
         )
     if backend is None:
         remedy = f"Choose one of: {', '.join(BACKENDS)}."
-        yield refused(f"{path}.l2CacheBackend", None, "L2 needs a backend.", remedy, "required")
+        yield schema_error(
+            f"{path}.l2CacheBackend", None, "L2 needs a backend.", remedy, "required"
+        )
     elif str(backend).lower() == "redis":
         yield from _redis(second.get("l2CacheLocalUrl", ""), f"{path}.l2CacheLocalUrl")
 
@@ -99,11 +101,11 @@ def _cache(spec: Spec) -> Found:
 def _redis(url: str, path: str) -> Found:
     if not url:
         remedy = "Write redis://HOST:PORT."
-        yield refused(path, None, "The backend redis needs an address.", remedy, "required")
+        yield schema_error(path, None, "The backend redis needs an address.", remedy, "required")
         return
     problem = redis_url_problem(url)
     if problem:
-        yield refused(path, None, *problem)
+        yield schema_error(path, None, *problem)
 
 
 def _routing(spec: Spec) -> Found:
@@ -111,7 +113,7 @@ def _routing(spec: Spec) -> Found:
     path = spec.get("invocationEndpoint", "invocations")
     kvaware = given.get("enabled", False) and given.get("routingStrategy") == "kvaware"
     if kvaware and not path.rstrip("/").endswith("completions"):
-        yield refused(
+        yield schema_error(
             "spec.invocationEndpoint",
             path,
             "kvaware needs a path of completions: it reads the prompt as the worker does.",
@@ -136,7 +138,7 @@ def _scaling(spec: Spec) -> Found:
             for field in needed:
                 if item.get(field) in (None, ""):
                     message = "The trigger needs it."
-                    yield refused(f"{place}.{field}", None, message, "Add it.", "required")
+                    yield schema_error(f"{place}.{field}", None, message, "Add it.", "required")
 
 
 def _triggers(given: Spec, name: str, path: str) -> list[tuple[str, Spec]]:
@@ -149,7 +151,7 @@ def _triggers(given: Spec, name: str, path: str) -> list[tuple[str, Spec]]:
 def _bounds(given: Spec, path: str) -> Found:
     least, most = given.get("minReplicaCount", 1), given.get("maxReplicaCount", 5)
     if most < max(least, 1):
-        yield refused(
+        yield schema_error(
             f"{path}.maxReplicaCount",
             most,
             f"The most cannot be less than the least ({max(least, 1)}).",
@@ -170,7 +172,7 @@ def _resources(spec: Spec) -> Found:
         yield from _equal_gpus(given, path)
         if not _gpus(given) and not shared:
             remedy = f"Add limits with {GPU}."
-            yield refused(path, None, "This role asks for no GPU.", remedy, "required")
+            yield schema_error(path, None, "This role asks for no GPU.", remedy, "required")
 
 
 def _equal_gpus(given: Spec, path: str) -> Found:
@@ -182,11 +184,11 @@ def _equal_gpus(given: Spec, path: str) -> Found:
         if limit is None:
             message = f"{name} is requested without a limit."
             remedy = "Give the same under limits."
-            yield refused(f"{path}.limits[{name}]", None, message, remedy, "required")
+            yield schema_error(f"{path}.limits[{name}]", None, message, remedy, "required")
         elif asked is not None and str(asked) != str(limit):
             message = f"The request ({asked}) and the limit ({limit}) of {name} differ."
             remedy = "Give the same number twice."
-            yield refused(f"{path}.limits[{name}]", limit, message, remedy, "invalid")
+            yield schema_error(f"{path}.limits[{name}]", limit, message, remedy, "invalid")
 
 
 def _gpus(given: Spec) -> bool:
@@ -196,7 +198,7 @@ def _gpus(given: Spec) -> bool:
 def _certificates(spec: Spec) -> Found:
     custom = (spec.get("tlsConfig") or {}).get("customCertificateConfig")
     if spec.get("dnsConfig") and not custom:
-        yield refused(
+        yield schema_error(
             "spec.dnsConfig",
             None,
             "A record needs a certificate of your own.",
@@ -210,7 +212,7 @@ def _tags(spec: Spec) -> Found:
     for index, tag in enumerate(spec.get("tags") or []):
         if tag["name"] in seen:
             path, message = f"spec.tags[{index}]", f"{tag['name']} is given twice."
-            yield refused(path, None, message, "Keep one of them.", "duplicate")
+            yield schema_error(path, None, message, "Keep one of them.", "duplicate")
         seen.add(tag["name"])
 
 
@@ -219,7 +221,7 @@ def _deadline(spec: Spec) -> Found:
     if given < 30:
         remedy = "Give 30 or more."
         path, message = "spec.maxDeployTimeInSeconds", "Nothing starts so fast."
-        yield refused(path, given, message, remedy, "out_of_range")
+        yield schema_error(path, given, message, remedy, "out_of_range")
 
 
 _RULES: tuple[Callable[[Spec], Found], ...] = (

@@ -27,7 +27,7 @@ _FILES = {
 KINDS: Final = tuple(dict.fromkeys(kind for kind, _ in _FILES))
 
 
-def known(kind: str, version: str) -> bool:
+def is_known(kind: str, version: str) -> bool:
     return (kind, version) in _FILES
 
 
@@ -104,7 +104,7 @@ def definition() -> dict[str, Any]:
 def relaxed_spec(kind: str, version: str) -> dict[str, Any]:
     """Return the relaxed schema of `spec`. Shared between callers: do not modify."""
     schema = copy.deepcopy(spec_schema(kind, version))
-    _relax(schema)
+    _relax_schema(schema)
     return schema
 
 
@@ -132,12 +132,12 @@ def _version(version: str) -> dict[str, Any]:
     }
 
 
-def _relax(schema: Any) -> None:
+def _relax_schema(schema: Any) -> None:
     if isinstance(schema, dict):
         if str(schema.get("pattern", "")).startswith(AMP_ADDRESS):
             schema["pattern"] = ANY_ADDRESS
         for part in schema.values():
-            _relax(part)
+            _relax_schema(part)
     elif isinstance(schema, list):
         for part in schema:
-            _relax(part)
+            _relax_schema(part)

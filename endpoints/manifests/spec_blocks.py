@@ -65,7 +65,7 @@ def _hub_name(spec: EndpointSpec) -> str:
     return f"local/{spec.name}"
 
 
-def put(place: Object, name: str, value: Any, default: Any = None) -> None:
+def set_value(place: Object, name: str, value: Any, default: Any = None) -> None:
     """Set the value; leave a missing field unset if the default equals the value."""
     if name not in place and value == default:
         return
@@ -82,11 +82,11 @@ def _basics(spec: Object, wanted: Flat) -> None:
 def _counts(spec: Object, wanted: Flat) -> None:
     if "replicas" in spec or wanted["replicas"] != 1:
         spec["replicas"] = wanted["replicas"]
-    put(spec, "maxDeployTimeInSeconds", wanted["rollout.deadline_s"], DEADLINE_S)
+    set_value(spec, "maxDeployTimeInSeconds", wanted["rollout.deadline_s"], DEADLINE_S)
 
 
 def _tags(spec: Object, wanted: Flat) -> None:
-    put(spec, "tags", [{"name": k, "value": v} for k, v in wanted["tags"].items()], [])
+    set_value(spec, "tags", [{"name": k, "value": v} for k, v in wanted["tags"].items()], [])
 
 
 def _source(spec: Object, wanted: Flat) -> None:
@@ -98,22 +98,22 @@ def _source(spec: Object, wanted: Flat) -> None:
     elif kind == "fsx":
         block = source.setdefault("fsxStorage", {})
         block["fileSystemId"] = wanted["source.file_system"]
-        put(block, "dnsName", wanted["source.dns_name"])
-        put(block, "mountName", wanted["source.mount_name"])
+        set_value(block, "dnsName", wanted["source.dns_name"])
+        set_value(block, "mountName", wanted["source.mount_name"])
         _kind_of_source(source, "fsx", "fsxStorage")
     elif kind == "huggingface":
         block = source.setdefault("huggingFaceModel", {})
         block["modelId"] = wanted["source.location"] or wanted["model"]
-        put(block, "commitSHA", wanted["source.revision"])
+        set_value(block, "commitSHA", wanted["source.revision"])
         secret = {"name": wanted["source.token_secret"], "key": wanted["source.token_key"]}
-        put(block, "tokenSecretRef", secret if secret["name"] else {})
+        set_value(block, "tokenSecretRef", secret if secret["name"] else {})
         _kind_of_source(source, "huggingface", "huggingFaceModel")
     elif kind == "pvc":
         _kind_of_source(source, "kubernetesVolume", "")
         _claim(spec, wanted["source.claim"])
     if kind != "huggingface":
-        put(source, "modelLocation", wanted["source.location"])
-    put(source, "prefetchEnabled", wanted["source.prefetch"], False)
+        set_value(source, "modelLocation", wanted["source.location"])
+    set_value(source, "prefetchEnabled", wanted["source.prefetch"], False)
 
 
 def _kind_of_source(source: Object, kind: str, block: str) -> None:
@@ -133,27 +133,27 @@ def _claim(spec: Object, claim: str) -> None:
 
 def _cache(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("kvCacheSpec", {})
-    put(block, "enableL1Cache", wanted["cache.l1.enabled"], True)
-    put(block, "enableL2Cache", wanted["cache.l2.enabled"], False)
+    set_value(block, "enableL1Cache", wanted["cache.l1.enabled"], True)
+    set_value(block, "enableL2Cache", wanted["cache.l2.enabled"], False)
     if wanted["cache.l2.enabled"]:
         second = block.setdefault("l2CacheSpec", {})
         backend = wanted["cache.l2.backend"]
         if str(second.get("l2CacheBackend", "")).lower() != backend:
             second["l2CacheBackend"] = backend
-        put(second, "l2CacheLocalUrl", wanted["cache.l2.url"] if backend == "redis" else "")
+        set_value(second, "l2CacheLocalUrl", wanted["cache.l2.url"] if backend == "redis" else "")
     _drop_empty(spec, "kvCacheSpec")
 
 
 def _routing(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("intelligentRoutingSpec", {})
-    put(block, "enabled", wanted["routing.enabled"], False)
-    put(block, "routingStrategy", wanted["routing.strategy"], "prefixaware")
+    set_value(block, "enabled", wanted["routing.enabled"], False)
+    set_value(block, "routingStrategy", wanted["routing.strategy"], "prefixaware")
     if wanted["routing.enabled"] and wanted["routing.strategy"] == "kvaware":
         _completions(spec)
     if wanted["router.max_replicas"]:
         scaling = block.setdefault("autoScalingSpec", {})
-        put(scaling, "minReplicaCount", wanted["router.replicas"], 1)
-        put(scaling, "maxReplicaCount", wanted["router.max_replicas"], 5)
+        set_value(scaling, "minReplicaCount", wanted["router.replicas"], 1)
+        set_value(scaling, "maxReplicaCount", wanted["router.max_replicas"], 5)
     else:
         block.pop("autoScalingSpec", None)
     _drop_empty(spec, "intelligentRoutingSpec")
@@ -167,9 +167,9 @@ def _completions(spec: Object) -> None:
 def _placement(spec: Object, wanted: Flat) -> None:
     kinds = wanted["placement.instance_types"]
     single = len(kinds) == 1 and kinds[0].startswith("ml.") and "instanceTypes" not in spec
-    put(spec, "instanceType", kinds[0] if single else "")
-    put(spec, "instanceTypes", [] if single else kinds)
-    put(spec, "nodeAffinity", {} if kinds else wanted["placement.node_affinity"])
+    set_value(spec, "instanceType", kinds[0] if single else "")
+    set_value(spec, "instanceTypes", [] if single else kinds)
+    set_value(spec, "nodeAffinity", {} if kinds else wanted["placement.node_affinity"])
 
 
 def _scaling(spec: Object, wanted: Flat) -> None:
@@ -178,7 +178,7 @@ def _scaling(spec: Object, wanted: Flat) -> None:
         return
     block = spec.setdefault("autoScalingSpec", {})
     for name, (path, default) in _PERIODS.items():
-        put(block, name, wanted[path], default)
+        set_value(block, name, wanted[path], default)
     said = triggers.manifest_of(wanted["scaling.triggers"])
     if said is not None:
         for name in _TRIGGERS:
@@ -188,10 +188,10 @@ def _scaling(spec: Object, wanted: Flat) -> None:
 
 def _monitoring(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("metrics", {})
-    put(block, "enabled", wanted["monitoring.enabled"], True)
-    put(block, "metricsScrapeIntervalSeconds", wanted["monitoring.interval_s"], 15)
+    set_value(block, "enabled", wanted["monitoring.enabled"], True)
+    set_value(block, "metricsScrapeIntervalSeconds", wanted["monitoring.interval_s"], 15)
     model = block.setdefault("modelMetrics", {})
-    put(model, "path", wanted["monitoring.path"], "/metrics")
+    set_value(model, "path", wanted["monitoring.path"], "/metrics")
     _drop_empty(block, "modelMetrics")
     _drop_empty(spec, "metrics")
 
@@ -200,10 +200,10 @@ def _kubernetes(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("kubernetes", {})
     own = spec["worker"]["modelVolumeMount"]["name"] if wanted["source.type"] == "pvc" else None
     kept = [volume for volume in block.get("volumes") or [] if volume["name"] == own]
-    put(block, "volumes", [*kept, *wanted["pod.volumes"]], [])
-    put(block, "initContainers", wanted["pod.init_containers"], [])
-    put(block, "serviceAccountName", wanted["pod.service_account"], "")
-    put(block, "schedulerName", wanted["placement.scheduler"], "")
+    set_value(block, "volumes", [*kept, *wanted["pod.volumes"]], [])
+    set_value(block, "initContainers", wanted["pod.init_containers"], [])
+    set_value(block, "serviceAccountName", wanted["pod.service_account"], "")
+    set_value(block, "schedulerName", wanted["placement.scheduler"], "")
     _drop_empty(spec, "kubernetes")
 
 
@@ -213,26 +213,26 @@ def _pd(spec: Object, wanted: Flat) -> None:
         return
     block = spec.setdefault("pdSpec", {})
     block["prefillSpec"], block["decodingSpec"] = wanted["pd.prefill"], wanted["pd.decode"]
-    put(block, "routingThreshold", wanted["pd.threshold"], 4096)
-    put(block, "topologySpec", wanted["pd.topology"], {})
+    set_value(block, "routingThreshold", wanted["pd.threshold"], 4096)
+    set_value(block, "topologySpec", wanted["pd.topology"], {})
 
 
 def _image(spec: Object, wanted: Flat) -> None:
     worker = spec["worker"]
     worker["image"] = wanted["pod.image"] or worker["image"]
-    put(worker, "command", wanted["pod.command"], [])
-    put(worker, "workingDir", wanted["pod.working_dir"], "")
-    put(worker, "args", wanted["worker_args"], [])
+    set_value(worker, "command", wanted["pod.command"], [])
+    set_value(worker, "workingDir", wanted["pod.working_dir"], "")
+    set_value(worker, "args", wanted["worker_args"], [])
     if wanted["pod.port"]:
         worker["modelInvocationPort"]["containerPort"] = wanted["pod.port"]
-    put(worker["modelVolumeMount"], "mountPath", wanted["source.mount_path"] or MOUNT, MOUNT)
+    set_value(worker["modelVolumeMount"], "mountPath", wanted["source.mount_path"] or MOUNT, MOUNT)
     probes = {f"{name}Probe": probe for name, probe in wanted["pod.probes"].items()}
-    put(worker, "probes", probes, {})
+    set_value(worker, "probes", probes, {})
 
 
 def _variables(spec: Object, wanted: Flat) -> None:
     plain = [{"name": name, "value": value} for name, value in wanted["pod.env"].items()]
-    put(spec["worker"], "environmentVariables", [*plain, *wanted["pod.env_from"]], [])
+    set_value(spec["worker"], "environmentVariables", [*plain, *wanted["pod.env_from"]], [])
 
 
 def _resources(spec: Object, wanted: Flat) -> None:
@@ -248,18 +248,18 @@ def _resources(spec: Object, wanted: Flat) -> None:
     if wanted["resources.gpus"]:
         requests[GPU] = limits[GPU] = str(wanted["resources.gpus"])
     block = spec["worker"]["resources"] = {"requests": requests}
-    put(block, "limits", limits)
-    put(block, "claims", further.get("claims"))
+    set_value(block, "limits", limits)
+    set_value(block, "claims", further.get("claims"))
 
 
 def _limits(spec: Object, wanted: Flat) -> None:
     block = spec["worker"].setdefault("requestLimits", {})
-    put(block, "maxConcurrentRequests", wanted["limits.max_concurrent"] or None)
+    set_value(block, "maxConcurrentRequests", wanted["limits.max_concurrent"] or None)
     if wanted["limits.max_queue"] < 0:
         block.pop("maxQueueSize", None)
     else:
         block["maxQueueSize"] = wanted["limits.max_queue"]
-    put(block, "overflowStatusCode", wanted["limits.overflow_status"], 429)
+    set_value(block, "overflowStatusCode", wanted["limits.overflow_status"], 429)
     _drop_empty(spec["worker"], "requestLimits")
 
 

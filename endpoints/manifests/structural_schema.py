@@ -34,7 +34,7 @@ _UNQUOTED = {
     "number": re.compile(r"-?[0-9.]+"),
     "boolean": re.compile(r"true|false"),
 }
-_NOTHING = re.compile(r"(?!)")
+_MATCH_NOTHING = re.compile(r"(?!)")
 
 
 def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
@@ -50,7 +50,7 @@ def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
         yield from _scalar(value, schema, path)
 
 
-def refused(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
+def schema_error(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
     return FieldError(path, _shown(path, value), message, remedy, code)
 
 
@@ -58,24 +58,26 @@ def _type_problem(value: Any, schema: Schema, path: str) -> FieldError | None:
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, int | str) and not isinstance(value, bool):
             return None
-        return refused(
+        return schema_error(
             path, value, "This must be a whole number or a text.", "Write 1 or '500m'.", "type"
         )
     kinds, words = _KINDS[schema["type"]]
     if isinstance(value, kinds) and (schema["type"] == "boolean" or not isinstance(value, bool)):
         return None
     if value is None:
-        return refused(path, None, "This is empty.", f"Remove it, or give {words}.", "type")
-    return refused(path, value, f"This must be {words}.", _retyped(value, schema["type"]), "type")
+        return schema_error(path, None, "This is empty.", f"Remove it, or give {words}.", "type")
+    return schema_error(
+        path, value, f"This must be {words}.", _type_hint(value, schema["type"]), "type"
+    )
 
 
-def _retyped(value: Any, wanted: str) -> str:
+def _type_hint(value: Any, wanted: str) -> str:
     """Return a hint on YAML typing: unquoted numbers or yes where text is expected, and the
     reverse.
     """
     if wanted == "string" and isinstance(value, bool | int | float):
         return "Put it between quotes."
-    if isinstance(value, str) and _UNQUOTED.get(wanted, _NOTHING).fullmatch(value):
+    if isinstance(value, str) and _UNQUOTED.get(wanted, _MATCH_NOTHING).fullmatch(value):
         return "Write it without quotes."
     return f"Give {_KINDS[wanted][1]}."
 
@@ -85,7 +87,7 @@ def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[FieldE
     others = schema.get("additionalProperties")
     for name in schema.get("required", ()):
         if name not in value:
-            yield refused(_at(path, name), None, "This is required.", "Add it.", "required")
+            yield schema_error(_at(path, name), None, "This is required.", "Add it.", "required")
     for name, item in value.items():
         if name in known:
             yield from check(item, known[name], _at(path, name))
@@ -105,23 +107,25 @@ def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> F
         remedy = f"Remove it, or use one of: {', '.join(sorted(known))}."
     else:
         remedy = "Remove it."
-    return refused(path, value, "There is no such field.", remedy, "unknown_field")
+    return schema_error(path, value, "There is no such field.", remedy, "unknown_field")
 
 
 def _list(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
     fewest, most = schema.get("minItems", 0), schema.get("maxItems")
     if len(value) < fewest:
-        yield refused(path, value, f"At least {fewest} are needed.", "Add some.", "out_of_range")
+        yield schema_error(
+            path, value, f"At least {fewest} are needed.", "Add some.", "out_of_range"
+        )
     if most is not None and len(value) > most:
         message = f"There can be at most {most}; these are {len(value)}."
-        yield refused(path, value, message, "Remove some.", "out_of_range")
+        yield schema_error(path, value, message, "Remove some.", "out_of_range")
     items = schema.get("items", {})
     for index, item in enumerate(value):
         yield from check(item, items, f"{path}[{index}]")
-    yield from _twice(value, schema, path)
+    yield from _duplicate_errors(value, schema, path)
 
 
-def _twice(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _duplicate_errors(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
     kind = schema.get("x-kubernetes-list-type")
     if kind not in ("map", "set"):
         return
@@ -134,7 +138,7 @@ def _twice(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
         if mark in seen:
             said = ", ".join(str(item.get(key)) for key in keys) if kind == "map" else item
             message = f"{said} is given twice."
-            yield refused(f"{path}[{index}]", None, message, "Keep one of them.", "duplicate")
+            yield schema_error(f"{path}[{index}]", None, message, "Keep one of them.", "duplicate")
         seen.add(mark)
 
 
@@ -142,7 +146,7 @@ def _scalar(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
     choices = schema.get("enum")
     if choices and value not in choices:
         remedy = f"Choose one of: {', '.join(map(str, choices))}."
-        yield refused(path, value, "This is not a known value.", remedy, "invalid_choice")
+        yield schema_error(path, value, "This is not a known value.", remedy, "invalid_choice")
     if isinstance(value, str):
         yield from _text(value, schema, path)
     elif not isinstance(value, bool):
@@ -151,16 +155,16 @@ def _scalar(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
 
 def _text(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
     pattern = schema.get("pattern")
-    if pattern and not _compiled(pattern).search(value):
-        yield refused(
+    if pattern and not _compile_pattern(pattern).search(value):
+        yield schema_error(
             path, value, "This does not have the right form.", f"It must match {pattern}", "pattern"
         )
     longest = schema.get("maxLength")
     if longest is not None and len(value) > longest:
         message = f"This can have at most {longest} characters; it has {len(value)}."
-        yield refused(path, value, message, "Shorten it.", "out_of_range")
+        yield schema_error(path, value, message, "Shorten it.", "out_of_range")
     if len(value) < schema.get("minLength", 0):
-        yield refused(path, value, "This must not be empty.", "Give a text.", "required")
+        yield schema_error(path, value, "This must not be empty.", "Give a text.", "required")
 
 
 def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
@@ -168,16 +172,18 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
     bound = _RANGES.get(schema.get("format", ""))
     if least is not None and value < least:
         message = f"This cannot be less than {least}."
-        yield refused(path, value, message, f"Give {least} or more.", "out_of_range")
+        yield schema_error(path, value, message, f"Give {least} or more.", "out_of_range")
     elif most is not None and value > most:
         message = f"This cannot be more than {most}."
-        yield refused(path, value, message, f"Give {most} or less.", "out_of_range")
+        yield schema_error(path, value, message, f"Give {most} or less.", "out_of_range")
     elif bound is not None and not -bound <= value < bound:
-        yield refused(path, value, "This number is too large.", "Give a smaller.", "out_of_range")
+        yield schema_error(
+            path, value, "This number is too large.", "Give a smaller.", "out_of_range"
+        )
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile with Go's semantics: ASCII digits, $ matches only at the end of the text."""
     return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern), re.ASCII)
 

@@ -12,7 +12,7 @@ from typing import Any
 CLOUDWATCH, PROMETHEUS = "aws-cloudwatch", "prometheus"
 Trigger = dict[str, Any]
 _METRIC_TYPES = {"Average": "AverageValue", "Value": "Value"}
-_BACK = {keda: ours for ours, keda in _METRIC_TYPES.items()}
+_MANIFEST_TYPES = {keda: ours for ours, keda in _METRIC_TYPES.items()}
 # Manifest field, KEDA field, manifest default (None: omitted if absent).
 _CLOUDWATCH: tuple[tuple[str, str, Any], ...] = (
     ("namespace", "namespace", None),
@@ -43,12 +43,12 @@ _NUMBERS = frozenset(
 )
 
 
-def of_manifest(scaling: Mapping[str, Any], region: str) -> list[Trigger]:
-    found = [_cloudwatch(item, region) for item in listed(scaling, "cloudWatchTrigger")]
-    return found + [_prometheus(item) for item in listed(scaling, "prometheusTrigger")]
+def triggers_of_manifest(scaling: Mapping[str, Any], region: str) -> list[Trigger]:
+    found = [_cloudwatch(item, region) for item in list_triggers(scaling, "cloudWatchTrigger")]
+    return found + [_prometheus(item) for item in list_triggers(scaling, "prometheusTrigger")]
 
 
-def listed(scaling: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def list_triggers(scaling: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     many = scaling.get(f"{name}List")
     if many:
         return list(many)
@@ -61,9 +61,9 @@ def manifest_of(triggers: list[Trigger]) -> dict[str, Any] | None:
     proms: list[Trigger] = []
     for trigger in triggers:
         if trigger.get("type") == CLOUDWATCH and not proms:
-            clouds.append(_back(trigger, _CLOUDWATCH))
+            clouds.append(_manifest_trigger(trigger, _CLOUDWATCH))
         elif trigger.get("type") == PROMETHEUS:
-            proms.append(_back(trigger, _PROMETHEUS))
+            proms.append(_manifest_trigger(trigger, _PROMETHEUS))
         else:
             return None
     part: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def _metadata(item: Mapping[str, Any], fields: tuple[tuple[str, str, Any], ...])
     return found
 
 
-def _back(trigger: Trigger, fields: tuple[tuple[str, str, Any], ...]) -> Trigger:
+def _manifest_trigger(trigger: Trigger, fields: tuple[tuple[str, str, Any], ...]) -> Trigger:
     metadata = trigger.get("metadata", {})
     item: Trigger = {}
     if trigger.get("name"):
@@ -124,7 +124,7 @@ def _back(trigger: Trigger, fields: tuple[tuple[str, str, Any], ...]) -> Trigger
         item["dimensions"] = [
             {"name": name, "value": value} for name, value in zip(names, values, strict=False)
         ]
-    metric = _BACK.get(trigger.get("metricType", "AverageValue"))
+    metric = _MANIFEST_TYPES.get(trigger.get("metricType", "AverageValue"))
     if metric and metric != "Average":
         item["metricType"] = metric
     if trigger.get("useCachedMetrics") is False:

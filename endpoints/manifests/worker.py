@@ -24,7 +24,7 @@ _SCALES = {
 }
 
 
-def number(value: Any) -> float | None:
+def parse_quantity(value: Any) -> float | None:
     """Parse a Kubernetes quantity; None if invalid."""
     if isinstance(value, bool):
         return None
@@ -42,7 +42,7 @@ def number(value: Any) -> float | None:
 
 
 def gib(value: Any) -> float | None:
-    found = number(value)
+    found = parse_quantity(value)
     return None if found is None else round(found / GIB, 3)
 
 
@@ -59,7 +59,7 @@ MOUNT = "/opt/ml/model"
 LMCACHE_L1_GIB = 5.0
 """LMCache's default L1 size."""
 _L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
-_VLLM_STARTS = (
+_VLLM_COMMANDS = (
     ("vllm", "serve"),
     ("python3", "-m", "vllm.entrypoints.openai.api_server"),
     ("python", "-m", "vllm.entrypoints.openai.api_server"),
@@ -73,7 +73,7 @@ def serves_vllm(worker: Mapping[str, Any]) -> bool:
     """Return whether the server is vLLM, the only one with KV cache and KV events."""
     command = tuple(worker.get("command") or ())
     return bool(_VLLM_IMAGE.search(worker["image"])) or any(
-        command[: len(start)] == start for start in _VLLM_STARTS
+        command[: len(start)] == start for start in _VLLM_COMMANDS
     )
 
 
@@ -110,7 +110,7 @@ def limits(given: Mapping[str, Any] | None) -> Flat:
 
 def _command(worker: Mapping[str, Any]) -> tuple[str, ...]:
     command = tuple(worker.get("command") or ())
-    return () if command in _VLLM_STARTS else command
+    return () if command in _VLLM_COMMANDS else command
 
 
 def arguments(given: list[str], mount: str, port: int, model: str) -> list[str]:
@@ -162,8 +162,8 @@ def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat
     """
     given = worker["resources"]
     requests, limit = given.get("requests") or {}, given.get("limits") or {}
-    found: Flat = {"resources.gpus": int(number(limit.get(GPU, requests.get(GPU, 0))) or 0)}
-    cpus = number(requests.get("cpu", limit.get("cpu")))
+    found: Flat = {"resources.gpus": int(parse_quantity(limit.get(GPU, requests.get(GPU, 0))) or 0)}
+    cpus = parse_quantity(requests.get("cpu", limit.get("cpu")))
     if cpus is not None:
         found["resources.cpus"] = cpus
     memory = gib(requests.get("memory", limit.get("memory")))
@@ -172,7 +172,7 @@ def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat
         found["cache.l1.size_gib"] = l1
     if memory is not None:
         found["resources.memory_gib"] = round(memory - (l1 if l1 and l1_enabled else 0), 3)
-    found["pod.resources"] = _further(given, requests, limit)
+    found["pod.resources"] = _further_resources(given, requests, limit)
     return found
 
 
@@ -181,7 +181,7 @@ def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
     None without a memory size: the installation's default applies.
     """
     for variable in worker.get("environmentVariables") or []:
-        said = number(variable.get("value")) if variable["name"] == _L1_VARIABLE else None
+        said = parse_quantity(variable.get("value")) if variable["name"] == _L1_VARIABLE else None
         if said is not None and said > 0 and (memory is None or said < memory):
             return round(said, 3)
     if memory is None:
@@ -189,7 +189,7 @@ def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
     return max(0.001, round(min(LMCACHE_L1_GIB, memory / 4), 3))
 
 
-def _further(
+def _further_resources(
     given: Mapping[str, Any], requests: Mapping[str, Any], limit: Mapping[str, Any]
 ) -> Flat:
     """Return the resources not rendered from our own fields, so that those stay editable."""
@@ -198,7 +198,7 @@ def _further(
     capped = {name: value for name, value in limit.items() if name not in ("memory", GPU)}
     if "cpu" in limit and "cpu" not in requests:
         more["cpu"] = limit["cpu"]
-    if "memory" in limit and number(limit["memory"]) != number(
+    if "memory" in limit and parse_quantity(limit["memory"]) != parse_quantity(
         requests.get("memory", limit["memory"])
     ):
         capped["memory"] = limit["memory"]

@@ -47,7 +47,7 @@ def is_stale(endpoint: Endpoint) -> bool:
     return seen_s > STALE_S
 
 
-def found(name: str) -> Endpoint:
+def find_endpoint(name: str) -> Endpoint:
     try:
         return selectors.get(name)
     except NotFoundError as error:

@@ -12,7 +12,7 @@ from endpoints import actions, selectors
 
 def connect() -> None:
     signals.register(users)
-    tier_changed.connect(look_again, dispatch_uid="endpoints.placement.cache_tiers")
+    tier_changed.connect(nudge_users, dispatch_uid="endpoints.placement.cache_tiers")
 
 
 def users() -> dict[str, list[str]]:
@@ -22,14 +22,14 @@ def users() -> dict[str, list[str]]:
     return found
 
 
-def look_again(tier: str, **_facts: Any) -> None:
+def nudge_users(tier: str, **_facts: Any) -> None:
     for endpoint in selectors.on_cache_tier():
         if endpoint.parsed.cache.l2.tier == tier:
             actions.nudge(endpoint)
 
 
-def shown(name: str) -> dict[str, Any] | None:
-    tier = cachetiers.get(name)
+def tier_context(name: str) -> dict[str, Any] | None:
+    tier = cachetiers.get_tier(name)
     if tier is None:
         return None
     return {"tier": tier, "numbers": cachetiers.numbers(tier), "nodes": list(tier.nodes.all())}

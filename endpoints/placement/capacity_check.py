@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from console.catalogue.core.builtin import Instance
-from console.catalogue.selectors import instances
+from console.catalogue.selectors import instances_by_name
 from console.clusters import selectors as clusters
 from endpoints.fit import model_catalogue, requirements
 from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
@@ -72,12 +72,12 @@ class CapacityReport:
         return min(self.judged, key=lambda one: _RANK[one.fit.verdict])
 
 
-def look(spec: EndpointSpec) -> CapacityReport:
+def check_capacity(spec: EndpointSpec) -> CapacityReport:
     # An absolute path is in the pods' image, not on this machine.
     in_image = spec.on_cluster and spec.model.startswith("/")
     shape = None if in_image else model_shape(spec.model)
-    wanted = requirements.wish(spec)
-    where = _where(spec)
+    wanted = requirements.worker_requirements(spec)
+    where = _candidate_machines(spec)
     judged = tuple(
         MachineFit(name, price, estimate(shape, found, wanted)) for name, price, found in where
     )
@@ -106,7 +106,7 @@ def refusals(spec: EndpointSpec) -> list[FieldError]:
     """
     if not spec.placement.cluster or spec.simulated:
         return []
-    report = look(spec)
+    report = check_capacity(spec)
     if any(not one.fit.blocking for one in report.judged):
         return []
     return [
@@ -127,7 +127,7 @@ def model_shape(model: str) -> ModelShape | None:
         found = _read(Path(location))
         if found is not None:
             return found
-    return model_catalogue.known(model)
+    return model_catalogue.find_shape(model)
 
 
 def _read(folder: Path) -> ModelShape | None:
@@ -142,10 +142,10 @@ def _read(folder: Path) -> ModelShape | None:
     return from_config(config, folder.name, size) if isinstance(config, Mapping) else None
 
 
-def _where(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]:
+def _candidate_machines(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]:
     if not spec.placement.cluster:
         return [("this machine", None, _this_machine())]
-    known, pools = instances(), _pools(spec)
+    known, pools = instances_by_name(), _pools(spec)
     found: list[tuple[str, float | None, Machine | None]] = []
     for name in spec.placement.instance_types or tuple(pools) or ("",):
         one = known.get(name)

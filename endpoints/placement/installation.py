@@ -85,18 +85,18 @@ def worker_gpus() -> int:
 
 def installation(spec: EndpointSpec) -> Installation:
     if spec.on_cluster:
-        return _in_images(spec)
+        return _image_installation(spec)
     location = model_location(spec.model)
     return Installation(
         python=sys.executable,
         vllm_python=str(settings.EMBERLINE.vllm_python),
         repo=str(settings.BASE_DIR),
         model=location,
-        model_id=_identity(location, _age(location)) if spec.cache.l2.enabled else "",
+        model_id=_cached_identity(location, _age(location)) if spec.cache.l2.enabled else "",
     )
 
 
-def _in_images(spec: EndpointSpec) -> Installation:
+def _image_installation(spec: EndpointSpec) -> Installation:
     """Return the paths inside the images, for pods."""
     source = model_source(spec)
     return Installation(
@@ -111,7 +111,7 @@ def _in_images(spec: EndpointSpec) -> Installation:
 
 
 @lru_cache(maxsize=256)
-def _identity(location: str, _age: tuple[tuple[str, int, int], ...]) -> str:
+def _cached_identity(location: str, _age: tuple[tuple[str, int, int], ...]) -> str:
     return model_identity(location)
 
 

@@ -20,7 +20,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
 from endpoints.workload.worker_spec import L2Access, worker_spec
 
 HIDDEN = "(hidden)"
-LATER = "redis://address-of-the-cache-tier:6379"
+PLACEHOLDER_ADDRESS = "redis://address-of-the-cache-tier:6379"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,11 @@ class Preview:
 def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
-    notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()
+    notes = (
+        (f"{PLACEHOLDER_ADDRESS} stands for the tier's own address.",)
+        if spec.needs_cache_tier
+        else ()
+    )
     shown = Preview(workload.argv, dict(sorted(env.items())), image=workload.image, notes=notes)
     reasons = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in refused)
     if reasons:
@@ -72,5 +76,5 @@ def _l2(spec: EndpointSpec) -> L2Access | None:
     if not l2.enabled:
         return None
     if spec.needs_cache_tier:
-        return L2Access(LATER)
+        return L2Access(PLACEHOLDER_ADDRESS)
     return L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))

@@ -13,13 +13,13 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 
 def connect() -> None:
-    related_objects.register_usage(users)
+    related_objects.register_users(users)
 
 
 def users() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     default = clusters.default_cluster()
-    for name, cluster in selectors.placed():
+    for name, cluster in selectors.endpoint_clusters():
         if cluster or default:
             found.setdefault(cluster or default, []).append(f"endpoint {name}")
     return found

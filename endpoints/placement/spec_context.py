@@ -69,7 +69,7 @@ def cluster_facts(name: str) -> ClusterFacts:
     return ClusterFacts(
         name=name,
         capabilities=None if found is None else found.capabilities,
-        why_not=lambda capability: clusters.why_not(name, capability),
+        why_not=lambda capability: clusters.missing_reason(name, capability),
         worker_image=bool(settings.EMBERLINE.worker_image),
         engine_image=bool(settings.EMBERLINE.engine_image),
         priority_classes=None if found is None else found.offers.priority_classes,

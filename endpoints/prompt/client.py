@@ -75,9 +75,9 @@ def ask(request: PromptRequest) -> PromptAnswer:
         ):
             answer = described(response)
             if response.status_code != 200:
-                answer = refused(answer, _head(response, started + request.deadline_s))
+                answer = with_error(answer, _head(response, started + request.deadline_s))
             else:
-                answer = _streamed(answer, response, started, request.deadline_s)
+                answer = _read_stream(answer, response, started, request.deadline_s)
     except httpx.TimeoutException:
         text = f"No answer within {request.deadline_s:.0f} s."
         answer = replace(answer, error=text, code="timeout")
@@ -87,7 +87,7 @@ def ask(request: PromptRequest) -> PromptAnswer:
     return replace(answer, duration_s=time.monotonic() - started)
 
 
-def prove(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
+def probe(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
     """Request one token through the router. Return "" on success, else the reason."""
     if not key:
         return "The console's own key of this endpoint is missing."
@@ -148,7 +148,7 @@ def _head(response: httpx.Response, end: float) -> bytes:
     return found[:8192]
 
 
-def refused(answer: PromptAnswer, body: bytes) -> PromptAnswer:
+def with_error(answer: PromptAnswer, body: bytes) -> PromptAnswer:
     text, code = f"HTTP {answer.status}", "http"
     try:
         error = json.loads(body)["error"]
@@ -159,7 +159,7 @@ def refused(answer: PromptAnswer, body: bytes) -> PromptAnswer:
     return replace(answer, error=text[:500], code=code)
 
 
-def _streamed(
+def _read_stream(
     answer: PromptAnswer, response: httpx.Response, started: float, deadline_s: float
 ) -> PromptAnswer:
     reading = AnswerReader(answer, started, deadline_s)

@@ -20,7 +20,7 @@ from endpoints.prompt.client import (
     body_of,
     described,
     headers_of,
-    refused,
+    with_error,
 )
 
 _ERROR_BYTES = 8192
@@ -44,7 +44,7 @@ async def stream(request: PromptRequest) -> AsyncGenerator[str | PromptAnswer]:
         ):
             answer = described(response)
             if response.status_code != 200:
-                answer = refused(answer, await _head(response))
+                answer = with_error(answer, await _head(response))
             else:
                 yield answer
                 reading = AnswerReader(answer, started, request.deadline_s)

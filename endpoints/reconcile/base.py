@@ -26,20 +26,20 @@ from console.provisioners.base import (
     TemporaryError,
     WorkloadSpec,
 )
-from console.provisioners.rollout import plan
+from console.provisioners.rollout import plan_step
 from endpoints import selectors, teams
 from endpoints.choices import EventKind, Phase, PhaseReason, Severity
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component, ComponentStatus, EndpointFacts
 from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, Trouble, decide
-from endpoints.lifecycle.steps import steps
+from endpoints.lifecycle.steps import build_steps
 from endpoints.models import Endpoint
 from endpoints.placement.installation import installation
 from endpoints.reconcile import l2_status
 from endpoints.reconcile.events import Occurrence
-from endpoints.reconcile.roster import Roster, WorkerDemand, may_stop, roster, worker_facts
+from endpoints.reconcile.roster import Roster, WorkerDemand, compare_workers, may_stop, worker_facts
 from endpoints.reconcile.status import PassOutcome, proof_mark
-from endpoints.spec.rules import standing
+from endpoints.spec.rules import standing_errors
 from endpoints.workload.worker_spec import worker_spec, workload_name
 
 LOG_LINES = 15
@@ -71,7 +71,7 @@ class Pass:
         self.happenings: list[Occurrence] = []
 
     def run(self) -> PassOutcome:
-        look = l2_status.look(self.spec)
+        look = l2_status.check_l2(self.spec)
         workload = self._workload(look)
         self.seen = seen = self._observe()
         found = self._roster(seen, workload)
@@ -96,7 +96,7 @@ class Pass:
         """Return whether a rule checked at each apply rejects the spec. Workers may still be
         stopped; running ones are kept.
         """
-        errors = standing(self.spec, teams.apply_context(self.endpoint))
+        errors = standing_errors(self.spec, teams.apply_context(self.endpoint))
         if not errors or not self.spec.replicas:
             return False
         text = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in errors)
@@ -137,11 +137,11 @@ class Pass:
             now=self.now,
             rolls=self.provisioner.rolls,
         )
-        return roster(self.known, seen.replicas, wish)
+        return compare_workers(self.known, seen.replicas, wish)
 
     def _leaving(self, seen: Observation, workload: WorkloadSpec) -> frozenset[int]:
         """Return the workers that the next apply would stop. Set `held` if that must wait."""
-        step = plan(workload.replicas, workload.spec_hash, seen.replicas)
+        step = plan_step(workload.replicas, workload.spec_hash, seen.replicas)
         self.held = step.replace is not None and self._too_early(step.replace, seen)
         replaced = () if step.replace is None or self.held else (step.replace,)
         return frozenset((*step.remove, *replaced))
@@ -184,7 +184,7 @@ class Pass:
         """
         clear = storage.read_console_key(self.endpoint.name)
         console = self.endpoint.keys.filter(name=storage.CONSOLE, revoked_at__isnull=True).first()
-        if console is None or not clear or console.sha256 != storage.digest(clear):
+        if console is None or not clear or console.sha256 != storage.hash_key(clear):
             storage.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
@@ -218,8 +218,10 @@ class Pass:
 
     def _provable(self, facts: LifecycleFacts, found: Roster) -> str:
         """Return the mark of a probe now, "" if none is due."""
-        standing = facts.observed and facts.complete and facts.absent is None and not facts.hidden
-        if not standing or not facts.wanted or facts.trouble is not None:
+        standing_errors = (
+            facts.observed and facts.complete and facts.absent is None and not facts.hidden
+        )
+        if not standing_errors or not facts.wanted or facts.trouble is not None:
             return ""
         return proof_mark(self.endpoint.generation, found.rows, self.statuses)
 
@@ -264,7 +266,7 @@ class Pass:
             now=self.now,
             facts=judged,
             verdict=verdict,
-            steps=steps(judged, verdict.phase),
+            steps=build_steps(judged, verdict.phase),
             roster=found,
             statuses=self.statuses,
             cache=cache,

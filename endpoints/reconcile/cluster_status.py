@@ -16,7 +16,7 @@ from endpoints.reconcile.events import Occurrence
 EXPOSING = ("route", "ingress", "load balancer", "certificate")
 """Conditions required for external access."""
 DRIFT_KEPT = 50
-NAMED = 3
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class ClusterSurroundings:
     events: tuple[ClusterEvent, ...] = ()
 
 
-def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> ClusterSurroundings:
+def collect_surroundings(
+    looked_at: Iterable[tuple[str, Observation]], workers: str
+) -> ClusterSurroundings:
     every = list(looked_at)
     drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
     parts = [(name, part) for name, seen in every for part in seen.parts]
@@ -81,8 +83,8 @@ def _drift_row(workload: str, drift: Drift) -> dict[str, Any]:
 def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
     if not rows:
         return None
-    named = ", ".join(row["key"] for row in rows[:NAMED])
-    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    named = ", ".join(row["key"] for row in rows[:MAX_NAMED])
+    more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
     who = ", ".join(sorted({row["manager"] for row in rows if row["manager"]}))
     return Impairment(
         str(PhaseReason.DRIFTED),

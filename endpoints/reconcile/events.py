@@ -13,7 +13,7 @@ from endpoints.choices import Origin, Severity
 from endpoints.models import Endpoint, EndpointEvent
 
 REPEAT_WITHIN = timedelta(minutes=10)
-KEPT = 500
+EVENTS_KEPT = 500
 """Events kept per endpoint; older ones are pruned."""
 _KIND = 40  # maximum length of a stored reason
 

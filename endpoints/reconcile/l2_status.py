@@ -13,7 +13,7 @@ from cachetier import actions as tiers
 from cachetier.client.address import Address
 from cachetier.client.cache_client import CacheClient
 from cachetier.client.connection import CacheError, DeniedError, ReplyError
-from cachetier.client.node_list import Nodes, look_up
+from cachetier.client.node_list import Nodes, resolve_addresses
 from cachetier.selectors import attachment
 from cachetier.tier.lifecycle import DEFAULT_TIER
 from console.core import confined_files
@@ -24,7 +24,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec, L2Spec
 from endpoints.spec.validators import url_files
 from endpoints.workload.worker_spec import L2Access
 
-LOOK_S = 0.7
+CHECK_S = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class L2Look:
     part: ObservedComponent | None = None
 
 
-def look(spec: EndpointSpec) -> L2Look:
+def check_l2(spec: EndpointSpec) -> L2Look:
     l2 = spec.cache.l2
     if not l2.enabled:
         return L2Look()
@@ -60,7 +60,7 @@ def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
     if may_be_elsewhere and url_files(l2.url):
         text = "It is not queried from here: its address names files of the workers' pods."
         return L2Look(access, ObservedComponent("redis", True, "", text))
-    if may_be_elsewhere and not _known_here(l2.url):
+    if may_be_elsewhere and not _is_resolvable(l2.url):
         text = "It is not asked: its name is known in the cluster and not here."
         return L2Look(access, ObservedComponent("redis", True, "", text))
     problem = _ping(access)
@@ -70,7 +70,7 @@ def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
     return L2Look(access, part)
 
 
-def _known_here(url: str) -> bool:
+def _is_resolvable(url: str) -> bool:
     """Return whether every host resolves in the console, as for workers on this machine."""
     try:
         for address in Nodes.parse(url).addresses:
@@ -92,10 +92,12 @@ def _ping(access: L2Access) -> str:
         return f"{refused}."
     try:
         nodes = Nodes.parse(access.url)
-        addresses = look_up(nodes.addresses[0]) if nodes.kind == "dns" else nodes.addresses
+        addresses = (
+            resolve_addresses(nodes.addresses[0]) if nodes.kind == "dns" else nodes.addresses
+        )
     except (ValueError, OSError) as error:  # AddressError is a ValueError
         return f"{access.url} cannot be asked ({type(error).__name__})."
-    until = time.monotonic() + LOOK_S
+    until = time.monotonic() + CHECK_S
     problems = [_ping_node(address, password, until) for address in addresses]
     if nodes.kind == "cluster" and "" in problems:
         return ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from console.claims import Claim, claim
+from console.claims import Claim, take_claim
 from console.provisioners.base import Provisioner, ProvisionError
 from endpoints import actions, selectors
 from endpoints.choices import EventKind, Phase, Severity
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 CLAIM_S = 45.0  # longer than any pass; the delay after a killed one
 AFTER_CRASH_S = 15.0
 # Seconds until the next pass: short during transitions, else long to limit the load.
-LOOK_AGAIN_S = {
+NEXT_PASS_S = {
     Phase.READY: 3.0,
     Phase.PAUSED: 10.0,
     Phase.FAILED: 5.0,
@@ -53,7 +53,7 @@ class Reconciler:
 
     provisioners: Callable[[EndpointSpec], Provisioner]
     components: tuple[Component, ...] = ()
-    prove: Prove = client.prove
+    prove: Prove = client.probe
 
     @classmethod
     def configured(cls) -> Reconciler:
@@ -61,7 +61,7 @@ class Reconciler:
 
     def reconcile(self, endpoint_id: str) -> None:
         """Run one pass unless another one holds the claim."""
-        held = claim(EndpointStatus, endpoint_id, ttl_s=CLAIM_S)
+        held = take_claim(EndpointStatus, endpoint_id, ttl_s=CLAIM_S)
         if held is None:
             return
         try:
@@ -87,7 +87,7 @@ class Reconciler:
                 log.info("%s: lost the reconcile claim; discarding the result", endpoint.name)
                 return None
             _roll_back(outcome)
-        return LOOK_AGAIN_S.get(outcome.verdict.phase, UNSETTLED_S)
+        return NEXT_PASS_S.get(outcome.verdict.phase, UNSETTLED_S)
 
     def _provisioner(self, endpoint: Endpoint) -> Provisioner:
         """Return the provisioner; one that rejects every call if the cluster is unknown."""

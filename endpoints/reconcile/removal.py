@@ -18,7 +18,7 @@ from endpoints.choices import PhaseReason
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component
 from endpoints.lifecycle.phases import LifecycleFacts, ObservedWorker, Trouble, decide
-from endpoints.lifecycle.steps import merge, steps
+from endpoints.lifecycle.steps import build_steps, merge_steps
 from endpoints.models import Endpoint, Replica
 from endpoints.signals import send_replicas_changed
 from endpoints.workload.worker_spec import workload_name
@@ -41,15 +41,15 @@ def remove(
         if workers is None and trouble is None:
             left, trouble = _delete_components(endpoint, components) if known else (False, None)
             if not left:
-                _forget(held, endpoint)
+                _finish(held, endpoint)
                 return None
-    shown = workers if workers is not None else _last_seen(endpoint)
+    shown = workers if workers is not None else _stored_workers(endpoint)
     facts = LifecycleFacts(wanted=0, deleting=True, components_left=left, workers=shown)
     _write(held, endpoint, facts, trouble)
-    return again_s(endpoint)
+    return next_pass_s(endpoint)
 
 
-def again_s(endpoint: Endpoint) -> float:
+def next_pass_s(endpoint: Endpoint) -> float:
     since = endpoint.deleted_at or timezone.now()
     waited_s = (timezone.now() - since).total_seconds()
     return min(max(waited_s * PART_OF_WAITING, FIRST_S), LONGEST_S)
@@ -93,22 +93,22 @@ def _delete_workers(
     ), None
 
 
-def _last_seen(endpoint: Endpoint) -> tuple[ObservedWorker, ...]:
+def _stored_workers(endpoint: Endpoint) -> tuple[ObservedWorker, ...]:
     return tuple(
         ObservedWorker(row.name, ready=False, running=True, current=False)
         for row in selectors.workers(endpoint)
     )
 
 
-def _forget(held: Claim, endpoint: Endpoint) -> None:
+def _finish(held: Claim, endpoint: Endpoint) -> None:
     with transaction.atomic():
         if not held.write(message="Nothing is left."):
             return
         record(None, "deleted", f"endpoint/{endpoint.name}")
-        forget(endpoint)
+        delete_rows(endpoint)
 
 
-def forget(endpoint: Endpoint) -> None:
+def delete_rows(endpoint: Endpoint) -> None:
     """Delete the endpoint's row and console key, within a transaction."""
     storage.remove_console_key(endpoint.name)
     send_replicas_changed(endpoint.name)
@@ -128,7 +128,7 @@ def _write(held: Claim, endpoint: Endpoint, facts: LifecycleFacts, trouble: Trou
             message=trouble.message if trouble else verdict.message,
             remedy="It is tried again every few seconds." if trouble else "",
             detail="",
-            steps=merge(status.steps, now, steps(facts, verdict.phase), anew=fresh),
+            steps=merge_steps(status.steps, now, build_steps(facts, verdict.phase), anew=fresh),
             ready_replicas=0,
             clock_generation=endpoint.generation,
             generation_seen_at=now if fresh else status.generation_seen_at,

@@ -25,16 +25,16 @@ from endpoints import selectors
 from endpoints.choices import AUTO_ROLLBACK, DriftVerb, Phase, PhaseReason
 from endpoints.lifecycle.components import ComponentStatus
 from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, Trouble
-from endpoints.lifecycle.remedies import blame
+from endpoints.lifecycle.remedies import find_blame
 from endpoints.models import DriftOrder
 from endpoints.owners import owner_of
 from endpoints.reconcile.base import Pass
-from endpoints.reconcile.cluster_status import ClusterSurroundings, surroundings
+from endpoints.reconcile.cluster_status import ClusterSurroundings, collect_surroundings
 from endpoints.reconcile.roster import Roster
 from endpoints.reconcile.status import ClusterOutcome, PassOutcome, RollBack
 
 AGAIN_S = 30
-SILENT = "RouterSilent"
+ROUTER_SILENT = "RouterSilent"
 
 
 class RollingPass(Pass):
@@ -75,7 +75,7 @@ class RollingPass(Pass):
 
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
         """Return False shortly after an apply while everything is ready as applied."""
-        status, mark = self.status, _mark(workload)
+        status, mark = self.status, _workload_hash(workload)
         at = status.applied_at
         recent = at is not None and self.now - at < timedelta(seconds=AGAIN_S)
         settled = status.phase in (Phase.READY, Phase.PAUSED) and not self.carried_out
@@ -86,7 +86,7 @@ class RollingPass(Pass):
     def _apply(self, workload: WorkloadSpec) -> Observation | None:
         seen = super()._apply(workload)
         if self.trouble is None:
-            self.applied = _mark(workload)
+            self.applied = _workload_hash(workload)
         return seen
 
     def _wanted(self) -> int:
@@ -104,7 +104,7 @@ class RollingPass(Pass):
     def _reconcile_components(self, found: Roster) -> None:
         super()._reconcile_components(found)
         for name, status in self.statuses.items():
-            self.statuses[name] = _reachable(name, status)
+            self.statuses[name] = _with_route_error(name, status)
 
     def _facts(
         self, found: Roster, cache: ObservedComponent | None, *, observed: bool
@@ -120,7 +120,7 @@ class RollingPass(Pass):
             stood=self.status.stood_replicas,
             staged=True,
             failed=Trouble(True, seen.failed, seen.message) if seen and gave_up else None,
-            stalled=_stalled(seen),
+            stalled=_stall_trouble(seen),
             exposure=around.exposure,
             drifted=around.drifted,
         )
@@ -130,7 +130,7 @@ class RollingPass(Pass):
         others = [(p.workload, p.seen) for p in self.statuses.values() if p.workload and p.seen]
         own = (self.ref.name, self.seen) if self.seen is not None else None
         every = [*([own] if own else []), *others]
-        around = surroundings(every, self.ref.name)
+        around = collect_surroundings(every, self.ref.name)
         looked_at = {name for name, _ in every}
         kept = [row for row in self.status.drift if row["workload"] not in looked_at]
         return replace(around, drift=[*around.drift, *kept])
@@ -150,7 +150,7 @@ class RollingPass(Pass):
         outcome.of_cluster = ClusterOutcome(
             around=self._around(),
             wanted=judged.wanted if judged.autoscaled else None,
-            stood=_stood(judged),
+            stood=_standing_count(judged),
             public_url=url or (self.seen.url if self.seen else ""),
             applied=self.applied,
             carried_out=self.carried_out,
@@ -161,7 +161,7 @@ class RollingPass(Pass):
 
     def _roll_back(self, facts: LifecycleFacts) -> RollBack | None:
         """Return a rollback to the last revision that served, unless this is one."""
-        found = blame(facts) if self.spec.rollout.auto_rollback else None
+        found = find_blame(facts) if self.spec.rollout.auto_rollback else None
         if found is None:
             return None
         present = selectors.revision(self.endpoint, self.endpoint.generation)
@@ -173,32 +173,32 @@ class RollingPass(Pass):
         return RollBack(failed=present.number, number=served.number, blame=found)
 
 
-def _stalled(seen: Observation | None) -> Trouble | None:
+def _stall_trouble(seen: Observation | None) -> Trouble | None:
     """Return the quota or admission error that blocks further workers."""
     parts = seen.parts if seen is not None and not seen.failed else ()
     held = next((p for p in parts if p.part == "rollout" and p.ready is False), None)
     return Trouble(False, held.reason, held.message) if held else None
 
 
-def _mark(workload: WorkloadSpec) -> str:
+def _workload_hash(workload: WorkloadSpec) -> str:
     """Hash everything applied, including what restarts nothing."""
     text = json.dumps(asdict_plain(workload), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _stood(facts: LifecycleFacts) -> int:
+def _standing_count(facts: LifecycleFacts) -> int:
     """Return the serving count when last complete, at most the present demand."""
     if facts.complete:
         return facts.wanted
     return min(facts.stood, facts.wanted)
 
 
-def _reachable(name: str, status: ComponentStatus) -> ComponentStatus:
+def _with_route_error(name: str, status: ComponentStatus) -> ComponentStatus:
     """Report a missing route to pods if only the cluster's probe succeeds."""
     stands = status.seen is not None and any(
         replica.state is ReplicaState.READY for replica in status.seen.replicas
     )
-    if status.ready or status.reason != SILENT or not stands:
+    if status.ready or status.reason != ROUTER_SILENT or not stands:
         return status
     text = (
         f"The cluster says that the {name} is ready, but this console does not reach it at "

@@ -52,18 +52,18 @@ class Roster:
         return tuple(row.name for row in self.rows if row.draining_since is not None)
 
 
-def roster(
+def compare_workers(
     before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: WorkerDemand
 ) -> Roster:
     known = {row.name: row for row in before}
     found = Roster()
     for replica in seen:
         row = known.pop(replica.name, None)
-        found.happenings += _happened(row, replica, wish)
+        found.happenings += _worker_events(row, replica, wish)
         facts = _facts(row, replica, wish)
         if row is None:
             row = Replica(endpoint=wish.endpoint, name=replica.name)
-        if _differs(row, facts):
+        if _has_changed(row, facts):
             found.changed.append(row)
         for name, value in facts.items():
             setattr(row, name, value)
@@ -101,10 +101,10 @@ def may_stop(rows: Iterable[Replica], parts: Iterable[ComponentStatus], now: dat
         and row.state == ReplicaState.READY
         and now - row.draining_since < DRAIN
     ]
-    return all(_let_go(row.name, part) for row in leaving for part in parts)
+    return all(_is_drained(row.name, part) for row in leaving for part in parts)
 
 
-def _let_go(worker: str, part: ComponentStatus) -> bool:
+def _is_drained(worker: str, part: ComponentStatus) -> bool:
     listed = part.facts.get("workers")
     if not isinstance(listed, Mapping):
         return part.ready
@@ -155,7 +155,7 @@ def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> fl
     """Return the seconds until this process was first ready, None before. After a restart only the
     new process counts, not the age of its pod.
     """
-    same = row is not None and row.spec_hash == seen.spec_hash and not _restarted(row, seen)
+    same = row is not None and row.spec_hash == seen.spec_hash and not _was_restarted(row, seen)
     if row is not None and same and (row.start_s or row.state == ReplicaState.READY):
         return row.start_s
     began = _moment(seen.started_at if seen.restarts else seen.created_at or seen.started_at)
@@ -181,11 +181,11 @@ def _worker(row: Replica, seen: ReplicaObservation, wish: WorkerDemand) -> Obser
     )
 
 
-def _differs(row: Replica, facts: Mapping[str, Any]) -> bool:
+def _has_changed(row: Replica, facts: Mapping[str, Any]) -> bool:
     return any(getattr(row, name) != value for name, value in facts.items())
 
 
-def _happened(
+def _worker_events(
     row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand
 ) -> list[Occurrence]:
     found = []
@@ -195,7 +195,7 @@ def _happened(
     elif seen.spec_hash != row.spec_hash:
         text = f"{name} is started anew with the changed spec."
         found.append(Occurrence(EventKind.WORKER_STARTED, text, name))
-    elif _restarted(row, seen):
+    elif _was_restarted(row, seen):
         found.append(_restart(row, seen))
     elif row.state == ReplicaState.READY and seen.state not in (
         ReplicaState.READY,
@@ -214,7 +214,7 @@ def _happened(
     return found
 
 
-def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
+def _was_restarted(row: Replica, seen: ReplicaObservation) -> bool:
     """Return whether the process was restarted. A changed pid is no proof: the launcher's pid comes
     first.
     """

@@ -28,8 +28,8 @@ from endpoints.choices import (
 )
 from endpoints.lifecycle.components import ComponentStatus
 from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, PhaseDecision
-from endpoints.lifecycle.remedies import Blame, remedy
-from endpoints.lifecycle.steps import StepNow, merge
+from endpoints.lifecycle.remedies import Blame, remedy_of
+from endpoints.lifecycle.steps import StepNow, merge_steps
 from endpoints.models import DriftOrder, Endpoint, EndpointStatus, Replica
 from endpoints.reconcile import events
 from endpoints.reconcile.cluster_status import ClusterSurroundings, drift_happenings
@@ -40,7 +40,7 @@ from endpoints.signals import send_replicas_changed
 _MARKS = ("started_at", "restarts")
 _KEPT = (*_MARKS, "admin_urls")
 """Component facts that identify its process."""
-_BAD = (Phase.DEGRADED, Phase.FAILED)
+_UNHEALTHY_PHASES = (Phase.DEGRADED, Phase.FAILED)
 
 
 @dataclass(slots=True)
@@ -148,9 +148,9 @@ def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
         "phase": str(verdict.phase),
         "reason": verdict.reason[:64],
         "message": verdict.message,
-        "remedy": remedy(verdict),
+        "remedy": remedy_of(verdict),
         "detail": outcome.detail,
-        "steps": merge(status.steps, now, outcome.steps, anew=fresh),
+        "steps": merge_steps(status.steps, now, outcome.steps, anew=fresh),
         "url": outcome.url or status.url,
         "admin_url": admin or status.admin_url,
         "parts": parts,
@@ -164,19 +164,19 @@ def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
         "clock_generation": endpoint.generation,
         "generation_seen_at": now if fresh else status.generation_seen_at,
         "phase_since": now if verdict.phase != status.phase else status.phase_since,
-        "start": _start(outcome) or status.start,
-        **_of_cluster(outcome),
+        "start": _longest_start(outcome) or status.start,
+        **_cluster_fields(outcome),
     }
 
 
-def _start(outcome: PassOutcome) -> dict[str, Any]:
+def _longest_start(outcome: PassOutcome) -> dict[str, Any]:
     """Return the longest measured start of the workers with the desired spec, {} without any."""
     rows = outcome.roster.rows
     seconds = [row.start_s for row in rows if row.spec_hash == outcome.worker_hash and row.start_s]
     return {"model": outcome.endpoint.parsed.model, "seconds": max(seconds)} if seconds else {}
 
 
-def _of_cluster(outcome: PassOutcome) -> dict[str, Any]:
+def _cluster_fields(outcome: PassOutcome) -> dict[str, Any]:
     of = outcome.of_cluster
     if of is None:
         return {}
@@ -270,7 +270,7 @@ def _phase_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occu
     verdict = outcome.verdict
     if verdict.phase == status.phase and verdict.reason == status.reason:
         return []
-    severity = Severity.WARNING if verdict.phase in _BAD else Severity.NORMAL
+    severity = Severity.WARNING if verdict.phase in _UNHEALTHY_PHASES else Severity.NORMAL
     if verdict.phase == status.phase:
         if severity is Severity.NORMAL:
             return []  # steps show progress within a phase

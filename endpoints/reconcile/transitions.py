@@ -55,7 +55,7 @@ def grace_s(endpoint: Endpoint) -> float:
     return min(deadline, max(SHORTEST_S, spec.rollout.drain_s + FACTOR * start["seconds"]))
 
 
-def expected(now: datetime) -> list[ExpectedAbsence]:
+def expected_absences(now: datetime) -> list[ExpectedAbsence]:
     """Return the endpoints in transition or with starting workers, in two queries."""
     unready = Replica.objects.filter(endpoint=OuterRef("pk"), start_s=None, state__in=_STARTING)
     rows = selectors.with_workers().exclude(
@@ -64,11 +64,11 @@ def expected(now: datetime) -> list[ExpectedAbsence]:
         generation=F("status__observed_generation"),
         status__phase__in=_STEADY,
     )
-    found = (_of(endpoint, now) for endpoint in rows)
+    found = (_expected_absence(endpoint, now) for endpoint in rows)
     return [one for one in found if one.transition or one.workers]
 
 
-def _of(endpoint: Endpoint, now: datetime) -> ExpectedAbsence:
+def _expected_absence(endpoint: Endpoint, now: datetime) -> ExpectedAbsence:
     within = grace_s(endpoint)
     starting = tuple(
         worker.name

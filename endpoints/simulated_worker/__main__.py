@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from endpoints.simulated_worker.kv_publisher import Publisher
 
 
-def _say(text: str) -> None:
+def _log_line(text: str) -> None:
     sys.stderr.write(f"simulated worker: {text}\n")
     sys.stderr.flush()
 
@@ -42,13 +42,13 @@ async def serve(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     port = await server.listen(options.host, options.port)
     if options.ignored:
-        _say(f"ignores what is for a real vLLM: {' '.join(options.ignored)}")
-    _say(f"serves {', '.join(options.models)} at {options.host}:{port}; no model runs here")
+        _log_line(f"ignores what is for a real vLLM: {' '.join(options.ignored)}")
+    _log_line(f"serves {', '.join(options.models)} at {options.host}:{port}; no model runs here")
     await stop.wait()
-    _say("finishes its requests and ends")
+    _log_line("finishes its requests and ends")
     api.draining = True
     if not await server.drain(options.shutdown_s):
-        _say(f"cut requests that were not done after {options.shutdown_s:g} s")
+        _log_line(f"cut requests that were not done after {options.shutdown_s:g} s")
     if l2 is not None:
         l2.close()
     if publisher is not None:
@@ -59,7 +59,9 @@ def _make_l2(options: Options) -> L2 | None:
     if options.l2 is None:
         return None
     facts: dict[str, object] = {"model": options.models[-1], "block": options.block_size}
-    return L2(options.l2, options.l2_password, options.l2_ttl_s, options.l2_timeout_s, facts, _say)
+    return L2(
+        options.l2, options.l2_password, options.l2_ttl_s, options.l2_timeout_s, facts, _log_line
+    )
 
 
 def _make_publisher(options: Options) -> Publisher | None:
@@ -71,7 +73,7 @@ def _make_publisher(options: Options) -> Publisher | None:
     try:
         publisher = Publisher(options.kv_events, options.kv_replay, options.kv_topic)
     except EndpointError as error:
-        _say(f"cannot publish KV events: {error}")
+        _log_line(f"cannot publish KV events: {error}")
         raise SystemExit(2) from None
     publisher.start()
     return publisher

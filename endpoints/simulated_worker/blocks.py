@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Hash = bytes
-Told = Callable[[Hash, bool], None]  # called with True on insert, False on removal
+BlockListener = Callable[[Hash, bool], None]  # called with True on insert, False on removal
 
 
-def _nobody(_block: Hash, _held: bool) -> None: ...
+def _ignore_block(_block: Hash, _held: bool) -> None: ...
 
 
-def chain(tokens: Sequence[int], block_size: int, salt: str = "") -> list[Hash]:
+def chain_hashes(tokens: Sequence[int], block_size: int, salt: str = "") -> list[Hash]:
     """Return one hash per full block, each over all tokens up to its end."""
     found: list[Hash] = []
     parent = hashlib.sha256(salt.encode()).digest()
@@ -44,7 +44,7 @@ class Device:
     removal.
     """
 
-    def __init__(self, total: int, told: Told = _nobody) -> None:
+    def __init__(self, total: int, told: BlockListener = _ignore_block) -> None:
         self.total = total
         self._told = told
         self._held: dict[Hash, int] = {}
@@ -113,7 +113,7 @@ class Device:
 
 
 class L1Lru:
-    def __init__(self, capacity: int, told: Told = _nobody) -> None:
+    def __init__(self, capacity: int, told: BlockListener = _ignore_block) -> None:
         self._capacity = capacity
         self._told = told
         self._blocks: OrderedDict[Hash, None] = OrderedDict()
@@ -143,7 +143,7 @@ class L1Arc:
     sized by hits on their ghost lists.
     """
 
-    def __init__(self, capacity: int, told: Told = _nobody) -> None:
+    def __init__(self, capacity: int, told: BlockListener = _ignore_block) -> None:
         self._capacity = capacity
         self._told = told
         self._target = 0.0  # target size of `_once`
@@ -217,5 +217,5 @@ class L1Arc:
 L1 = L1Lru | L1Arc
 
 
-def make_l1(policy: str, capacity: int, told: Told = _nobody) -> L1:
+def make_l1(policy: str, capacity: int, told: BlockListener = _ignore_block) -> L1:
     return L1Arc(capacity, told) if policy == "arc" else L1Lru(capacity, told)

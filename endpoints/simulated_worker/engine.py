@@ -17,11 +17,11 @@ from typing import Self
 
 from console.processkit.metrics import Number
 from endpoints.simulated_worker import tokens
-from endpoints.simulated_worker.blocks import Device, Hash, Holding, chain, make_l1
+from endpoints.simulated_worker.blocks import Device, Hash, Holding, chain_hashes, make_l1
 from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
-from endpoints.simulated_worker.telemetry import NOTHING_YET, QueueAdmission, Telemetry
+from endpoints.simulated_worker.telemetry import NO_ADMISSION, QueueAdmission, Telemetry
 
 _PREFILL_S = 0.006
 _L1_S = 0.0003
@@ -56,7 +56,7 @@ class Job:
     last: float = 0.0
     generated: int = 0
     finish: str = "abort"  # replaced when the request ends or is stopped
-    way: QueueAdmission = NOTHING_YET
+    way: QueueAdmission = NO_ADMISSION
 
 
 class Engine:
@@ -92,7 +92,7 @@ class Engine:
 
     async def run(self, job: Job) -> AsyncGenerator[str, None]:
         """Yield the text in pieces. Closing the generator aborts the job."""
-        hashes = chain(job.prompt, self._options.block_size, job.salt)
+        hashes = chain_hashes(job.prompt, self._options.block_size, job.salt)
         holding = Holding()
         try:
             with self._waiting("deferred"):
@@ -205,7 +205,7 @@ class Engine:
             job.last, job.generated = now, job.generated + 1
             # This step computed the KV of the previous token; a block may be full now.
             if len(everything) % size == 0:
-                hashes[:] = chain(everything, size, job.salt)
+                hashes[:] = chain_hashes(everything, size, job.salt)
                 if self._kv is not None:
                     self._kv.know(everything, hashes, len(hashes) - 1, job.salt)
                 self._device.name(holding, hashes[-1])

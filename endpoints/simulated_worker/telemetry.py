@@ -36,7 +36,7 @@ class QueueAdmission:
         return self.prompt - self.cached
 
 
-NOTHING_YET = QueueAdmission(0, 0, 0, 0)
+NO_ADMISSION = QueueAdmission(0, 0, 0, 0)
 
 
 class Telemetry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.pod_fields import PLACEMENT, POD, ROLLOUT, SOURCE
-from endpoints.spec.section import NAMED, PAIRS, SECONDS, of
+from endpoints.spec.section import NAMED, PAIRS, SECONDS, section_fields
 from endpoints.spec.validators import path_problem
 
 EXPOSURES = ("none", "ingress", "gateway", "loadbalancer")
@@ -12,12 +12,18 @@ TLS = ("none", "secret", "cert-manager")
 _RESTART, _LIVE = Effect.RESTART, Effect.LIVE
 
 _SCALING = (
-    of("scaling.enabled", bool, "Autoscaling", "Scale the workers by triggers (KEDA).", _LIVE),
-    of("scaling.min", int, "At least", "Workers.", _LIVE, minimum=0, maximum=1024),
-    of("scaling.max", int, "At most", "Workers.", _LIVE, minimum=1, maximum=1024),
-    of("scaling.polling_s", int, "Asked every", "Seconds.", _LIVE, minimum=1, maximum=3600),
-    of("scaling.cooldown_s", int, "Cooldown", "Seconds before the last goes.", _LIVE, **SECONDS),
-    of(
+    section_fields(
+        "scaling.enabled", bool, "Autoscaling", "Scale the workers by triggers (KEDA).", _LIVE
+    ),
+    section_fields("scaling.min", int, "At least", "Workers.", _LIVE, minimum=0, maximum=1024),
+    section_fields("scaling.max", int, "At most", "Workers.", _LIVE, minimum=1, maximum=1024),
+    section_fields(
+        "scaling.polling_s", int, "Asked every", "Seconds.", _LIVE, minimum=1, maximum=3600
+    ),
+    section_fields(
+        "scaling.cooldown_s", int, "Cooldown", "Seconds before the last goes.", _LIVE, **SECONDS
+    ),
+    section_fields(
         "scaling.initial_cooldown_s",
         int,
         "First cooldown",
@@ -25,9 +31,13 @@ _SCALING = (
         _LIVE,
         **SECONDS,
     ),
-    of("scaling.up_stabilization_s", int, "Wait before up", "Seconds.", _LIVE, **SECONDS),
-    of("scaling.down_stabilization_s", int, "Wait before down", "Seconds.", _LIVE, **SECONDS),
-    of(
+    section_fields(
+        "scaling.up_stabilization_s", int, "Wait before up", "Seconds.", _LIVE, **SECONDS
+    ),
+    section_fields(
+        "scaling.down_stabilization_s", int, "Wait before down", "Seconds.", _LIVE, **SECONDS
+    ),
+    section_fields(
         "scaling.triggers",
         list,
         "Triggers",
@@ -37,7 +47,7 @@ _SCALING = (
 )
 
 _EXPOSURE = (
-    of(
+    section_fields(
         "exposure.kind",
         str,
         "Exposed by",
@@ -45,11 +55,13 @@ _EXPOSURE = (
         _LIVE,
         choices=EXPOSURES,
     ),
-    of("exposure.host", str, "Host name", "For ingress and gateway.", _LIVE),
-    of("exposure.class_name", str, "Class", "Of the ingress or load balancer.", _LIVE),
-    of("exposure.gateway", str, "Gateway", "For gateway: NAMESPACE/NAME.", _LIVE),
-    of("exposure.tls", str, "TLS", "Where the certificate comes from.", _LIVE, choices=TLS),
-    of(
+    section_fields("exposure.host", str, "Host name", "For ingress and gateway.", _LIVE),
+    section_fields("exposure.class_name", str, "Class", "Of the ingress or load balancer.", _LIVE),
+    section_fields("exposure.gateway", str, "Gateway", "For gateway: NAMESPACE/NAME.", _LIVE),
+    section_fields(
+        "exposure.tls", str, "TLS", "Where the certificate comes from.", _LIVE, choices=TLS
+    ),
+    section_fields(
         "exposure.tls_secret",
         str,
         "TLS secret",
@@ -57,8 +69,8 @@ _EXPOSURE = (
         _LIVE,
         **NAMED,
     ),
-    of("exposure.issuer", str, "Issuer", "For cert-manager: Kind/name.", _LIVE),
-    of(
+    section_fields("exposure.issuer", str, "Issuer", "For cert-manager: Kind/name.", _LIVE),
+    section_fields(
         "exposure.annotations",
         dict,
         "Annotations",
@@ -69,10 +81,10 @@ _EXPOSURE = (
 )
 
 _OTHERS = (
-    of(
+    section_fields(
         "router.replicas", int, "Routers", "At least two survive one.", _LIVE, minimum=1, maximum=64
     ),
-    of(
+    section_fields(
         "router.max_replicas",
         int,
         "Routers at most",
@@ -81,7 +93,7 @@ _OTHERS = (
         minimum=0,
         maximum=64,
     ),
-    of(
+    section_fields(
         "router.cpus",
         float,
         "CPU request of each router",
@@ -90,7 +102,7 @@ _OTHERS = (
         minimum=0.01,
         maximum=64,
     ),
-    of(
+    section_fields(
         "router.cpu_limit",
         float,
         "CPU limit of each router",
@@ -99,7 +111,7 @@ _OTHERS = (
         minimum=0,
         maximum=64,
     ),
-    of(
+    section_fields(
         "router.memory_gib",
         float,
         "Memory request of each router",
@@ -108,7 +120,7 @@ _OTHERS = (
         minimum=0.125,
         maximum=1024,
     ),
-    of(
+    section_fields(
         "router.memory_limit_gib",
         float,
         "Memory limit of each router",
@@ -117,7 +129,7 @@ _OTHERS = (
         minimum=0,
         maximum=1024,
     ),
-    of(
+    section_fields(
         "limits.max_concurrent",
         int,
         "Requests at once",
@@ -126,7 +138,7 @@ _OTHERS = (
         minimum=0,
         maximum=1_000_000,
     ),
-    of(
+    section_fields(
         "limits.max_queue",
         int,
         "Waiting requests",
@@ -135,7 +147,7 @@ _OTHERS = (
         minimum=-1,
         maximum=1_000_000,
     ),
-    of(
+    section_fields(
         "limits.overflow_status",
         int,
         "Answer beyond",
@@ -144,9 +156,11 @@ _OTHERS = (
         minimum=400,
         maximum=599,
     ),
-    of("monitoring.enabled", bool, "Metrics", "Let Prometheus find the pods.", _LIVE),
-    of("monitoring.interval_s", int, "Scraped every", "Seconds.", _LIVE, minimum=5, maximum=300),
-    of(
+    section_fields("monitoring.enabled", bool, "Metrics", "Let Prometheus find the pods.", _LIVE),
+    section_fields(
+        "monitoring.interval_s", int, "Scraped every", "Seconds.", _LIVE, minimum=5, maximum=300
+    ),
+    section_fields(
         "monitoring.path",
         str,
         "Metrics path",
@@ -155,10 +169,16 @@ _OTHERS = (
         "Give a path, such as /metrics.",
         rule=path_problem,
     ),
-    of("pd.enabled", bool, "Prefill and decode apart", "Two groups of workers.", _RESTART),
-    of("pd.prefill", dict, "Prefill", "replicas, args, resources, nodeSelector.", _RESTART),
-    of("pd.decode", dict, "Decode", "replicas, args, resources, nodeSelector.", _RESTART),
-    of(
+    section_fields(
+        "pd.enabled", bool, "Prefill and decode apart", "Two groups of workers.", _RESTART
+    ),
+    section_fields(
+        "pd.prefill", dict, "Prefill", "replicas, args, resources, nodeSelector.", _RESTART
+    ),
+    section_fields(
+        "pd.decode", dict, "Decode", "replicas, args, resources, nodeSelector.", _RESTART
+    ),
+    section_fields(
         "pd.threshold",
         int,
         "Split from",
@@ -167,8 +187,10 @@ _OTHERS = (
         minimum=0,
         maximum=10_000_000,
     ),
-    of("pd.topology", dict, "Topology", "sameAZ, availabilityZone, placementGroup.", _RESTART),
-    of(
+    section_fields(
+        "pd.topology", dict, "Topology", "sameAZ, availabilityZone, placementGroup.", _RESTART
+    ),
+    section_fields(
         "tags",
         dict,
         "Tags",
@@ -176,7 +198,9 @@ _OTHERS = (
         _LIVE,
         **PAIRS,
     ),
-    of("manifest", dict, "Manifest", "The InferenceEndpointConfig it came from, whole.", _LIVE),
+    section_fields(
+        "manifest", dict, "Manifest", "The InferenceEndpointConfig it came from, whole.", _LIVE
+    ),
 )
 
 CLUSTER_FIELDS: tuple[SpecField, ...] = (

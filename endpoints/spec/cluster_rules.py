@@ -46,7 +46,7 @@ def _error(spec: EndpointSpec, path: str, message: str, remedy: str, code: str) 
     return FieldError(path, value, message, remedy, code)
 
 
-def _lacking(
+def _missing_capability(
     spec: EndpointSpec, cluster: ClusterFacts, path: str, capability: str, wanted: str
 ) -> Iterator[FieldError]:
     if cluster.lacks(capability):
@@ -106,7 +106,9 @@ def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError
     resource, count = gpu_resource(spec)
     capability = known.GPU_DOMAINS.get(resource.partition("/")[0])
     if count and capability:
-        yield from _lacking(spec, cluster, "resources.gpus", capability, "A worker with GPUs")
+        yield from _missing_capability(
+            spec, cluster, "resources.gpus", capability, "A worker with GPUs"
+        )
 
 
 # Required and optional fields per source.
@@ -150,7 +152,9 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
     yield from _weights(spec)
     for source, capability in (("s3", known.S3_CSI), ("fsx", known.FSX_CSI)):
         if kind == source:
-            yield from _lacking(spec, cluster, "source.type", capability, f"The source {kind}")
+            yield from _missing_capability(
+                spec, cluster, "source.type", capability, f"The source {kind}"
+            )
 
 
 def _weights(spec: EndpointSpec) -> Iterator[FieldError]:
@@ -180,14 +184,18 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
             yield _error(spec, "scaling.min", message, "Give 1, or a trigger.", "out_of_range")
         needed = known.KEDA if scaling.triggers else known.METRICS_SERVER
         by = "triggers" if scaling.triggers else "CPU"
-        yield from _lacking(spec, cluster, "scaling.enabled", needed, f"Autoscaling by {by}")
+        yield from _missing_capability(
+            spec, cluster, "scaling.enabled", needed, f"Autoscaling by {by}"
+        )
     if router.max_replicas and router.max_replicas < router.replicas:
         message = f"{router.replicas} to {router.max_replicas} routers is no range."
         remedy = "Give at least as many, or 0."
         yield _error(spec, "router.max_replicas", message, remedy, "out_of_range")
     if router.max_replicas > router.replicas:
         wanted = "Autoscaling of routers"
-        yield from _lacking(spec, cluster, "router.max_replicas", known.METRICS_SERVER, wanted)
+        yield from _missing_capability(
+            spec, cluster, "router.max_replicas", known.METRICS_SERVER, wanted
+        )
 
 
 def _router_resources(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
@@ -212,7 +220,9 @@ def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]
     exposure = spec.exposure
     if exposure.kind in _EXPOSED_BY:
         wanted = f"Exposing by {exposure.kind}"
-        yield from _lacking(spec, cluster, "exposure.kind", _EXPOSED_BY[exposure.kind], wanted)
+        yield from _missing_capability(
+            spec, cluster, "exposure.kind", _EXPOSED_BY[exposure.kind], wanted
+        )
     if exposure.kind == "gateway" and not (exposure.gateway or exposure.class_name):
         message = "A route needs a Gateway."
         remedy = "Give NAMESPACE/NAME of one, or a Gateway class for one of its own."
@@ -244,7 +254,7 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
             message = "A certificate is for a host name."
             yield _error(spec, "exposure.host", message, "Give one.", "required")
         wanted = "A certificate"
-        yield from _lacking(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
+        yield from _missing_capability(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
 
 
 def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:

@@ -26,7 +26,7 @@ from endpoints.spec.cluster_spec import (
 )
 from endpoints.spec.fields import FIELDS, SECTIONS, Effect, SpecField
 from endpoints.spec.section import DEFAULTS
-from endpoints.spec.validators import showable
+from endpoints.spec.validators import redact
 
 GIB = 1024**3
 
@@ -134,24 +134,24 @@ class EndpointSpec:
         """Return the JSON form, which `parse` reads back to an equal spec. Cluster sections are
         included only if non-default, so that older specs keep their form.
         """
-        data: dict[str, Any] = _listed(asdict(self))
-        for name in _WHERE_WANTED:
+        data: dict[str, Any] = _to_lists(asdict(self))
+        for name in _OPTIONAL_SECTIONS:
             if getattr(self, name) == DEFAULTS.get(name, {}):
                 del data[name]
         return data
 
     def flat(self) -> dict[str, Any]:
-        return flatten(_listed(asdict(self)))
+        return flatten(_to_lists(asdict(self)))
 
 
-_WHERE_WANTED = (*DEFAULTS, "tags", "manifest")
+_OPTIONAL_SECTIONS = (*DEFAULTS, "tags", "manifest")
 
 
-def _listed(data: Any) -> Any:
+def _to_lists(data: Any) -> Any:
     """Convert tuples to lists for JSON."""
     if isinstance(data, dict):
-        return {key: _listed(value) for key, value in data.items()}
-    return [_listed(item) for item in data] if isinstance(data, list | tuple) else data
+        return {key: _to_lists(value) for key, value in data.items()}
+    return [_to_lists(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,20 +205,20 @@ def read(
     for spec_field in FIELDS:
         fallback = (defaults or {}).get(spec_field.path, spec_field.default)
         if spec_field.path not in given:
-            values[spec_field.path] = _own(fallback)
+            values[spec_field.path] = _copy_default(fallback)
             if fallback is None:
                 errors.append(_missing(spec_field))
             continue
         value, problem = spec_field.accept(given[spec_field.path])
         if problem is not None:
-            shown = showable(spec_field.path, given[spec_field.path])
+            shown = redact(spec_field.path, given[spec_field.path])
             errors.append(FieldError(spec_field.path, shown, *problem))
-            value = _own(fallback)
+            value = _copy_default(fallback)
         values[spec_field.path] = value
     return build(values), errors
 
 
-def _own(fallback: Any) -> Any:
+def _copy_default(fallback: Any) -> Any:
     """Return a default; immutable ones are shared, since copying is slow for hundreds of specs."""
     if fallback is None:
         return ""

@@ -13,9 +13,9 @@ from typing import Any
 
 from endpoints.spec.validators import CONTROL, Problem
 
-_READABLE = 1e300
+_MAX_DISPLAYED = 1e300
 """Bound of displayed numbers: an integer beyond a float's range cannot be formatted."""
-_LONGEST = 262_144
+_MAX_JSON_CHARS = 262_144
 """Limit of a JSON value (characters), as for Kubernetes objects."""
 
 
@@ -49,10 +49,11 @@ class SpecField:
     def accept(self, value: Any) -> tuple[Any, Problem | None]:
         if self.from_text is not None and isinstance(value, str):
             value = self.from_text(value)
-        typed, fits = _typed(self.kind, value)
+        typed, fits = _to_kind(self.kind, value)
         if not fits:
             return None, (
-                f"{self.label} must be {_KIND_NAMES[self.kind]}{_instead(self.kind, value)}.",
+                f"{self.label} must be "
+                f"{_KIND_NAMES[self.kind]}{_describe_value(self.kind, value)}.",
                 self.remedy,
                 "type",
             )
@@ -70,7 +71,7 @@ class SpecField:
     def _out_of_bounds(self, value: Any) -> str:
         if self.kind not in (int, float):
             return ""
-        given = f"{value:g}" if abs(value) < _READABLE else "a number of very many digits"
+        given = f"{value:g}" if abs(value) < _MAX_DISPLAYED else "a number of very many digits"
         if self.minimum is not None and value < self.minimum:
             return f"{self.label} cannot be less than {self.minimum:g}: {given} was given."
         if self.above is not None and value <= self.above:
@@ -80,7 +81,7 @@ class SpecField:
         return ""
 
 
-def _instead(kind: type, value: Any) -> str:
+def _describe_value(kind: type, value: Any) -> str:
     """Describe the given value; omitted for texts and containers, which may hold a secret."""
     if kind not in (int, float, bool):
         return ""
@@ -99,7 +100,7 @@ _KIND_NAMES = {
 }
 
 
-def _typed(kind: type, value: Any) -> tuple[Any, bool]:
+def _to_kind(kind: type, value: Any) -> tuple[Any, bool]:
     if kind is bool:
         return value, isinstance(value, bool)
     if isinstance(value, bool):
@@ -110,14 +111,14 @@ def _typed(kind: type, value: Any) -> tuple[Any, bool]:
         finite = isinstance(value, int | float) and abs(value) < 1e15
         return (float(value) if finite else None), finite
     if kind in (dict, list):
-        return _plain(kind, value)
+        return _copy_plain(kind, value)
     if kind is tuple:
         fits = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
         return (tuple(value) if fits else None), fits
     return value, isinstance(value, str) and not CONTROL.search(value)
 
 
-def _plain(kind: type, value: Any) -> tuple[Any, bool]:
+def _copy_plain(kind: type, value: Any) -> tuple[Any, bool]:
     """Return a deep copy, so that the source cannot change the spec."""
     if not isinstance(value, kind):
         return None, False
@@ -125,4 +126,4 @@ def _plain(kind: type, value: Any) -> tuple[Any, bool]:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return None, False
-    return (json.loads(text), True) if len(text) <= _LONGEST else (None, False)
+    return (json.loads(text), True) if len(text) <= _MAX_JSON_CHARS else (None, False)

@@ -13,7 +13,7 @@ from typing import Any
 from console.core.grants import Grant
 from console.provisioners.kubernetes.api.capabilities import GPU_DOMAINS
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
-from endpoints.spec.validators import flag_of, showable
+from endpoints.spec.validators import flag_of, redact
 
 _PLAIN_FLAGS = """
 --aggregate-engine-logging --allowed-media-domains --async-scheduling --attention-backend
@@ -52,7 +52,7 @@ class Need:
     what: str
 
 
-def needs(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]:
+def required_grants(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]:
     """`model_folder` returns whether a path is inside the installation's model folder."""
     flat = spec.flat()
     found = [
@@ -65,13 +65,13 @@ def needs(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]
     return list(dict.fromkeys(found))
 
 
-def refused(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[FieldError]:
+def grant_errors(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[FieldError]:
     flat = spec.flat()
     whom = f"give team {team} that grant" if team else "make this change, or grant it to a team"
     return [
         FieldError(
             need.field,
-            showable(need.field, flat[need.field]),
+            redact(need.field, flat[need.field]),
             f"{need.what} needs the grant {need.grant}.",
             f"Remove it, or ask an admin of the console to {whom}.",
             "not_granted",
@@ -99,7 +99,7 @@ def _source(value: str) -> Found:
         yield Grant.STORAGE, f"The source {value}"
 
 
-def _named(grant: Grant, what: str) -> Callable[[Any], Found]:
+def _need_if_set(grant: Grant, what: str) -> Callable[[Any], Found]:
     def judge(value: Any) -> Found:
         if value:
             shown = ", ".join(value) if isinstance(value, list) else value
@@ -211,14 +211,16 @@ def _sources(value: Any) -> Found:
 
 
 def _ports(value: Any) -> Found:
-    yield from _each(value, {"name", "containerPort", "protocol"}, "a port")
+    yield from _check_each(value, {"name", "containerPort", "protocol"}, "a port")
 
 
 def _mounts(value: Any) -> Found:
-    yield from _each(value, {"name", "mountPath", "subPath", "subPathExpr", "readOnly"}, "a mount")
+    yield from _check_each(
+        value, {"name", "mountPath", "subPath", "subPathExpr", "readOnly"}, "a mount"
+    )
 
 
-def _each(value: Any, known: Collection[str], what: str) -> Found:
+def _check_each(value: Any, known: Collection[str], what: str) -> Found:
     for one in _objects(value):
         yield from _unknown(one, known, what)
 
@@ -325,20 +327,20 @@ _OF_CONTAINER: Mapping[str, Callable[[Any], Found]] = {
 }
 JUDGED: Mapping[str, Callable[[Any], Found]] = {
     "placement.tolerations": _tolerations,
-    "placement.priority_class": _named(Grant.SCHEDULING, "The priority class"),
-    "placement.scheduler": _named(Grant.SCHEDULING, "The scheduler"),
+    "placement.priority_class": _need_if_set(Grant.SCHEDULING, "The priority class"),
+    "placement.scheduler": _need_if_set(Grant.SCHEDULING, "The scheduler"),
     "source.type": _source,
-    "source.token_secret": _named(Grant.SECRETS, "The Secret"),
+    "source.token_secret": _need_if_set(Grant.SECRETS, "The Secret"),
     "pod.env_from": _variables,
     "pod.probes": _probes,
     "pod.resources": _resources,
     "pod.volumes": _volumes,
     "pod.init_containers": _containers,
-    "pod.service_account": _named(Grant.SERVICE_ACCOUNTS, "The service account"),
-    "pod.pull_secrets": _named(Grant.SECRETS, "The Secret"),
+    "pod.service_account": _need_if_set(Grant.SERVICE_ACCOUNTS, "The service account"),
+    "pod.pull_secrets": _need_if_set(Grant.SECRETS, "The Secret"),
     "scaling.triggers": _triggers,
     "exposure.annotations": _annotations,
-    "exposure.tls_secret": _named(Grant.SECRETS, "The Secret"),
+    "exposure.tls_secret": _need_if_set(Grant.SECRETS, "The Secret"),
     "tags": _tags,
 }
 OF_MACHINE = frozenset({"model", "worker_args"})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from endpoints.spec.field import Effect
-from endpoints.spec.section import DAY_S, NAMED, PAIRS, of
+from endpoints.spec.section import DAY_S, NAMED, PAIRS, section_fields
 from endpoints.spec.validators import env_problem, label_name_problem, path_problem
 
 SOURCES = ("", "huggingface", "s3", "fsx", "pvc")
 _FIXED, _RESTART, _LIVE = Effect.FIXED, Effect.RESTART, Effect.LIVE
 
 PLACEMENT = (
-    of(
+    section_fields(
         "placement.cluster",
         str,
         "Cluster",
@@ -19,7 +19,7 @@ PLACEMENT = (
         "Give the name of a cluster of the page Clusters, or leave it empty.",
         **NAMED,
     ),
-    of(
+    section_fields(
         "placement.namespace",
         str,
         "Namespace",
@@ -28,14 +28,14 @@ PLACEMENT = (
         "Give up to 63 lower-case letters, digits and dashes, or leave it empty.",
         rule=label_name_problem,
     ),
-    of(
+    section_fields(
         "placement.instance_types",
         tuple,
         "Instance types",
         "One a line, the preferred one first. Empty: any node that has what is asked for.",
         _RESTART,
     ),
-    of(
+    section_fields(
         "placement.node_selector",
         dict,
         "Node selector",
@@ -43,15 +43,17 @@ PLACEMENT = (
         _RESTART,
         **PAIRS,
     ),
-    of(
+    section_fields(
         "placement.node_affinity",
         dict,
         "Node affinity",
         "As Kubernetes writes nodeAffinity. Not together with instance types.",
         _RESTART,
     ),
-    of("placement.tolerations", list, "Tolerations", "As Kubernetes writes them.", _RESTART),
-    of(
+    section_fields(
+        "placement.tolerations", list, "Tolerations", "As Kubernetes writes them.", _RESTART
+    ),
+    section_fields(
         "placement.priority_class",
         str,
         "Priority class",
@@ -59,11 +61,13 @@ PLACEMENT = (
         _RESTART,
         **NAMED,
     ),
-    of("placement.scheduler", str, "Scheduler", "Empty: the cluster's default.", _RESTART, **NAMED),
+    section_fields(
+        "placement.scheduler", str, "Scheduler", "Empty: the cluster's default.", _RESTART, **NAMED
+    ),
 )
 
 SOURCE = (
-    of(
+    section_fields(
         "source.type",
         str,
         "Model source",
@@ -72,7 +76,7 @@ SOURCE = (
         _RESTART,
         choices=SOURCES,
     ),
-    of(
+    section_fields(
         "source.location",
         str,
         "Path within the source",
@@ -80,21 +84,21 @@ SOURCE = (
         "for the field model.",
         _RESTART,
     ),
-    of(
+    section_fields(
         "source.prefetch",
         bool,
         "Prefetch",
         "Read the weights into memory before the worker starts.",
         _RESTART,
     ),
-    of(
+    section_fields(
         "source.revision",
         str,
         "Revision",
         "For huggingface: a branch, tag or commit. Empty: main.",
         _RESTART,
     ),
-    of(
+    section_fields(
         "source.token_secret",
         str,
         "Token secret",
@@ -102,13 +106,13 @@ SOURCE = (
         _RESTART,
         **NAMED,
     ),
-    of("source.token_key", str, "Token key", "Which key of that Secret.", _RESTART),
-    of("source.bucket", str, "Bucket", "For s3.", _RESTART),
-    of("source.region", str, "Region", "For s3.", _RESTART),
-    of("source.file_system", str, "File system", "For fsx: its id, fs-...", _RESTART),
-    of("source.dns_name", str, "DNS name", "For fsx.", _RESTART),
-    of("source.mount_name", str, "Mount name", "For fsx.", _RESTART),
-    of(
+    section_fields("source.token_key", str, "Token key", "Which key of that Secret.", _RESTART),
+    section_fields("source.bucket", str, "Bucket", "For s3.", _RESTART),
+    section_fields("source.region", str, "Region", "For s3.", _RESTART),
+    section_fields("source.file_system", str, "File system", "For fsx: its id, fs-...", _RESTART),
+    section_fields("source.dns_name", str, "DNS name", "For fsx.", _RESTART),
+    section_fields("source.mount_name", str, "Mount name", "For fsx.", _RESTART),
+    section_fields(
         "source.claim",
         str,
         "Volume claim",
@@ -116,7 +120,7 @@ SOURCE = (
         _RESTART,
         **NAMED,
     ),
-    of(
+    section_fields(
         "source.mount_path",
         str,
         "Mounted at",
@@ -125,7 +129,7 @@ SOURCE = (
         "Give an absolute path, or leave it empty.",
         rule=path_problem,
     ),
-    of(
+    section_fields(
         "source.endpoint",
         str,
         "Address of the store",
@@ -135,9 +139,11 @@ SOURCE = (
 )
 
 POD = (
-    of("pod.image", str, "Image", "Empty: the installation's image of workers.", _RESTART),
-    of("pod.command", tuple, "Command", "Empty: Emberline's own.", _RESTART),
-    of(
+    section_fields(
+        "pod.image", str, "Image", "Empty: the installation's image of workers.", _RESTART
+    ),
+    section_fields("pod.command", tuple, "Command", "Empty: Emberline's own.", _RESTART),
+    section_fields(
         "pod.working_dir",
         str,
         "Working directory",
@@ -146,37 +152,45 @@ POD = (
         "Give an absolute path, or leave it empty.",
         rule=path_problem,
     ),
-    of("pod.env", dict, "Environment", "Names and values.", _RESTART, rule=env_problem),
-    of(
+    section_fields("pod.env", dict, "Environment", "Names and values.", _RESTART, rule=env_problem),
+    section_fields(
         "pod.env_from",
         list,
         "Environment from elsewhere",
         "Entries as Kubernetes writes env, with valueFrom.",
         _RESTART,
     ),
-    of("pod.port", int, "Port", "0: Emberline's own.", _RESTART, minimum=0, maximum=65535),
-    of(
+    section_fields(
+        "pod.port", int, "Port", "0: Emberline's own.", _RESTART, minimum=0, maximum=65535
+    ),
+    section_fields(
         "pod.probes",
         dict,
         "Probes",
         "liveness, readiness and startup, as Kubernetes writes them.",
         _RESTART,
     ),
-    of(
+    section_fields(
         "pod.resources",
         dict,
         "Resources as written",
         "requests and limits, over what Resources above says.",
         _RESTART,
     ),
-    of("pod.volumes", list, "Volumes", "As Kubernetes writes them.", _RESTART),
-    of("pod.init_containers", list, "Init containers", "As Kubernetes writes them.", _RESTART),
-    of("pod.service_account", str, "Service account", "Empty: none.", _RESTART, **NAMED),
-    of("pod.pull_secrets", tuple, "Pull secrets", "Secrets for the image, one a line.", _RESTART),
+    section_fields("pod.volumes", list, "Volumes", "As Kubernetes writes them.", _RESTART),
+    section_fields(
+        "pod.init_containers", list, "Init containers", "As Kubernetes writes them.", _RESTART
+    ),
+    section_fields(
+        "pod.service_account", str, "Service account", "Empty: none.", _RESTART, **NAMED
+    ),
+    section_fields(
+        "pod.pull_secrets", tuple, "Pull secrets", "Secrets for the image, one a line.", _RESTART
+    ),
 )
 
 ROLLOUT = (
-    of(
+    section_fields(
         "rollout.deadline_s",
         int,
         "Deadline",
@@ -185,14 +199,14 @@ ROLLOUT = (
         minimum=30,
         maximum=DAY_S,
     ),
-    of(
+    section_fields(
         "rollout.auto_rollback",
         bool,
         "Automatic rollback",
         "Go back to the revision that served last when a change fails.",
         _LIVE,
     ),
-    of(
+    section_fields(
         "rollout.drain_s",
         int,
         "Drain",

@@ -18,9 +18,9 @@ from endpoints.spec.cluster_rules import violations as cluster_violations
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, SpecErrors, read
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import BY_PATH, FIELDS
-from endpoints.spec.grants import needs
-from endpoints.spec.grants import refused as refused_needs
-from endpoints.spec.validators import showable, url_files
+from endpoints.spec.grants import grant_errors as refused_needs
+from endpoints.spec.grants import required_grants
+from endpoints.spec.validators import redact, url_files
 
 BLOCK_TOKENS = 16
 """Granularity of vLLM's KV block size (tokens); a chunk is whole blocks."""
@@ -63,26 +63,28 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     workers from `present` skips the installation's rules: a missing file must not keep an
     endpoint running.
     """
-    spec, errors = read(data, {**context.defaults, **_where_it_is(present)})
-    if not errors and present is not None and _only_fewer(spec, present):
+    spec, errors = read(data, {**context.defaults, **_fixed_values(present)})
+    if not errors and present is not None and _only_scales_down(spec, present):
         return spec
     refused = {error.field for error in errors}
-    errors.extend(_moved(spec, present) if present is not None else ())
+    errors.extend(_fixed_field_errors(spec, present) if present is not None else ())
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
-    errors.extend(not_granted(spec, context, present))
+    errors.extend(grant_violations(spec, context, present))
     if errors:
         raise SpecErrors(errors)
     return spec
 
 
-def not_granted(
+def grant_violations(
     spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
 ) -> list[FieldError]:
     """Return what exceeds a plain pod without a grant. A change that leaves pods and grants as they
     are passes, so that scaling needs no grants.
     """
     missing = [
-        need for need in needs(spec, context.model_folder) if need.grant not in context.grants
+        need
+        for need in required_grants(spec, context.model_folder)
+        if need.grant not in context.grants
     ]
     if missing and present is not None:
         before, after = present.flat(), spec.flat()
@@ -93,25 +95,25 @@ def not_granted(
     return refused_needs(spec, missing, context.team)
 
 
-def standing(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def standing_errors(spec: EndpointSpec, context: Context) -> list[FieldError]:
     """Return why a stored spec may no longer be applied, whatever allowed it when written."""
     outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
-    return [*outside, *not_granted(spec, context)]
+    return [*outside, *grant_violations(spec, context)]
 
 
-def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
+def _only_scales_down(spec: EndpointSpec, present: EndpointSpec) -> bool:
     return spec.replicas < present.replicas and spec == replace(present, replicas=spec.replicas)
 
 
-def _where_it_is(present: EndpointSpec | None) -> dict[str, Any]:
+def _fixed_values(present: EndpointSpec | None) -> dict[str, Any]:
     """Return the immutable values as defaults, so that they may be omitted."""
     if present is None:
         return {}
     flat = present.flat()
-    return {one.path: flat[one.path] for one in FIELDS if _stays(one)}
+    return {one.path: flat[one.path] for one in FIELDS if _is_fixed(one)}
 
 
-def _moved(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
+def _fixed_field_errors(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
     before, after = present.flat(), spec.flat()
     return [
         _error(
@@ -122,11 +124,11 @@ def _moved(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
             "fixed",
         )
         for one in FIELDS
-        if _stays(one) and before[one.path] != after[one.path]
+        if _is_fixed(one) and before[one.path] != after[one.path]
     ]
 
 
-def _stays(one: SpecField) -> bool:
+def _is_fixed(one: SpecField) -> bool:
     """Return whether the field is immutable; the name is compared by the caller, who has it in the
     URL.
     """
@@ -134,7 +136,7 @@ def _stays(one: SpecField) -> bool:
 
 
 def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    rules = _EVERYWHERE + (_ON_A_CLUSTER if spec.on_cluster else _HERE)
+    rules = _COMMON_RULES + (_CLUSTER_RULES if spec.on_cluster else _LOCAL_RULES)
     return [error for rule in rules for error in rule(spec, context)]
 
 
@@ -375,7 +377,7 @@ def _cluster_only(spec: EndpointSpec, _context: Context) -> list[FieldError]:
     return [
         _error(
             one.path,
-            showable(one.path, wanted[one.path]),
+            redact(one.path, wanted[one.path]),
             f"{one.label} is for endpoints on a cluster only.",
             "Leave it out, or give placement.cluster.",
             "cluster_only",
@@ -436,6 +438,6 @@ def _place(cluster: str) -> str:
 
 
 _Rules = tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...]
-_EVERYWHERE: _Rules = (_name_free, _cluster_only, _l2, _tier_near, _chunk, _fits)
-_HERE: _Rules = (_model_known, _memory, _shared_memory, _processors)
-_ON_A_CLUSTER: _Rules = (_on_cluster,)
+_COMMON_RULES: _Rules = (_name_free, _cluster_only, _l2, _tier_near, _chunk, _fits)
+_LOCAL_RULES: _Rules = (_model_known, _memory, _shared_memory, _processors)
+_CLUSTER_RULES: _Rules = (_on_cluster,)

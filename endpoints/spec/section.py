@@ -56,7 +56,7 @@ _REMEDIES: dict[type, str] = {
 }
 
 
-def of(
+def section_fields(
     path: str, kind: type, label: str, text: str, effect: Effect, remedy: str = "", **more: Any
 ) -> SpecField:
     section, _, name = path.partition(".")

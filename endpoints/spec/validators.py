@@ -137,7 +137,7 @@ def password_file_problem(value: str) -> Problem | None:
     return "The password file must be an absolute path.", "Start it with /.", "invalid_path"
 
 
-def showable(path: str, value: Any) -> Any:
+def redact(path: str, value: Any) -> Any:
     """Return the value for errors and logs, without possible secrets."""
     if path == "cache.l2.url" and isinstance(value, str):
         value = value.partition("?")[0]

@@ -10,7 +10,7 @@ from typing import Any
 from django import template
 
 from endpoints.models import Endpoint
-from endpoints.pages.detail.configuration import shown
+from endpoints.pages.detail.configuration import format_value
 from endpoints.pages.head import head_context
 from endpoints.pages.list.columns import Cell
 
@@ -29,4 +29,4 @@ def cell(cells: dict[str, dict[str, Cell]], key: str, name: str) -> Cell | None:
     return cells.get(key, {}).get(name)
 
 
-register.filter("shown", shown)
+register.filter("shown", format_value)

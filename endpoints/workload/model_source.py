@@ -69,11 +69,11 @@ class ModelSource:
 
 def model_source(spec: EndpointSpec) -> ModelSource:
     source = spec.source
-    makers = {"huggingface": _downloaded, "s3": _bucket, "fsx": _file_system, "pvc": _claim}
-    return makers[source.type](spec) if source.type else _by_itself(spec)
+    makers = {"huggingface": _init_download, "s3": _bucket, "fsx": _file_system, "pvc": _claim}
+    return makers[source.type](spec) if source.type else _self_downloading(spec)
 
 
-def _by_itself(spec: EndpointSpec) -> ModelSource:
+def _self_downloading(spec: EndpointSpec) -> ModelSource:
     """The worker downloads the model, or its image contains it."""
     source = spec.source
     if spec.model.startswith("/"):
@@ -87,7 +87,7 @@ def _by_itself(spec: EndpointSpec) -> ModelSource:
     )
 
 
-def _downloaded(spec: EndpointSpec) -> ModelSource:
+def _init_download(spec: EndpointSpec) -> ModelSource:
     source, path = spec.source, _path(spec)
     model = source.location or spec.model
     step = InitStep(

@@ -52,7 +52,7 @@ shutil.copytree(here, os.path.join(sys.argv[1], "cachetier"), ignore=skip, dirs_
 """
 
 
-def started(argv: list[str], needs: tuple[str, ...]) -> list[str]:
+def start_command(argv: list[str], needs: tuple[str, ...]) -> list[str]:
     """Return a command that clears /dev/shm after a killed process, checks the image for the Python
     packages in `needs`, and starts `argv`.
     """

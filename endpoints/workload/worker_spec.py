@@ -27,7 +27,7 @@ from endpoints.workload.worker_pod import (
     home_env,
     image_needs,
     needs_plugin,
-    started,
+    start_command,
     worker_around,
     worker_pod,
 )
@@ -104,10 +104,10 @@ def worker_spec(
         memory_bytes=int(spec.resources.memory_gib * GIB),
         stop_grace_s=STOP_GRACE_S,
     )
-    return _in_pods(made, spec, installation, argv) if spec.on_cluster else made
+    return _on_cluster(made, spec, installation, argv) if spec.on_cluster else made
 
 
-def _in_pods(
+def _on_cluster(
     made: WorkloadSpec, spec: EndpointSpec, installation: Installation, argv: list[str]
 ) -> WorkloadSpec:
     """Return the workload for a cluster, where the pod's memory limit includes L1."""
@@ -115,8 +115,8 @@ def _in_pods(
     image, shm, source = installation.engine_image, 0, None
     if not spec.simulated:
         image, source = installation.worker_image, model_source(spec)
-        shm = sizes.shared_memory(l1_bytes, _shape(spec))
-        argv = started(argv, image_needs(spec))
+        shm = sizes.shared_memory_bytes(l1_bytes, _shape(spec))
+        argv = start_command(argv, image_needs(spec))
     return replace(
         made,
         argv=tuple(argv),
@@ -139,7 +139,7 @@ def _vllm(
         *("--block-size", str(_block_tokens(spec))),
         "--enable-prompt-tokens-details",
         *("--kv-events-config", json.dumps(_KV_EVENTS_CONFIG, separators=(",", ":"))),
-        *_defaults(spec),
+        *_default_arguments(spec),
     ]
     env = {
         "VLLM_NO_USAGE_STATS": "1",
@@ -178,7 +178,7 @@ _KV_EVENTS_CONFIG = {
 }
 
 
-def _defaults(spec: EndpointSpec) -> list[str]:
+def _default_arguments(spec: EndpointSpec) -> list[str]:
     gpus = gpu_resource(spec)[1]
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
     if spec.media_domains != (ANY_HOST,):

@@ -65,11 +65,11 @@ class DecisionFilter:
             and self.worker in ("", decision.chosen)
             and self.key in ("", decision.key_id)
             and self.session in ("", decision.session)
-            and _ended(self.outcome, decision)
+            and _has_outcome(self.outcome, decision)
         )
 
 
-def _ended(outcome: str, decision: DecisionLike) -> bool:
+def _has_outcome(outcome: str, decision: DecisionLike) -> bool:
     if outcome == "running":
         return decision.status is None
     if outcome == "failed":
@@ -120,10 +120,10 @@ STRATEGIES = {
 }
 
 
-def label(reason: str) -> str:
+def reason_label(reason: str) -> str:
     """Return the label of a reason, the code itself if unknown."""
     return REASONS.get(reason, (reason, ""))[0]
 
 
-def sentence(reason: str) -> str:
+def reason_description(reason: str) -> str:
     return REASONS.get(reason, (reason, ""))[1]

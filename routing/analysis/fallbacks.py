@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Minimum requests in the window, and the tolerated fallback share.
-FEWEST = 20
-SHARE = 0.5
+MIN_REQUESTS = 20
+TOLERATED_SHARE = 0.5
 # Not a kvaware problem: warm-up, or the engine rejects the request as well.
 IGNORED = frozenset({"starting", "bad_request"})
 
@@ -31,7 +31,7 @@ _SLOW = (
     "its own, or raise --kv-wait."
 )
 
-WORDS = {
+REASON_TEXTS = {
     "no_events": "no worker's events are followed",
     "starting": "the tokenizer is being loaded",
     "streamed": "the body is too large to be held, or not JSON",
@@ -65,7 +65,7 @@ _REMEDIES = {
     "tokenizer_error": _TOKENS,
 }
 # Caused by the request's form, not by router or worker state.
-FORM = frozenset(
+FORM_REASONS = frozenset(
     {
         "multimodal",
         "several_prompts",
@@ -78,7 +78,7 @@ FORM = frozenset(
 )
 
 
-def remedy(reason: str) -> str:
+def find_remedy(reason: str) -> str:
     return _REMEDIES.get(reason, _CALLERS)
 
 
@@ -95,14 +95,14 @@ class FallbackVerdict:
 
     @property
     def too_often(self) -> bool:
-        return self.requests >= FEWEST and self.share > SHARE
+        return self.requests >= MIN_REQUESTS and self.share > TOLERATED_SHARE
 
     @property
     def main(self) -> str:
         return max(self.fallbacks, key=lambda reason: self.fallbacks[reason], default="")
 
 
-def judge(requests: int, fallbacks: Mapping[str, int]) -> FallbackVerdict:
+def judge_fallbacks(requests: int, fallbacks: Mapping[str, int]) -> FallbackVerdict:
     """Judge fallbacks; `requests` is the total, `fallbacks` counts by reason."""
     meant = {reason: count for reason, count in fallbacks.items() if reason not in IGNORED}
     ignored = sum(fallbacks.values()) - sum(meant.values())

@@ -17,8 +17,8 @@ HIT = "hit"
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 # Resync reasons during which part of a worker's cache was unknown.
-LOST = ("gap_lost", "rebuild_useless", "replay_hole", "held_overflow")
-RESTARTS = ("restart_sequence", "restart_replay", "restart_process", "restart_unverified")
+LOSS_TURNS = ("gap_lost", "rebuild_useless", "replay_hole", "held_overflow")
+RESTART_TURNS = ("restart_sequence", "restart_replay", "restart_process", "restart_unverified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class KvSource:
 
     @property
     def lost(self) -> int:
-        return sum(self.counts.get(reason, 0) for reason in LOST)
+        return sum(self.counts.get(reason, 0) for reason in LOSS_TURNS)
 
     @property
     def restarts(self) -> int:
-        return sum(self.counts.get(reason, 0) for reason in RESTARTS)
+        return sum(self.counts.get(reason, 0) for reason in RESTART_TURNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,10 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
         block_sizes=tuple(_whole(size) for size in _list(kv.get("block_sizes"))),
         pending=_whole(kv.get("pending_blocks")),
         sources=tuple(_source(item) for item in _list(kv.get("sources"))),
-        honesty={str(name): _honesty(item) for name, item in _object(kv.get("honesty")).items()},
+        honesty={
+            str(name): _prediction_accuracy(item)
+            for name, item in _object(kv.get("honesty")).items()
+        },
         fallbacks=_counts(kv.get("fallbacks")),
         tokenizer=_text(tokenizer.get("path")),
         problem=_text(tokenizer.get("problem")),
@@ -177,7 +180,7 @@ def _source(item: Any) -> KvSource:
     )
 
 
-def _honesty(item: Any) -> PredictionAccuracy:
+def _prediction_accuracy(item: Any) -> PredictionAccuracy:
     item = _object(item)
     return PredictionAccuracy(
         answers=_whole(item.get("answers")),

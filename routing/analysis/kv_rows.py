@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from routing.analysis.fallbacks import WORDS
+from routing.analysis.fallbacks import REASON_TEXTS
 from routing.analysis.kv_index import NO_SOURCE, KvIndex, KvSource, PredictionAccuracy, Probe
 
 TIERS = (("gpu", "Device"), ("l1", "L1"), ("l2", "L2"))
@@ -70,21 +70,23 @@ class FallbackReason:
     count: int
 
 
-def rows(index: KvIndex) -> tuple[WorkerRow, ...]:
+def worker_rows(index: KvIndex) -> tuple[WorkerRow, ...]:
     names = sorted({source.worker for source in index.sources})
     blocks = {name: _tiers(index, name) for name in names}
     largest = max((sum(held.values()) for held in blocks.values()), default=0)
     return tuple(_row(index, name, blocks[name], largest) for name in names)
 
 
-def fallbacks(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
+def fallback_reasons(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(FallbackReason(reason, WORDS.get(reason, ""), count) for reason, count in ordered)
+    return tuple(
+        FallbackReason(reason, REASON_TEXTS.get(reason, ""), count) for reason, count in ordered
+    )
 
 
 def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> WorkerRow:
     sources = index.of(name)
-    worst = max(sources, key=lambda source: _badness(source.state))
+    worst = max(sources, key=lambda source: _severity(source.state))
     state, level, why = _state(worst)
     honesty = index.honesty.get(name)
     if honesty is not None and not honesty.believed:
@@ -128,16 +130,16 @@ def _percent(part: int, whole: int) -> float:
     return round(100 * part / whole, 1) if whole else 0.0
 
 
-def _badness(state: str) -> int:
-    return ("good", "busy", "bad").index(_known(state)[1])
+def _severity(state: str) -> int:
+    return ("good", "busy", "bad").index(_describe_state(state)[1])
 
 
-def _known(state: str) -> tuple[str, str, str]:
+def _describe_state(state: str) -> tuple[str, str, str]:
     return _STATES.get(state, (state or "unknown", "bad", ""))
 
 
 def _state(source: KvSource) -> tuple[str, str, str]:
-    word, level, sentence = _known(source.state)
+    word, level, sentence = _describe_state(source.state)
     if source.state != NO_SOURCE:
         return word, level, sentence
     if source.reason == "undiscovered":

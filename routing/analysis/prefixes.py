@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-FEWEST = 2
-MOST = 20
-_ALIKE = 0.5
+MIN_REQUESTS = 2
+MAX_GROUPS = 20
+_SIMILAR_SHARE = 0.5
 """A prefix of a listed one is listed too if at most this share of its requests continues alike."""
 
 
@@ -44,32 +44,34 @@ class _Node:
     longest: int = 0
 
 
-def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[PrefixGroup]:
+def group_prefixes(
+    records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+) -> list[PrefixGroup]:
     """Return groups by shared tokens, largest first; named ones are always included."""
     prefixes = [[str(digest) for digest in record.get("prefix") or ()] for record in records]
-    nodes = _tree(prefixes, names)
+    nodes = _build_tree(prefixes, names)
     ends = [
         (digest, node)
         for digest, node in nodes.items()
-        if digest in names or (node.count >= FEWEST and node.longest < node.count)
+        if digest in names or (node.count >= MIN_REQUESTS and node.longest < node.count)
     ]
     ends.sort(key=lambda item: (item[0] not in names, -item[1].count * item[1].depth, item[0]))
     taken: dict[str, _Node] = {}
     for digest, node in ends:
-        if len(taken) == MOST:
+        if len(taken) == MAX_GROUPS:
             break
-        if digest in names or not _told_already(digest, node, taken, nodes):
+        if digest in names or not _is_covered(digest, node, taken, nodes):
             taken[digest] = node
-    told = _tell(records, prefixes, taken, names)
+    told = _make_group(records, prefixes, taken, names)
     return sorted(told, key=lambda one: (-one.requests * one.tokens, one.digest))
 
 
-def named(prefix: Sequence[str], names: Mapping[str, str]) -> str:
+def find_name(prefix: Sequence[str], names: Mapping[str, str]) -> str:
     """Return the name of the longest named prefix."""
     return next((names[digest] for digest in reversed(prefix) if digest in names), "")
 
 
-def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[str, _Node]:
+def _build_tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[str, _Node]:
     """Return prefixes that are named or occur in several requests."""
     counts = Counter(chain.from_iterable(prefixes))
     nodes: dict[str, _Node] = {}
@@ -77,7 +79,7 @@ def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[s
         parent = ""
         for depth, digest in enumerate(prefix, 1):
             count = counts[digest]
-            if count < FEWEST and names.keys().isdisjoint(prefix[depth - 1 :]):
+            if count < MIN_REQUESTS and names.keys().isdisjoint(prefix[depth - 1 :]):
                 break
             nodes.setdefault(digest, _Node(depth, parent, count))
             if parent:
@@ -86,19 +88,19 @@ def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[s
     return nodes
 
 
-def _told_already(
+def _is_covered(
     digest: str, node: _Node, taken: Mapping[str, _Node], nodes: Mapping[str, _Node]
 ) -> bool:
     """Return whether a listed group is a prefix or continuation with similar frequency."""
     for other, shown in taken.items():
         longer, shorter = (other, digest) if shown.depth > node.depth else (digest, other)
         rare, often = sorted((shown.count, node.count))
-        if rare > _ALIKE * often and _begins(longer, shorter, nodes):
+        if rare > _SIMILAR_SHARE * often and _is_prefix(longer, shorter, nodes):
             return True
     return False
 
 
-def _begins(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
+def _is_prefix(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
     at = longer
     while at and nodes[at].depth > nodes[shorter].depth:
         at = nodes[at].parent
@@ -106,7 +108,7 @@ def _begins(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
 
 
 @dataclass(slots=True)
-class _Sum:
+class _GroupSums:
     """Token sums of a group, where the engine reported `prompt` and `cached`."""
 
     tokens: float = 0.0
@@ -115,13 +117,13 @@ class _Sum:
     workers: Counter[str] = field(default_factory=Counter)
 
 
-def _tell(
+def _make_group(
     records: Sequence[Mapping[str, Any]],
     prefixes: Sequence[Sequence[str]],
     taken: Mapping[str, _Node],
     names: Mapping[str, str],
 ) -> list[PrefixGroup]:
-    sums = {digest: _Sum() for digest in taken}
+    sums = {digest: _GroupSums() for digest in taken}
     for record, prefix in zip(records, prefixes, strict=True):
         tokens = int(record.get("prompt_tokens") or 0)
         size = tokens / max(int(record.get("prefix_blocks") or 0), len(prefix), 1)

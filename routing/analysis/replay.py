@@ -22,7 +22,7 @@ from routing.engine.policies.session import RoundRobin
 
 _MEMORY_BLOCKS = 1_000_000
 _BLOCK_TOKENS = 64.0
-FEWEST = 5
+MIN_REQUESTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ class _Request:
     chosen: str
 
 
-def compare(records: Sequence[dict[str, Any]], current: str) -> list[ReplayOutcome]:
+def replay_strategies(records: Sequence[dict[str, Any]], current: str) -> list[ReplayOutcome]:
     """Replay the records (newest first) under each strategy."""
-    requests = [found for found in map(_request, reversed(records)) if found is not None]
+    requests = [found for found in map(_parse_record, reversed(records)) if found is not None]
     chains = any(request.facts.chain for request in requests)
     outcomes = []
     for strategy in STRATEGIES:
         why_not = "" if strategy == current else _why_not(strategy, current, chains)
-        if len(requests) < FEWEST:
-            why_not = f"Fewer than {FEWEST} requests are kept; send some first."
+        if len(requests) < MIN_REQUESTS:
+            why_not = f"Fewer than {MIN_REQUESTS} requests are kept; send some first."
         if why_not:
             outcomes.append(ReplayOutcome(strategy, strategy == current, why_not))
             continue
@@ -104,7 +104,7 @@ def _policy(strategy: str) -> RoutingPolicy:
     return PrefixAware(_MEMORY_BLOCKS) if strategy == "prefixaware" else RoundRobin()
 
 
-def _request(record: dict[str, Any]) -> _Request | None:
+def _parse_record(record: dict[str, Any]) -> _Request | None:
     """Parse a record; None if not replayable (never placed, pinned, other version)."""
     try:
         candidates = [dict(item) for item in record["candidates"]]
@@ -147,7 +147,7 @@ def _replay(
         chosen.last_pick = turn
         if policy is not None:
             policy.sent(request.facts, chosen)
-        told += _known(memory, request.facts, chosen)
+        told += _known_tokens(memory, request.facts, chosen)
         memory.sent(request.facts, chosen)
         moved += chosen.id != request.chosen
         tokens += request.facts.tokens
@@ -158,7 +158,7 @@ def _replay(
     return ReplayOutcome(strategy, policy is None, "", placed, moved, tokens, known_tokens, busiest)
 
 
-def _known(memory: PrefixAware, facts: RequestFacts, chosen: _Worker) -> int:
+def _known_tokens(memory: PrefixAware, facts: RequestFacts, chosen: _Worker) -> int:
     if not facts.chain:
         return 0
     pick = memory.rank(facts, Fleet((chosen,), []))

@@ -37,7 +37,7 @@ class PrefixesSerializer(serializers.Serializer[Any]):
 
 class PrefixNameSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(
-        allow_blank=True, max_length=actions.LONGEST, help_text="Empty takes it away."
+        allow_blank=True, max_length=actions.MAX_NAME_LENGTH, help_text="Empty takes it away."
     )
 
 

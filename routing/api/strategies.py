@@ -81,8 +81,8 @@ class Routing(APIView):
         responses={200: RoutingSerializer, **AWAY},
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watch.wanted(request):
-            return watch.one(request, lambda: _routing(name))
+        if watch.is_watch(request):
+            return watch.watch_object(request, lambda: _routing(name))
         return Response(_routing(name))
 
 
@@ -112,7 +112,7 @@ class Strategies(APIView):
         responses={200: StrategiesSerializer, **AWAY},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = selectors.of(endpoint_selectors.get(name))
+        seen = selectors.strategy_previews(endpoint_selectors.get(name))
         if seen.error:
             raise RouterUnavailable(seen.error)
         fields = [str(key) for key in StrategySerializer().fields]
@@ -164,8 +164,8 @@ class Explain(APIView):
         asked = ExplainSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = asked.validated_data
-        body = dry_run.whole(given["request"])
-        headers, fields = selectors.named(endpoint, given.get("session", ""))
+        body = dry_run.check_body(given["request"])
+        headers, fields = selectors.require_session_name(endpoint, given.get("session", ""))
         strategy, key = given.get("strategy", ""), given.get("key", "")
         words = selectors.explain(endpoint, body | fields, strategy, headers, key)
         return Response(

@@ -66,9 +66,11 @@ class Decisions(APIView):
         most = int(request.query_params.get("limit", 50))
         wanted = DecisionFilter.read(request.query_params)
         endpoint = endpoint_selectors.get(name)
-        if watch.wanted(request):
-            look = decision_stream.DecisionStream(name, wanted, most, decision_stream.records).look
-            return sse.stream(request, sse.changes(look))
+        if watch.is_watch(request):
+            look = decision_stream.DecisionStream(
+                name, wanted, most, decision_stream.render_records
+            ).look
+            return sse.stream(request, sse.poll_changes(look))
         asked = selectors.decisions(endpoint, most)
         if asked.error:
             raise RouterUnavailable(asked.error)

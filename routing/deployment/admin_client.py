@@ -17,11 +17,11 @@ from console.core.fetch import TooLargeError, fetch
 from routing.analysis.kv_index import KvIndex, read_index
 
 DEADLINE_S = 2.0
-AT_ONCE = 50  # decisions per request; their hashes take a router about 10 ms
+DECISIONS_PER_REQUEST = 50  # decisions per request; their hashes take a router about 10 ms
 _MAX_BYTES = 16 * 1024**2
 
 
-class RouterSilent(Exception):
+class RouterSilentError(Exception):
     """The router did not respond; the message states why. `code` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -51,7 +51,7 @@ class RouterWorker:
 _STATES = ("up", "draining", "down")
 
 
-def workers_together(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
+def merge_workers(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
     """Merge the reports of several routers into one row per worker. Pure."""
     found: dict[str, RouterWorker] = {}
     for worker in (worker for one in told for worker in one):
@@ -86,7 +86,7 @@ class RunningConfig:
 
 
 def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWorker, ...]:
-    data = page(admin_url, "/workers", deadline_s)
+    data = fetch_page(admin_url, "/workers", deadline_s)
     try:
         return tuple(
             RouterWorker(
@@ -106,14 +106,14 @@ def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWork
             for item in data["workers"]
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise _odd() from error
+        raise _invalid_reply() from error
 
 
 def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
-    data = page(admin_url, "/config", deadline_s)
+    data = fetch_page(admin_url, "/config", deadline_s)
     shown = data.get("config")
     if not isinstance(shown, dict):
-        raise _odd()
+        raise _invalid_reply()
     keys = shown.get("keys")
     return RunningConfig(
         strategy=str(shown.get("strategy", "")),
@@ -127,14 +127,16 @@ def decisions(
     admin_url: str, limit: int, deadline_s: float | None = None, *, brief: bool = False
 ) -> list[dict[str, Any]]:
     """Return newest decisions in small pages (`brief`: no candidates), as they cost router time."""
-    step = limit if brief else AT_ONCE
+    step = limit if brief else DECISIONS_PER_REQUEST
     found: dict[str, dict[str, Any]] = {}
     while len(found) < limit:
         path = f"/decisions?limit={min(step, limit - len(found))}"
         path += f"&skip={len(found)}" if found else ""
-        told = page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get("decisions")
+        told = fetch_page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get(
+            "decisions"
+        )
         if not isinstance(told, list) or not all(isinstance(item, dict) for item in told):
-            raise _odd()
+            raise _invalid_reply()
         before = len(found)
         for item in told:
             found.setdefault(str(item.get("id")), item)
@@ -146,8 +148,8 @@ def decisions(
 def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:
     """Return the decision, None if the router does not have it."""
     try:
-        return page(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
-    except RouterSilent as error:
+        return fetch_page(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
+    except RouterSilentError as error:
         if error.code == "http_404":
             return None
         raise
@@ -173,17 +175,17 @@ def explain(
 
 def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
     """Return the KV index; None if the strategy uses none."""
-    return read_index(page(admin_url, "/index", deadline_s))
+    return read_index(fetch_page(admin_url, "/index", deadline_s))
 
 
 def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
-    found = page(admin_url, "/usage", deadline_s)
+    found = fetch_page(admin_url, "/usage", deadline_s)
     if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
-        raise _odd()
+        raise _invalid_reply()
     return found
 
 
-def tell_budgets(
+def send_budgets(
     admin_url: str,
     instance: str,
     budgets: Mapping[str, Mapping[str, float]],
@@ -194,7 +196,7 @@ def tell_budgets(
     _call("POST", admin_url, "/budgets", deadline_s, told)
 
 
-def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:
+def fetch_page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:
     return _call("GET", admin_url, path, deadline_s)
 
 
@@ -208,7 +210,7 @@ def _call(
 ) -> dict[str, Any]:
     timeout_s = DEADLINE_S if deadline_s is None else deadline_s
     if not admin_url:
-        raise RouterSilent("no_router", "The endpoint has no router yet.")
+        raise RouterSilentError("no_router", "The endpoint has no router yet.")
     try:
         status, content = fetch(
             method,
@@ -220,27 +222,27 @@ def _call(
         )
     except httpx.ConnectError as error:
         text = "The router does not answer: nothing listens at its admin port. It may be starting."
-        raise RouterSilent("refused", text) from error
+        raise RouterSilentError("refused", text) from error
     except httpx.TimeoutException as error:
         text = f"The router did not answer within {timeout_s:g} s."
-        raise RouterSilent("timeout", text) from error
+        raise RouterSilentError("timeout", text) from error
     except TooLargeError as error:
-        raise _odd() from error
+        raise _invalid_reply() from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"The router could not be asked ({type(error).__name__})."
-        raise RouterSilent("broken", text) from error
+        raise RouterSilentError("broken", text) from error
     if status != 200:
-        raise RouterSilent(f"http_{status}", _refusal(status, content))
+        raise RouterSilentError(f"http_{status}", _error_text(status, content))
     try:
         data = json.loads(content)
     except ValueError as error:
-        raise _odd() from error
+        raise _invalid_reply() from error
     if not isinstance(data, dict):
-        raise _odd()
+        raise _invalid_reply()
     return data
 
 
-def _refusal(status: int, content: bytes) -> str:
+def _error_text(status: int, content: bytes) -> str:
     """Return the router's error message, if any."""
     try:
         return f"The router said: {json.loads(content)['error']['message']}"[:500]
@@ -248,6 +250,6 @@ def _refusal(status: int, content: bytes) -> str:
         return f"The router answered {status}."
 
 
-def _odd() -> RouterSilent:
+def _invalid_reply() -> RouterSilentError:
     text = "The router's answer is not understood. It may be of another version than this console."
-    return RouterSilent("odd_answer", text)
+    return RouterSilentError("odd_answer", text)

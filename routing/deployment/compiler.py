@@ -45,15 +45,15 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
         "cache_isolation": routing.cache_isolation,
         "model": endpoint.name,
         "api_keys_file": KEYS_FILE,
-        **_where_workers_are(endpoint, workers),
+        **_worker_section(endpoint, workers),
     }
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
-    _check(config)
+    _check_config(config)
     return config
 
 
-def _where_workers_are(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
+def _worker_section(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
     """Return the worker list, or discovery on a cluster, where routers notice ending pods first."""
     if endpoint.spec.on_cluster:
         found: dict[str, Any] = {"discovery": _discovery(endpoint)}
@@ -108,7 +108,7 @@ def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
     try:
         parse_keys(data)
     except ConfigError as error:
-        raise _refused(error) from error
+        raise _config_error(error) from error
     return data
 
 
@@ -160,13 +160,13 @@ def as_text(data: dict[str, Any]) -> str:
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def _check(config: dict[str, Any]) -> None:
+def _check_config(config: dict[str, Any]) -> None:
     """Validate with the router's parser; keys separately, since their file does not exist yet."""
     try:
         parse({**config, **_SAMPLE, "api_keys_file": ""}, Path("/"))
     except ConfigError as error:
-        raise _refused(error) from error
+        raise _config_error(error) from error
 
 
-def _refused(error: ConfigError) -> PermanentError:
+def _config_error(error: ConfigError) -> PermanentError:
     return PermanentError("RouterConfigRefused", f"The router would refuse this: {error}")

@@ -26,14 +26,14 @@ from endpoints.lifecycle.phases import Impairment
 from routing.analysis import fallbacks
 from routing.analysis.kv_index import Recent
 from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilent, RouterWorker, RunningConfig
+from routing.deployment.admin_client import RouterSilentError, RouterWorker, RunningConfig
 from routing.deployment.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
-from routing.deployment.workload import SERVICE_PORT, in_pods, router_spec, workload_name
+from routing.deployment.workload import SERVICE_PORT, router_spec, to_pods, workload_name
 from routing.engine.config import parse_keys, show_key
 
 ASK_DEADLINE_S = 1.5
-SETTLED_S = 30.0  # KV index warm-up after a start or a change to kvaware
-KEYS_PATIENCE_S = 15.0  # time a serving router may take to load changed keys
+WARM_UP_S = 30.0  # KV index warm-up after a start or a change to kvaware
+KEYS_GRACE_S = 15.0  # time a serving router may take to load changed keys
 _DAY_S = 86_400.0
 KVAWARE = "kvaware"
 ROUTING_FALLBACK = "RoutingFallback"
@@ -59,7 +59,7 @@ class RouterComponent:
         wanted = RouterRequirements(compile_config(endpoint, workers), compile_keys(endpoint))
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
         if endpoint.spec.on_cluster:
-            spec = in_pods(spec, endpoint, self._image())
+            spec = to_pods(spec, endpoint, self._image())
         provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)
@@ -72,9 +72,9 @@ class RouterComponent:
             reason = PhaseReason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
             return ComponentStatus(False, reason, text, workload=name, seen=seen)
         if provisioner.name == "fake":
-            return _on_paper(serving[0], workers)
+            return _simulated_status(serving[0], workers)
         judged = [self._judge(wanted, replica, endpoint, workers) for replica in serving]
-        found = replace(_together(judged), workload=name, seen=seen)
+        found = replace(_merge_statuses(judged), workload=name, seen=seen)
         if not endpoint.spec.on_cluster:
             return found
         url = seen.url or _service_url(endpoint)
@@ -92,11 +92,11 @@ class RouterComponent:
         try:
             known = admin_client.workers(admin_url, ASK_DEADLINE_S)
             running = admin_client.config(admin_url, ASK_DEADLINE_S)
-        except RouterSilent as silence:
+        except RouterSilentError as silence:
             return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
         if self._bears_with(wanted, running, admin_url):
             running = replace(running, keys=wanted.shown_keys())
-        judged = judge(wanted, running, workers, known, url, admin_url)
+        judged = judge_router(wanted, running, workers, known, url, admin_url)
         if judged.ready:
             judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
         # A restart between two passes is detected by the process id.
@@ -115,7 +115,7 @@ class RouterComponent:
             kept = self._keys_differ_since.items()
             self._keys_differ_since = {url: at for url, at in kept if now - at < _DAY_S}
         since = self._keys_differ_since.setdefault(router, now)
-        return now - since < KEYS_PATIENCE_S
+        return now - since < KEYS_GRACE_S
 
     def delete(self, endpoint: EndpointFacts) -> bool:
         provisioner = self._provisioner(endpoint)
@@ -126,7 +126,7 @@ class RouterComponent:
         return False
 
 
-def _together(judged: list[ComponentStatus]) -> ComponentStatus:
+def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
     """Combine the routers' statuses: the worst one, with in-flight totals per worker."""
     if len(judged) == 1:
         return judged[0]
@@ -190,7 +190,7 @@ def _by_id(key: Mapping[str, Any]) -> tuple[str, str]:
     return str(key.get("id")), str(key.get("fingerprint"))
 
 
-def judge(
+def judge_router(
     wanted: RouterRequirements,
     running: RunningConfig,
     workers: tuple[WorkerFacts, ...],
@@ -230,23 +230,24 @@ def _impaired(name: str, running: RunningConfig, admin_url: str) -> Impairment |
         return None
     try:
         index = admin_client.index(admin_url, ASK_DEADLINE_S)
-    except RouterSilent:
+    except RouterSilentError:
         return None
-    return impairment(name, index.recent) if index is not None and index.recent else None
+    return judge_impairment(name, index.recent) if index is not None and index.recent else None
 
 
-def impairment(name: str, recent: Recent) -> Impairment | None:
+def judge_impairment(name: str, recent: Recent) -> Impairment | None:
     """Judge recent requests; None once most are placed by blocks again, or too few remain."""
-    verdict = fallbacks.judge(recent.requests, recent.fallbacks)
-    if recent.window_s < SETTLED_S or not verdict.too_often:
+    verdict = fallbacks.judge_fallbacks(recent.requests, recent.fallbacks)
+    if recent.window_s < WARM_UP_S or not verdict.too_often:
         return None
-    words = fallbacks.WORDS.get(verdict.main, verdict.main)
+    words = fallbacks.REASON_TEXTS.get(verdict.main, verdict.main)
     return Impairment(
         ROUTING_FALLBACK,
         f"kvaware does not work: {verdict.share:.0%} of {verdict.requests} requests in the last "
         f"{recent.window_s / 60:.0f} minutes were placed without knowing their blocks, mostly "
         f"because {words} ({verdict.main}). All are served, by a guess of their prefix.",
-        f"{fallbacks.remedy(verdict.main)} Here: emberline endpoint doctor {name}, or the Doctor "
+        f"{fallbacks.find_remedy(verdict.main)} "
+        f"Here: emberline endpoint doctor {name}, or the Doctor "
         "of its routing page.",
     )
 
@@ -269,7 +270,9 @@ def _too_few(seen: Observation, serving: int, wanted: int) -> str:
     return f"{serving} of {wanted} routers serve.{why}"
 
 
-def _on_paper(replica: ReplicaObservation, workers: tuple[WorkerFacts, ...]) -> ComponentStatus:
+def _simulated_status(
+    replica: ReplicaObservation, workers: tuple[WorkerFacts, ...]
+) -> ComponentStatus:
     facts = {
         "workers": {
             w.name: {"state": "draining" if w.draining else "up", "in_flight": 0} for w in workers

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from routing.deployment.admin_client import RouterSilent
+from routing.deployment.admin_client import RouterSilentError
 
 T = TypeVar("T")
-AT_ONCE = 16
+MAX_CONCURRENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +25,24 @@ class RouterReply(Generic[T]):
     error: str = ""
 
 
-def each(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
+def query_routers(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
     """Return replies in the order of `urls`; `question` may raise RouterSilent."""
     if len(urls) == 1:
-        return [_word(urls[0], question)]
+        return [_query_router(urls[0], question)]
     if not urls:
         return []
-    with ThreadPoolExecutor(min(AT_ONCE, len(urls))) as pool:
-        return list(pool.map(lambda url: _word(url, question), urls))
+    with ThreadPoolExecutor(min(MAX_CONCURRENT, len(urls))) as pool:
+        return list(pool.map(lambda url: _query_router(url, question), urls))
 
 
-def _word(url: str, question: Callable[[str], T]) -> RouterReply[T]:
+def _query_router(url: str, question: Callable[[str], T]) -> RouterReply[T]:
     try:
         return RouterReply(url, question(url))
-    except RouterSilent as silence:
+    except RouterSilentError as silence:
         return RouterReply(url, error=silence.message)
 
 
-def silent(words: Sequence[RouterReply[T]]) -> str:
+def describe_missing(words: Sequence[RouterReply[T]]) -> str:
     """Return why the result is incomplete: "" if every router responded."""
     bad = [word for word in words if word.error]
     if not bad:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
-from console.provisioners.kubernetes.rendering.values import limits
+from console.provisioners.kubernetes.rendering.values import resource_list
 from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Pod, Scrape
 from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
@@ -37,7 +37,7 @@ _CPU_PERCENT = 70
 """Target utilization of the single core a router can use."""
 
 
-def in_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:
+def to_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:
     wanted, router = endpoint.spec, endpoint.spec.router
     files = tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files)
     return replace(
@@ -49,18 +49,18 @@ def in_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> Workload
         cpus=router.cpus,
         memory_bytes=int(router.memory_gib * GIB),
         pod=Pod(
-            resources=limits(router.cpu_limit, int(router.memory_limit_gib * GIB)),
+            resources=resource_list(router.cpu_limit, int(router.memory_limit_gib * GIB)),
             startup_s=_STARTUP_S,
             drain_s=_DRAIN_S,
             tolerations=tuple(wanted.placement.tolerations),
             priority_class=wanted.placement.priority_class,
             image_pull_secrets=wanted.pod.pull_secrets,
         ),
-        around=_around(endpoint),
+        around=_related_objects(endpoint),
     )
 
 
-def _around(endpoint: EndpointFacts) -> Around:
+def _related_objects(endpoint: EndpointFacts) -> Around:
     wanted = endpoint.spec
     monitoring = wanted.monitoring
     scraped = (Scrape(ADMIN_PORT, interval_s=monitoring.interval_s),)

@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     workers = [_named(parser, word) for word in given.worker] or None
     found = examine("", given.admin.rstrip("/"), workers, Limits(all_s=given.timeout))
     shown = (
-        json.dumps(found.data(), indent=2) if given.output == "json" else examination.text(found)
+        json.dumps(found.data(), indent=2)
+        if given.output == "json"
+        else examination.format_examination(found)
     )
     sys.stdout.write(shown + "\n")
     return found.exit_code

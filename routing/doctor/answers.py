@@ -22,26 +22,33 @@ from routing.doctor.facts import (
 T = TypeVar("T")
 
 # Exceptions raised while parsing an unexpected response.
-ODD = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+UNEXPECTED_REPLY_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 _OFFLOAD = "vllm:kv_offload_"
-_LONGEST = 200  # maximum characters quoted from a response
+_MAX_QUOTED = 200  # maximum characters quoted from a response
 
 
-def understood(said: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
+def parse_reply(said: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
     """Apply `read` to a 200 response; convert anything else to an error text."""
     if said.found is None:
         return Statement(error=said.error, status=said.status)
     if said.status != 200:
-        told = said.found[:_LONGEST].decode(errors="replace").strip()
+        told = said.found[:_MAX_QUOTED].decode(errors="replace").strip()
         return Statement(error=f"{path} answered {said.status}: {told}", status=said.status)
     try:
         return Statement(read(said.found), status=200)
-    except ODD:
+    except UNEXPECTED_REPLY_ERRORS:
         return Statement(error=f"{path} answered something else than expected", status=200)
 
 
 def version(body: bytes) -> str:
-    return str(json.loads(body)["version"])[:_LONGEST]
+    return str(json.loads(body)["version"])[:_MAX_QUOTED]
 
 
 def models(body: bytes) -> tuple[Model, ...]:
@@ -57,7 +64,7 @@ def models(body: bytes) -> tuple[Model, ...]:
 
 
 def cache(body: bytes) -> CacheConfig:
-    samples = metrics.parse(body.decode(errors="replace"), "vllm:")
+    samples = metrics.parse_samples(body.decode(errors="replace"), "vllm:")
     labels = next((s.labels for s in samples if s.name == "vllm:cache_config_info"), {})
     return CacheConfig(
         engine=bool(samples),
@@ -88,10 +95,10 @@ def tokens(body: bytes) -> tuple[int, ...]:
 
 
 def names(body: bytes) -> frozenset[str]:
-    return frozenset(sample.name for sample in metrics.parse(body.decode(errors="replace")))
+    return frozenset(sample.name for sample in metrics.parse_samples(body.decode(errors="replace")))
 
 
-def routed(data: dict[str, Any]) -> tuple[RoutingFacts, ...]:
+def parse_routing_facts(data: dict[str, Any]) -> tuple[RoutingFacts, ...]:
     return tuple(
         RoutingFacts(
             name=str(item["id"]),
@@ -103,7 +110,7 @@ def routed(data: dict[str, Any]) -> tuple[RoutingFacts, ...]:
     )
 
 
-def placed(item: dict[str, Any]) -> PlacementFacts:
+def parse_placement(item: dict[str, Any]) -> PlacementFacts:
     cached = item.get("cached_tokens")
     return PlacementFacts(
         time=float(item.get("time") or 0),
@@ -116,12 +123,12 @@ def placed(item: dict[str, Any]) -> PlacementFacts:
 
 
 def decisions(data: dict[str, Any]) -> tuple[PlacementFacts, ...]:
-    return tuple(placed(item) for item in data["decisions"])
+    return tuple(parse_placement(item) for item in data["decisions"])
 
 
-def thing(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def things(value: Any) -> list[Any]:
+def as_objects(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from routing.doctor.checks import CHECKS
 from routing.doctor.facts import FleetFacts
 from routing.doctor.findings import DoctorFinding, Examination, Severity
-from routing.doctor.inspection import Limits, NamedWorker, gather
+from routing.doctor.inspection import Limits, NamedWorker, gather_facts
 
 
 def examine(
@@ -17,10 +17,10 @@ def examine(
     limits: Limits | None = None,
 ) -> Examination:
     """Gather facts within the limits and run every check."""
-    return judge(gather(endpoint, admin_url, workers, limits))
+    return run_checks(gather_facts(endpoint, admin_url, workers, limits))
 
 
-def judge(facts: FleetFacts) -> Examination:
+def run_checks(facts: FleetFacts) -> Examination:
     return Examination(
         endpoint=facts.endpoint,
         strategy=facts.router.strategy,
@@ -34,19 +34,19 @@ _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
 _EVIDENCE = 8
 
 
-def text(found: Examination) -> str:
+def format_examination(found: Examination) -> str:
     lines: list[str] = []
     for finding in found.findings:
-        lines += [*_finding(finding), ""]
+        lines += [*_format_finding(finding), ""]
     if found.skipped:
         width = max(len(outcome.code) for outcome in found.skipped)
         lines += ["Not made:"]
         lines += [f"  {one.code:{width}}  {one.why}" for one in found.skipped]
         lines += [""]
-    return "\n".join([*lines, summary(found)])
+    return "\n".join([*lines, summarize(found)])
 
 
-def summary(found: Examination) -> str:
+def summarize(found: Examination) -> str:
     counts = {one: sum(f.severity is one for f in found.findings) for one in Severity}
     if any(counts.values()):
         words = [
@@ -64,7 +64,7 @@ def summary(found: Examination) -> str:
     )
 
 
-def _finding(finding: DoctorFinding) -> Iterator[str]:
+def _format_finding(finding: DoctorFinding) -> Iterator[str]:
     yield f"{_MARKS[finding.severity]} {finding.severity} {finding.code}: {finding.what}"
     for line in finding.evidence[:_EVIDENCE]:
         yield f"    {line}"

@@ -18,7 +18,7 @@ import httpx
 from console.core.fetch import TooLargeError, fetch
 from routing.analysis.kv_index import read_index
 from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilent
+from routing.deployment.admin_client import RouterSilentError
 from routing.doctor import answers
 from routing.doctor.facts import FleetFacts, RouterFacts, Statement, WorkerFacts
 
@@ -57,7 +57,7 @@ class NamedWorker:
     leaving: bool = False
 
 
-def gather(
+def gather_facts(
     endpoint: str,
     admin_url: str,
     workers: Iterable[NamedWorker] | None = None,
@@ -76,7 +76,7 @@ def gather(
             name: pool.submit(_worker, name, url, limits.question_s, end)
             for name, url in named.items()
         }
-        found = tuple(_in_time(name, named[name], asked[name], end) for name in named)
+        found = tuple(_wait_for_worker(name, named[name], asked[name], end) for name in named)
     finally:
         # Late requests are ignored; each thread ends by its own deadline.
         pool.shutdown(wait=False, cancel_futures=True)
@@ -98,29 +98,31 @@ _DECISIONS = f"/decisions?limit={DECISIONS}"
 def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> RouterFacts:
     paths = (_WORKERS, _CONFIG, _INDEX, _DECISIONS)
     asked = {path: pool.submit(_page, url, path, limits.question_s) for path in paths}
-    counted = pool.submit(_ask, "GET", url + "/metrics", limits.question_s)
+    counted = pool.submit(_send_request, "GET", url + "/metrics", limits.question_s)
     page = {path: _wait(future, end) for path, future in asked.items()}
     config, index = page[_CONFIG], page[_INDEX]
-    workers = _understood(page[_WORKERS], answers.routed)
+    workers = _understood(page[_WORKERS], answers.parse_routing_facts)
     if workers.found is None or config.found is None:
         return RouterFacts(error=workers.error or config.error)
     settings = config.found
     return RouterFacts(
-        strategy=str(answers.thing(settings.get("config")).get("strategy") or ""),
+        strategy=str(answers.as_object(settings.get("config")).get("strategy") or ""),
         refused=str(settings.get("refused") or ""),
-        needs_restart=tuple(str(name) for name in answers.things(settings.get("needs_restart"))),
+        needs_restart=tuple(
+            str(name) for name in answers.as_objects(settings.get("needs_restart"))
+        ),
         workers=workers.found,
         kv=read_index(index.found) if index.found is not None else None,
         kv_error=index.error,
         decisions=_understood(page[_DECISIONS], answers.decisions).found or (),
-        metrics=answers.understood(_wait(counted, end), "/metrics", answers.names),
+        metrics=answers.parse_reply(_wait(counted, end), "/metrics", answers.names),
     )
 
 
 def _page(url: str, path: str, deadline_s: float) -> Statement[dict[str, Any]]:
     try:
-        return Statement(admin_client.page(url, path, deadline_s), status=200)
-    except RouterSilent as silence:
+        return Statement(admin_client.fetch_page(url, path, deadline_s), status=200)
+    except RouterSilentError as silence:
         return Statement(error=silence.message)
 
 
@@ -129,7 +131,7 @@ def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> 
         return Statement(error=page.error)
     try:
         return Statement(reader(page.found), status=200)
-    except answers.ODD:
+    except answers.UNEXPECTED_REPLY_ERRORS:
         return Statement(error="The router's answer is of another version than this doctor.")
 
 
@@ -141,12 +143,12 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
         if left <= 0:
             return Statement(error=f"{path} was not asked in time")
         method = "GET" if body is None else "POST"
-        said = _ask(method, url.rstrip("/") + path, left, body)
-        return answers.understood(said, path, reader)
+        said = _send_request(method, url.rstrip("/") + path, left, body)
+        return answers.parse_reply(said, path, reader)
 
     version = ask("/version", answers.version)
     if not version.status:  # unreachable: further requests would time out too
-        return _silent(name, url, version.error)
+        return _unreachable_worker(name, url, version.error)
     models = ask("/v1/models", answers.models)
     facts = WorkerFacts(
         name=name,
@@ -168,12 +170,12 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
     return replace(facts, tokens=Statement(tokens, status=200))
 
 
-def _silent(name: str, url: str, error: str) -> WorkerFacts:
+def _unreachable_worker(name: str, url: str, error: str) -> WorkerFacts:
     nothing: Statement[Any] = Statement(error=error)
     return WorkerFacts(name, url, nothing, nothing, nothing, nothing, nothing)
 
 
-def _ask(method: str, url: str, deadline_s: float, body: Any = None) -> Statement[bytes]:
+def _send_request(method: str, url: str, deadline_s: float, body: Any = None) -> Statement[bytes]:
     try:
         status, content = fetch(method, url, deadline_s=deadline_s, max_bytes=_MAX_BYTES, json=body)
     except httpx.TimeoutException:
@@ -192,8 +194,8 @@ def _wait(future: Future[Statement[T]], end: float) -> Statement[T]:
         return Statement(error="There was no answer in time.")
 
 
-def _in_time(name: str, url: str, future: Future[WorkerFacts], end: float) -> WorkerFacts:
+def _wait_for_worker(name: str, url: str, future: Future[WorkerFacts], end: float) -> WorkerFacts:
     try:
         return future.result(max(0.0, end - time.monotonic()))
     except FutureTimeout:
-        return _silent(name, url, "it was not asked in time")
+        return _unreachable_worker(name, url, "it was not asked in time")

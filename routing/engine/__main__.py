@@ -13,23 +13,23 @@ from pathlib import Path
 
 import orjson
 
-from routing.engine.config import Config, ConfigError, show
+from routing.engine.config import Config, ConfigError, show_config
 from routing.engine.config.source import ConfigSource
-from routing.engine.flags import parser, read, refuse_beside_file
+from routing.engine.flags import check_file_conflicts, config_from_flags, make_parser
 from routing.engine.observe.logs import Log
 from routing.engine.server import RouterServer, StartError
 
 
 def _source(flags: argparse.Namespace) -> ConfigSource:
     if flags.config is None:
-        return ConfigSource(None, functools.partial(read, flags))
-    refuse_beside_file(flags)
+        return ConfigSource(None, functools.partial(config_from_flags, flags))
+    check_file_conflicts(flags)
     return ConfigSource(Path(flags.config))
 
 
 def _check(config: Config) -> None:
     sys.stdout.buffer.write(
-        orjson.dumps(show(config), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        orjson.dumps(show_config(config), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )
 
 
@@ -64,7 +64,7 @@ def _run(source: ConfigSource, log: Log) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    flags = parser().parse_args(arguments)
+    flags = make_parser().parse_args(arguments)
     log = Log(flags.log_level)
     try:
         source = _source(flags)

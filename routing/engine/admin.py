@@ -13,11 +13,11 @@ from urllib.parse import parse_qs
 import orjson
 
 from console.processkit import listener
-from routing.engine.config import bounds, show
+from routing.engine.config import memory_bounds, show_config
 from routing.engine.discovery.finders import Discovery
 from routing.engine.errors import Refusal
 from routing.engine.explanation import explain, explain_as
-from routing.engine.fleet.circuit import NAMES
+from routing.engine.fleet.circuit import STATE_NAMES
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.decisions import show_candidates
@@ -29,7 +29,7 @@ _JSON = b"application/json"
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-def _whole(query: dict[str, list[str]], name: str, default: str) -> int:
+def _query_number(query: dict[str, list[str]], name: str, default: str) -> int:
     text = query.get(name, [default])[0]
     if not text.isdecimal() or len(text) > 9:
         raise Refusal("bad_request", f"{name} must be a whole number.", name)
@@ -40,11 +40,11 @@ def _query(head: RequestHead) -> dict[str, list[str]]:
     return parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
 
 
-def _json(data: Any, status: int = 200) -> Answer:
+def _json_answer(data: Any, status: int = 200) -> Answer:
     return status, _JSON, orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
 
 
-class Admin:
+class AdminHandler:
     def __init__(self, router: Router, discovery: Discovery, kvaware: KvAwareService) -> None:
         self._router = router
         self._discovery = discovery
@@ -69,7 +69,7 @@ class Admin:
         headers = {name.strip().lower(): value.strip() for name, _, value in lines}
         admin = self._router.config.admin
         is_local = admin is not None and listener.is_loopback(admin.host)
-        found = listener.refusal(
+        found = listener.request_problem(
             path.decode("latin-1"),
             headers.get,
             is_local=is_local,
@@ -108,15 +108,15 @@ class Admin:
         return self._get[path](query)
 
     def _healthz(self, _query: dict[str, list[str]]) -> Answer:
-        return _json({"status": "ok"})
+        return _json_answer({"status": "ok"})
 
     def _readyz(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
         if router.closing or router.draining:
-            return _json({"status": "draining"}, 503)
+            return _json_answer({"status": "draining"}, 503)
         if not router.table.eligible:
-            return _json({"status": "no worker is up"}, 503)
-        return _json({"status": "ready", "workers": len(router.table.eligible)})
+            return _json_answer({"status": "no worker is up"}, 503)
+        return _json_answer({"status": "ready", "workers": len(router.table.eligible)})
 
     def _metrics(self, _query: dict[str, list[str]]) -> Answer:
         return 200, _TEXT, self._router.metrics.registry.render()
@@ -128,7 +128,7 @@ class Admin:
                 "url": worker.url,
                 "source": worker.source,
                 "state": worker.state,
-                "circuit": NAMES[worker.circuit.state],
+                "circuit": STATE_NAMES[worker.circuit.state],
                 "slow_start": worker.slow_since > 0,
                 "cache_tokens": worker.cache_tokens,
                 "in_flight": worker.in_flight,
@@ -140,27 +140,27 @@ class Admin:
             }
             for worker in self._router.table.workers.values()
         ]
-        return _json({"workers": workers, "discovery": self._discovery.show()})
+        return _json_answer({"workers": workers, "discovery": self._discovery.show()})
 
     def _decisions(self, query: dict[str, list[str]]) -> Answer:
         """List decisions. `?skip=N`: omit the newest N. `?brief=1`: without prefixes and
         candidates, which take most of the time and block the loop.
         """
-        limit, skip = _whole(query, "limit", "100"), _whole(query, "skip", "0")
+        limit, skip = _query_number(query, "limit", "100"), _query_number(query, "skip", "0")
         brief = query.get("brief", ["0"])[0] == "1"
         router = self._router
         shown = [
             decision.show(router.config.endpoint, router.identifier.digest, brief)
             for decision in router.ring.newest(limit + skip)[skip:]
         ]
-        return _json({"decisions": shown})
+        return _json_answer({"decisions": shown})
 
     def _decision(self, number: str) -> Answer:
         router = self._router
         decision = router.ring.get(number)
         if decision is None:
             raise Refusal("not_found", "This decision is not (or no longer) kept.")
-        return _json(decision.show(router.config.endpoint, router.identifier.digest))
+        return _json_answer(decision.show(router.config.endpoint, router.identifier.digest))
 
     def _index(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
@@ -173,23 +173,23 @@ class Admin:
         }
         if self._kvaware.listening is not None:
             shown["kv"] = self._kvaware.listening.show()
-        return _json(shown)
+        return _json_answer(shown)
 
     def _admission(self, _query: dict[str, list[str]]) -> Answer:
-        return _json(self._router.admission.show())
+        return _json_answer(self._router.admission.show())
 
     def _usage(self, _query: dict[str, list[str]]) -> Answer:
-        return _json(self._router.recorder.use.show())
+        return _json_answer(self._router.recorder.use.show())
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
-        return _json(
+        return _json_answer(
             {
-                "config": show(router.config),
+                "config": show_config(router.config),
                 "loaded_at": router.config_time,
                 "refused": router.config_error,
                 "needs_restart": router.config_ignored,
-                "bounds": bounds(router.config, len(router.table.workers)),
+                "bounds": memory_bounds(router.config, len(router.table.workers)),
             }
         )
 
@@ -201,11 +201,11 @@ class Admin:
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
             pick, facts = await explain_as(self._router, name, head, body)
-            return _json(_explained(name, pick, facts))
+            return _json_answer(_show_explanation(name, pick, facts))
         pick, facts, fallback = await explain(self._router, head, body)
         listening = self._kvaware.listening
         known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
-        return _json(_explained(name, pick, facts) | known)
+        return _json_answer(_show_explanation(name, pick, facts) | known)
 
     def _budgets(self, body: bytes) -> Answer:
         try:
@@ -216,7 +216,7 @@ class Admin:
                 'Send {"instance": TEXT, "keys": {ID: {"left": N, "counted": N, "resets_at": N}}}.'
             )
             raise Refusal("bad_request", message) from None
-        return _json({})
+        return _json_answer({})
 
     def _drain(self, query: dict[str, list[str]]) -> Answer:
         """Drain the router (`?worker=ID`: that worker); `?undo=1` reverts."""
@@ -225,16 +225,18 @@ class Admin:
         name = query.get("worker", [""])[0]
         if not name:
             router.draining = wanted
-            return _json({"draining": wanted})
+            return _json_answer({"draining": wanted})
         worker = router.table.workers.get(name)
         if worker is None:
             raise Refusal("unknown_worker", "There is no such worker.")
         worker.order_draining = wanted
         router.table.refresh()
-        return _json({"worker": name, "draining": worker.draining, "in_flight": worker.in_flight})
+        return _json_answer(
+            {"worker": name, "draining": worker.draining, "in_flight": worker.in_flight}
+        )
 
 
-def _explained(strategy: str, pick: Pick, facts: RequestFacts) -> dict[str, Any]:
+def _show_explanation(strategy: str, pick: Pick, facts: RequestFacts) -> dict[str, Any]:
     return {
         "strategy": strategy,
         "prompt_tokens": facts.tokens,

@@ -9,7 +9,7 @@ from routing.engine.errors import Refusal
 from routing.engine.http.http1 import RequestHead, parse_request
 
 if TYPE_CHECKING:
-    from routing.engine.admin import Admin
+    from routing.engine.admin import AdminHandler
 
 _MAX_HEAD_BYTES = 16_384
 _MAX_BODY_BYTES = 8 * 1024 * 1024  # /explain takes a whole request
@@ -17,7 +17,7 @@ _TIMEOUT_S = 10.0
 
 
 class AdminConnection(asyncio.Protocol):
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: AdminHandler) -> None:
         self._admin = admin
         self._data = bytearray()
         self._head: RequestHead | None = None

@@ -63,7 +63,7 @@ class ClientConnection(RequestReader):
     def eof_received(self) -> bool:
         """Return True to keep the connection open for pending answers."""
         self._end_sent = True
-        if not peer_state.half_closes(self.transport):
+        if not peer_state.can_half_close(self.transport):
             return False
         if self._state == HEAD:
             return self._write_paused and bool(self._buffer)  # complete requests may be buffered
@@ -80,7 +80,7 @@ class ClientConnection(RequestReader):
     def _look(self, delay: float) -> None:
         if self._state != BUSY or self.transport.is_closing():
             return
-        if peer_state.gone(self.transport):
+        if peer_state.was_reset(self.transport):
             self.transport.abort()
         elif delay < _LOOK_LAST_S:
             self._look_later(delay * 2)
@@ -110,7 +110,7 @@ class ClientConnection(RequestReader):
 
     def tick(self, now: float) -> None:
         exchange = self._exchange
-        if (self._end_sent or self._read_paused) and peer_state.gone(self.transport):
+        if (self._end_sent or self._read_paused) and peer_state.was_reset(self.transport):
             self.transport.abort()
             return
         if (
@@ -127,10 +127,10 @@ class ClientConnection(RequestReader):
             and self._read_paused
             and not self._asked
             # paused writes: the client does not read, so a probe would not reach it
-            and peer_state.ended(self.transport)
+            and peer_state.sent_fin(self.transport)
         ):
             self._asked = True
-            if not peer_state.half_closes(self.transport) or not exchange.ask_client():
+            if not peer_state.can_half_close(self.transport) or not exchange.ask_client():
                 self.transport.abort()
                 return
         if not self.deadline or now < self.deadline:

@@ -78,7 +78,7 @@ REASONS: tuple[str, ...] = (
 
 # vLLM's message for a dead engine process: in a 500, or as the first event of a stream. Its other
 # 500s concern one request.
-_ENGINE_DIED = "EngineCore encountered an issue."
+_ENGINE_DEAD_MESSAGE = "EngineCore encountered an issue."
 
 
 class Refusal(Exception):
@@ -124,7 +124,7 @@ class Refusal(Exception):
         return b"data: " + self.body() + b"\n\n"
 
 
-def engine_is_dead(answer: bytes) -> bool:
+def is_engine_dead(answer: bytes) -> bool:
     """Return True if a 500's body or a stream's first event reports a dead engine."""
     start = answer.find(b"{")
     try:
@@ -133,4 +133,4 @@ def engine_is_dead(answer: bytes) -> bool:
         return False
     error = data.get("error") if type(data) is dict else None
     message = error.get("message") if type(error) is dict else None
-    return type(message) is str and message.startswith(_ENGINE_DIED)
+    return type(message) is str and message.startswith(_ENGINE_DEAD_MESSAGE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine.errors import Refusal, engine_is_dead
+from routing.engine.errors import Refusal, is_engine_dead
 from routing.engine.http import heads
 from routing.engine.http.http1 import ResponseHead
 from routing.engine.request_attempts import RequestAttempts
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 # Sent by workers that cannot serve, before any work.
 RETRY_STATUSES = (502, 503, 504)
 _FIRST_ERRORS = (b'data: {"error"', b"event: error")
-_JUDGED_BYTES = 16_384
+_HELD_ERROR_BYTES = 16_384
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_COMMENT = b":\n\n"  # ignored by all SSE parsers
+_SSE_COMMENT = b":\n\n"  # ignored by all SSE parsers
 _NAMED_EVENTS_PATH = b"/v1/messages"
 
 
@@ -67,7 +67,7 @@ class Exchange(RequestAttempts):
         filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
         found = usage.StreamFilter(worker) if filtered else None
         self.answer = usage.AnswerTokens(head.events, found)
-        self._pending = heads.to_client(
+        self._pending = heads.client_response_head(
             head, framing, worker.label_line, self.decision.id, self.head, self.keep_alive
         )
         return True
@@ -86,7 +86,7 @@ class Exchange(RequestAttempts):
             if not pieces or self._is_judged(pieces, len(pending)):
                 self._pending = pending + data  # only the chunk size so far
                 return
-            if self._events and pieces[0].startswith(_FIRST_ERRORS) and engine_is_dead(pieces[0]):
+            if self._events and pieces[0].startswith(_FIRST_ERRORS) and is_engine_dead(pieces[0]):
                 assert self._connection is not None
                 self._connection.abandon()
                 self._engine_died()
@@ -115,7 +115,7 @@ class Exchange(RequestAttempts):
         return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
 
     def _is_judged(self, pieces: list[bytes], held: int) -> bool:
-        if self.decision.status != 500 or held > _JUDGED_BYTES:
+        if self.decision.status != 500 or held > _HELD_ERROR_BYTES:
             return False
         self._judged += pieces
         return True
@@ -164,7 +164,7 @@ class Exchange(RequestAttempts):
         self._connection = None  # back in the pool: a slow client must not pause it
         rest = b"".join(self.answer.filter.end()) if self.answer.filter is not None else b""
         if self._pending is not None:  # an answer without a body, or a complete 500
-            if self.decision.status == 500 and engine_is_dead(b"".join(self._judged)):
+            if self.decision.status == 500 and is_engine_dead(b"".join(self._judged)):
                 self._engine_died()
                 return
             if self._judged:
@@ -230,7 +230,7 @@ class Exchange(RequestAttempts):
             return self.head.minor == 1
         # Inside an event, or without events: the worker's next bytes serve the purpose.
         if self._connection is not None and self._between_events(self._connection):
-            self._write_event(_COMMENT)
+            self._write_event(_SSE_COMMENT)
         return True
 
     def late(self, now: float) -> bool:

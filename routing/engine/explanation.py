@@ -13,7 +13,7 @@ from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolic
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
-from routing.engine.prompt.identity import Identifier, session_of
+from routing.engine.prompt.identity import Identifier, find_session
 from routing.engine.router import Router
 
 
@@ -35,13 +35,13 @@ async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick,
 async def explain_as(
     router: Router, strategy: str, head: RequestHead, body: bytes
 ) -> tuple[Pick, RequestFacts]:
-    policy = _policy(router.policy, strategy)
+    policy = _build_policy(router.policy, strategy)
     config = router.config
     key = config.session_key if policy.needs_session else None
     identifier = Identifier(
         config.hash_key, config.prefix_block_bytes, key, b"", router.ratios, config.limits
     )
-    session = session_of(head, key)
+    session = find_session(head, key)
     identity = await identifier.read_large(b"", body, session, policy.needs_chain)
     if not router.table.eligible:
         raise Refusal("no_healthy_worker", "No worker can take this request now.")
@@ -51,7 +51,7 @@ async def explain_as(
     return policy.rank(identity.facts, plain, shown=len(fleet)), identity.facts
 
 
-def _policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
+def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
     if strategy == RoundRobin.name:
         return RoundRobin()
     if strategy == SessionPolicy.name:

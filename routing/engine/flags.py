@@ -95,7 +95,7 @@ FLAGS = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser(
         prog="python -m routing.engine", description="Routes LLM requests to vLLM workers."
     )
@@ -118,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
-def refuse_beside_file(flags: argparse.Namespace) -> None:
+def check_file_conflicts(flags: argparse.Namespace) -> None:
     """Raise ConfigError for a flag that conflicts with a configuration file."""
     for flag in FLAGS:
         value = getattr(flags, flag.key)
@@ -128,14 +128,14 @@ def refuse_beside_file(flags: argparse.Namespace) -> None:
             )
 
 
-def read(flags: argparse.Namespace) -> Config:
+def config_from_flags(flags: argparse.Namespace) -> Config:
     if flags.strategy is not None:
         parse_strategy(flags.strategy)
     if flags.listen is None:
         raise ConfigError("--listen", None, "is missing", "For example 127.0.0.1:9000.")
     data: dict[str, Any] = {"workers": [{"url": url} for url in flags.worker or ()]}
     for name in ("kv_events", "kv_replay"):
-        _give(data["workers"], name, getattr(flags, name) or ())
+        _assign_to_workers(data["workers"], name, getattr(flags, name) or ())
     for flag in FLAGS:
         value = getattr(flags, flag.key)
         if value is not None and flag.field:
@@ -147,7 +147,7 @@ def read(flags: argparse.Namespace) -> Config:
     return parse(data, Path.cwd())
 
 
-def _give(workers: list[dict[str, Any]], name: str, pairs: Sequence[str]) -> None:
+def _assign_to_workers(workers: list[dict[str, Any]], name: str, pairs: Sequence[str]) -> None:
     flag = "--" + name.replace("_", "-")
     for pair in pairs:
         url, _, endpoint = pair.rpartition("=")

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from routing.engine.access.keys import KeyRing
     from routing.engine.config import Config, Key
     from routing.engine.errors import Refusal
-    from routing.engine.fleet.load import Charge
-    from routing.engine.fleet.workers import Table, Worker
-    from routing.engine.http.bodies import Budget
+    from routing.engine.fleet.load import RequestCharge
+    from routing.engine.fleet.workers import Worker, WorkerTable
+    from routing.engine.http.bodies import BufferBudget
     from routing.engine.http.http1 import RequestHead
-    from routing.engine.kvaware.request_state import Placement
+    from routing.engine.kvaware.request_state import RequestPlacement
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import Metrics, ModelMetrics
     from routing.engine.observe.tracing import Trace
@@ -44,7 +44,7 @@ class RoutedRequest(Protocol):
     pinned: bool
     ticket: Ticket | None
     trace: Trace | None
-    placing: Placement | None
+    placing: RequestPlacement | None
 
     def go(self, waited_s: float) -> None: ...
     def send_to(self, worker: Worker, uncached_tokens: int) -> None: ...
@@ -96,7 +96,7 @@ class ClientSide(Protocol):
 class PlacementTracker(Protocol):
     """kvaware as seen by a request (kvaware.placement)."""
 
-    def charged(self, exchange: RoutedRequest, charge: Charge) -> None: ...
+    def charged(self, exchange: RoutedRequest, charge: RequestCharge) -> None: ...
     def answered(self, exchange: RoutedRequest) -> None: ...
 
 
@@ -106,10 +106,10 @@ class Dispatcher(Protocol):
     config: Config
     closing: bool
     clients: set[ClientSide]
-    budget: Budget
+    budget: BufferBudget
     keys: KeyRing
     metrics: Metrics
-    table: Table
+    table: WorkerTable
 
     @property
     def kv(self) -> PlacementTracker | None: ...

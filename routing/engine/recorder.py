@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.access.key_usage import KeyUse
-from routing.engine.access.paths import is_common
+from routing.engine.access.paths import is_common_path
 from routing.engine.config import AccessLogConfig, Config
 from routing.engine.observe import tracing
 from routing.engine.observe.journal import Journal
@@ -93,7 +93,7 @@ class Recorder:
             old.join()
 
     def trace(self, head: RequestHead) -> Trace | None:
-        return tracing.begin(head, self._share)
+        return tracing.begin_trace(head, self._share)
 
     def ended(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision
@@ -108,7 +108,7 @@ class Recorder:
             journal.add(decision, lambda record: record.show(endpoint, digest))
         if exchange.trace is not None and self._exporter is not None:
             exchange.trace.ended(decision.error)
-            self._exporter.add(_ended(exchange, exchange.trace, decision))
+            self._exporter.add(_span_data(exchange, exchange.trace, decision))
 
     def tick(self) -> None:
         """Log write failures of records and spans once, and their recovery."""
@@ -164,7 +164,7 @@ def _access_facts(exchange: RoutedRequest, decision: Decision) -> dict[str, Any]
     }
 
 
-def _ended(exchange: RoutedRequest, trace: Trace, decision: Decision) -> EndedRequest:
+def _span_data(exchange: RoutedRequest, trace: Trace, decision: Decision) -> EndedRequest:
     """Return the span data, by OpenTelemetry's HTTP and GenAI conventions."""
     head = exchange.head
     method = head.method.decode("latin-1")
@@ -190,5 +190,5 @@ def _ended(exchange: RoutedRequest, trace: Trace, decision: Decision) -> EndedRe
     if decision.ttft_s is not None:
         attributes["emberline.ttft_s"] = decision.ttft_s
     # Unknown paths would create unbounded span names.
-    name = f"{method} {path}" if is_common(head.path) else method
+    name = f"{method} {path}" if is_common_path(head.path) else method
     return EndedRequest(trace, name, attributes, decision.queued_s, decision.error)

@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from routing.engine.errors import Refusal
-from routing.engine.fleet.load import Charge
+from routing.engine.fleet.load import RequestCharge
 from routing.engine.http import heads
-from routing.engine.prompt.engine_request import opened
+from routing.engine.prompt.engine_request import insert_opening
 from routing.engine.tokens import usage
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import RequestHead, ResponseHead
-    from routing.engine.kvaware.request_state import Placement
+    from routing.engine.kvaware.request_state import RequestPlacement
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import ModelMetrics
     from routing.engine.observe.tracing import Trace
@@ -94,7 +94,7 @@ class RequestAttempts:
         self.pinned = False
         self.ticket: Ticket | None = None  # its admission slot
         self.trace: Trace | None = None
-        self.placing: Placement | None = None
+        self.placing: RequestPlacement | None = None
         self.reading: asyncio.Task[None] | None = None
         self.answered = False
         self.tried: list[Worker] = []
@@ -104,7 +104,7 @@ class RequestAttempts:
         self._connection: WorkerConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._stale_tried = False
-        self._charge: Charge | None = None
+        self._charge: RequestCharge | None = None
         self._pending: bytes | None = None  # withheld response head
         self._events = False
         self._engine_deaths = 0
@@ -122,7 +122,7 @@ class RequestAttempts:
         self._worker = worker
         self.tried.append(worker)
         self.decision.attempts += 1
-        self._charge = Charge(worker, uncached_tokens)
+        self._charge = RequestCharge(worker, uncached_tokens)
         if self.placing is not None and self._router.kv is not None:
             self._router.kv.charged(self, self._charge)
         if self.trace is not None:
@@ -148,7 +148,7 @@ class RequestAttempts:
         lines = worker.host_line
         if self.placing is not None and self.placing.seat is not None:
             lines += self.placing.seat.line
-        head = heads.to_worker(self.head, lines, body, self._router.keys.open)
+        head = heads.worker_request_head(self.head, lines, body, self._router.keys.open)
         connection.send(self, head, body or b"")
         if body is None:
             self._client.upload_ready()
@@ -167,7 +167,7 @@ class RequestAttempts:
             return pieces
         self.ask.opening = b""
         try:
-            return [opened(whole, opening)]
+            return [insert_opening(whole, opening)]
         except ValueError:
             raise Refusal("cache_isolation", "The body must be a JSON object.") from None
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
-from routing.engine.http.bodies import Arrival, collect
+from routing.engine.http.bodies import UploadDeadline, append_pieces
 from routing.engine.http.head_cache import read_request
-from routing.engine.http.heads import of_refusal, own_answer
+from routing.engine.http.heads import refusal_headers, router_answer
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, RequestHead
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RequestReader(asyncio.Protocol):
         self._chunks: ChunkedBody | None = None
         self._pieces: list[bytes | bytearray] = []
         self._held = 0
-        self._arrival = Arrival()
+        self._arrival = UploadDeadline()
         self._need = 0
         self._exchange: ServedRequest | None = None
         self.deadline = 0.0
@@ -194,7 +194,7 @@ class RequestReader(asyncio.Protocol):
         if self._state == UPLOAD:
             self._forward(pieces, done)
             return
-        collect(self._pieces, pieces)
+        append_pieces(self._pieces, pieces)
         if done:
             body = b"".join(self._pieces)  # a single piece is not copied
             self._pieces = []
@@ -238,7 +238,7 @@ class RequestReader(asyncio.Protocol):
         if exchange is None:
             return
         if not exchange.connected:
-            collect(self._pieces, pieces)
+            append_pieces(self._pieces, pieces)
             self._upload_read = done
             return
         try:
@@ -320,7 +320,7 @@ class RequestReader(asyncio.Protocol):
         """Answer locally; `more`: additional header lines. Keep the connection if possible."""
         keep = head is not None and head.keep_alive and self._state == BUSY
         keep = keep and not self._router.closing
-        self.transport.write(own_answer(status, body, head, more, keep))
+        self.transport.write(router_answer(status, body, head, more, keep))
         if keep:
             self.exchange_done(True)
         else:
@@ -332,7 +332,7 @@ class RequestReader(asyncio.Protocol):
     ) -> None:
         if close and head is not None:
             head.keep_alive = False
-        self.reply(refusal.kind.status, refusal.body(), head, of_refusal(refusal, decision))
+        self.reply(refusal.kind.status, refusal.body(), head, refusal_headers(refusal, decision))
 
     def _reject(self, refusal: Refusal) -> None:
         """Reject a request before it was read whole; the connection is closed afterwards."""

@@ -20,7 +20,7 @@ from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick
 from routing.engine.prompt.engine_request import EngineRequest
-from routing.engine.prompt.identity import Identity, session_of
+from routing.engine.prompt.identity import Identity, find_session
 from routing.engine.router_state import RETRY_BURST, RouterState
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Router(RouterState):
         """Parse a body of any size; serialized, because each takes much memory."""
         async with self._reading:
             path = head.path if path is None else path
-            session = session_of(head, self._session_key)
+            session = find_session(head, self._session_key)
             needs_chain = self.policy.needs_chain
             return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
@@ -185,7 +185,7 @@ class Router(RouterState):
         self, head: RequestHead, key: Key, body: bytes | None, seen: bytes, scope: str
     ) -> Identity | None:
         """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
-        session = session_of(head, self._session_key)
+        session = find_session(head, self._session_key)
         needs_chain = self.policy.needs_chain
         if body is None or not (
             self.identifier.reads(needs_chain)

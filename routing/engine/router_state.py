@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 from routing.engine import policies
 from routing.engine.access.admission import RequestAdmission
 from routing.engine.access.keys import KeyRing
-from routing.engine.access.paths import Paths
+from routing.engine.access.paths import PathRules
 from routing.engine.config import Config, SessionKey
 from routing.engine.fleet.roster import Roster
-from routing.engine.fleet.workers import Table, Worker
-from routing.engine.http.bodies import Budget
+from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.http.bodies import BufferBudget
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import KvRouting
-from routing.engine.observe.decisions import Ring
+from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, StrategyMetrics
 from routing.engine.policies.base import RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.prompt.identity import Identifier
 from routing.engine.recorder import Recorder
-from routing.engine.token_ledger import Meter
-from routing.engine.tokens.usage import Ratios
+from routing.engine.token_ledger import TokenLedger
+from routing.engine.tokens.usage import BytesPerToken
 
 if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide
@@ -48,17 +48,17 @@ class RouterState:
         self.draining = False  # not ready, but still serving
         self.clients: set[ClientSide] = set()
         self.metrics = Metrics(config.namespace, config.endpoint)
-        self.table = Table(self._worker_changed)
+        self.table = WorkerTable(self._worker_changed)
         self.roster = Roster(self)
-        self.ring = Ring(config.decisions_keep)
+        self.ring = DecisionRing(config.decisions_keep)
         self.keys = KeyRing(config.keys)
-        self.budget = Budget(config.limits.buffer_bytes)
+        self.budget = BufferBudget(config.limits.buffer_bytes)
         self._reading = asyncio.Lock()  # one large body at a time
         self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields that need a restart
         self.config_time = 0.0
-        self.ratios = Ratios()
+        self.ratios = BytesPerToken()
         self._own_secret = secrets.token_bytes(32)
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -68,7 +68,7 @@ class RouterState:
         self._strategy: StrategyMetrics
         self.policy: RoutingPolicy
         self.recorder = Recorder(log, self.metrics, self._boot)
-        self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
+        self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
@@ -91,11 +91,11 @@ class RouterState:
         self.recorder.prepare(config)
         self.config = config
         self.keys = KeyRing(config.keys)
-        self._paths = Paths(config.open_paths)
+        self._paths = PathRules(config.open_paths)
         if config.decisions_keep != self.ring.keep:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
-            self.policy = policies.build(config, config.hash_key or self._own_secret)
+            self.policy = policies.build_policy(config, config.hash_key or self._own_secret)
             self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
             self._tell_models()
             self.table.by_turn = self.policy.by_turn

@@ -12,14 +12,14 @@ import signal
 import ssl
 from time import perf_counter
 
-from routing.engine.admin import Admin
+from routing.engine.admin import AdminHandler
 from routing.engine.admin_connection import AdminConnection
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import Config, ConfigError, TlsConfig, WorkerConfig
 from routing.engine.config.source import ConfigSource
 from routing.engine.config.tls import server_context
 from routing.engine.discovery.finders import Discovery
-from routing.engine.fleet.health import Health
+from routing.engine.fleet.health import HealthChecker
 from routing.engine.fleet.workers import Worker
 from routing.engine.http.listeners import Listener, StartError
 from routing.engine.kvaware.metrics import KvMetrics
@@ -39,13 +39,13 @@ class RouterServer:
         self.log = log
         self.router = Router(config, log)
         self._source = source
-        self._health = Health(
+        self._health = HealthChecker(
             self._verdict, self.router.learn_models, self.router.roster.learn_vitals
         )
         self._discovery = Discovery(self._discovered, log, self.router.metrics)
         self._kvaware = KvAwareService(self.router)
         KvMetrics(self.router.metrics.registry, self._kvaware)
-        self._admin = Admin(self.router, self._discovery, self._kvaware)
+        self._admin = AdminHandler(self.router, self._discovery, self._kvaware)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
         self._tls = config.tls

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from routing.engine.observe.metrics import Metrics
     from routing.engine.prompt.identity import Identifier, Identity
     from routing.engine.protocols import RoutedRequest
-    from routing.engine.tokens.usage import Ratios, TokenUsage
+    from routing.engine.tokens.usage import BytesPerToken, TokenUsage
 
 NOT_REPORTED = "not_reported"
 # Client hang-up or timeout before the answer: the engine was computing.
-_ABORTED = ("client_cancelled", "upstream_timeout")
+_ABORT_REASONS = ("client_cancelled", "upstream_timeout")
 _COUNTED_STATUSES = (200, 499, 504)  # other statuses: no worker computed anything
-_FIRST_TOKEN_S = 0.05
-_LEARN = 1 / 32
+_INITIAL_ITL_S = 0.05
+_ITL_WEIGHT = 1 / 32
 _BODY_TOKEN_BYTES = 4
 _FORM_TOKENS = 512  # per audio or other file, whose size says nothing about tokens
 
 
-class Meter:
-    def __init__(self, use: KeyUse, metrics: Metrics, ratios: Ratios) -> None:
+class TokenLedger:
+    def __init__(self, use: KeyUse, metrics: Metrics, ratios: BytesPerToken) -> None:
         self._use = use
         self._ratios = ratios
         self._metrics = metrics
@@ -44,7 +44,7 @@ class Meter:
         self._isolation = ""  # "": shared caches
         self._groups: dict[str, str] = {}
         self._context = 0  # longest context reported by workers, in tokens; 0: unknown
-        self._token_s = _FIRST_TOKEN_S
+        self._token_s = _INITIAL_ITL_S
 
     def configure(self, config: Config, identifier: Identifier) -> None:
         shared = config.keys is None or config.cache_isolation == "shared"
@@ -92,7 +92,7 @@ class Meter:
         data = identity.data
         if body is None or data is None:
             return self._open(ask, head, body, key)
-        engine_request.read_ask(ask, data)
+        engine_request.read_parameters(ask, data)
         exchange.decision.choices = ask.choices
         ask.isolated = bool(identity.fields)
         fields = identity.fields | engine_request.usage_fields(ask, data)
@@ -114,7 +114,7 @@ class Meter:
             head.length += len(opening) if head.length >= 0 else 0
             return None
         try:
-            return engine_request.opened(body, opening)
+            return engine_request.insert_opening(body, opening)
         except ValueError:
             ask.isolated = False
             return body
@@ -122,7 +122,7 @@ class Meter:
     def admit(self, exchange: RoutedRequest, key: Key, free: bool) -> None:
         """Reserve the expected tokens; `free`: no inference. Raise Refusal."""
         ask = exchange.ask
-        if free or exchange.head.method != b"POST" or not engine_request.uses_model(ask.path):
+        if free or exchange.head.method != b"POST" or not engine_request.path_uses_model(ask.path):
             return
         if self._isolation and not ask.isolated and engine_request.needs_isolation(ask.path):
             message = (
@@ -167,14 +167,14 @@ class Meter:
         self._ratios.learn(model.name, exchange.facts.size, prompt)
         if completion:
             seconds = (perf_counter() - exchange.sent_at) * exchange.ask.answers / completion
-            self._token_s += (seconds - self._token_s) * _LEARN
+            self._token_s += (seconds - self._token_s) * _ITL_WEIGHT
 
     def _estimate(self, exchange: RoutedRequest, error: str, found: TokenUsage | None) -> None:
         """Count unreported tokens as far as work was done. `found`: partial usage of an unfinished
         stream.
         """
         ask, decision = exchange.ask, exchange.decision
-        if not engine_request.uses_model(ask.path):
+        if not engine_request.path_uses_model(ask.path):
             return
         completion = self._completion(exchange, error)
         if completion is None:
@@ -197,7 +197,7 @@ class Meter:
         ask, answer = exchange.ask, exchange.answer
         most = ask.most * ask.answers or engine_request.DEFAULT_COMPLETION * 1024
         if exchange.answered and exchange.decision.status == 200:
-            if not engine_request.generates(ask.path):
+            if not engine_request.path_generates(ask.path):
                 return 0
             if answer.streams:
                 events = answer.events - engine_request.opening_events(ask.path, ask.choices)
@@ -205,7 +205,7 @@ class Meter:
             if ask.background:
                 return ask.completion
             return min(answer.size // _BODY_TOKEN_BYTES, most)
-        if error not in _ABORTED or ask.stream or not exchange.sent_at:
+        if error not in _ABORT_REASONS or ask.stream or not exchange.sent_at:
             return None
         seconds = perf_counter() - exchange.sent_at
         return min(int(seconds / max(self._token_s, 1e-4)) * ask.answers, most)

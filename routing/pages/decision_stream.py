@@ -18,7 +18,7 @@ from routing import selectors
 from routing.analysis.choices import DecisionFilter
 from routing.selectors import RoutingDecision
 
-Tell = Callable[[str, list[RoutingDecision]], dict[str, Any]]
+RenderDecisions = Callable[[str, list[RoutingDecision]], dict[str, Any]]
 
 
 class DecisionStream:
@@ -29,12 +29,12 @@ class DecisionStream:
     """
 
     def __init__(
-        self, name: str, wanted: DecisionFilter, limit: int, tell: Tell | None = None
+        self, name: str, wanted: DecisionFilter, limit: int, tell: RenderDecisions | None = None
     ) -> None:
         self._name = name
         self._wanted = wanted
         self._limit = limit
-        self._tell = tell or rows
+        self._tell = tell or render_rows
         self._told: dict[str, str] = {}  # decision id -> stamp
         self._event = ServerSentEvent()
         self._count = 0
@@ -47,7 +47,7 @@ class DecisionStream:
             endpoint = endpoint_selectors.get(self._name)
         except NotFoundError:
             return None
-        asked = selectors.decisions(endpoint, self._limit, brief=self._tell is rows)
+        asked = selectors.decisions(endpoint, self._limit, brief=self._tell is render_rows)
         if asked.error:
             self._silent = True
             return self._next({"error": asked.error})
@@ -66,11 +66,11 @@ class DecisionStream:
         return self._event
 
 
-def rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
+def render_rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
     return {"rows": [{"id": one.id, "html": _row(name, one)} for one in news]}
 
 
-def records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:
+def render_records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:
     """Render decisions for programs, as in GET responses."""
     return {"decisions": [one.raw for one in news]}
 

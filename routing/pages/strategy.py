@@ -20,7 +20,7 @@ from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import BY_PATH, STRATEGIES
 from routing import selectors
 from routing.analysis import choices
-from routing.pages.views import endpoint_or_404, shell
+from routing.pages.views import build_shell, endpoint_or_404
 from routing.prompts import dry_run
 
 FIELDS = ("routing.strategy", "routing.session_key", "routing.enabled")
@@ -30,17 +30,17 @@ FIELDS = ("routing.strategy", "routing.session_key", "routing.enabled")
 def strategy(request: HttpRequest, name: str) -> HttpResponseBase:
     found = endpoint_or_404(name)
     if request.method == "POST":
-        return _switch(request, found)
-    return _shown(request, found)
+        return _switch_strategy(request, found)
+    return _render_strategy(request, found)
 
 
-def _shown(
+def _render_strategy(
     request: HttpRequest, found: Endpoint, problems: Any = (), status: int = 200
 ) -> HttpResponse:
     routing = found.parsed.routing
-    seen = selectors.of(found)
+    seen = selectors.strategy_previews(found)
     context: dict[str, Any] = {
-        **shell(found, "strategy"),
+        **build_shell(found, "strategy"),
         "seen": seen,
         "rows": [(one, choices.STRATEGIES[one.strategy]) for one in seen.outcomes],
         "words": {path.partition(".")[2]: BY_PATH[path] for path in FIELDS},
@@ -56,7 +56,7 @@ def _shown(
 
 
 @role_required("operator")
-def _switch(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
+def _switch_strategy(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
     changes = {
         "strategy": request.POST.get("strategy", ""),
         "session_key": request.POST.get("session_key", ""),
@@ -74,7 +74,7 @@ def _switch(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
         )
     except (SpecErrors, RefusalError) as error:
         status = getattr(error, "status_code", 400)
-        return _shown(request, found, problems=error.errors, status=status)
+        return _render_strategy(request, found, problems=error.errors, status=status)
     if changed.generation == found.generation:
         messages.info(request, "That is how it is already; nothing was changed.")
     else:
@@ -91,18 +91,20 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
     chosen = request.POST.get("strategy", "")
     strategy = chosen if chosen in STRATEGIES else ""
     context: dict[str, Any] = {
-        **shell(found, "explain"),
+        **build_shell(found, "explain"),
         "typed": typed,
         "session": request.POST.get("session", "")[:200],
         "asked_strategy": strategy,
         "key": request.POST.get("key", "")[:64],
-        "keys": [(keys_selectors.key_id(one), one.name) for one in keys_selectors.opening(found)],
+        "keys": [
+            (keys_selectors.key_id(one), one.name) for one in keys_selectors.keys_of_endpoint(found)
+        ],
         "strategies": STRATEGIES,
     }
     if request.method == "POST":
         try:
             body = dry_run.read(typed)
-            headers, fields = selectors.named(found, context["session"])
+            headers, fields = selectors.require_session_name(found, context["session"])
         except Refused as refused:
             context["problems"] = refused.errors
         else:

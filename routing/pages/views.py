@@ -24,7 +24,7 @@ from routing.analysis.choices import OUTCOMES, DecisionFilter
 from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
 
-SHOWN = 50
+MAX_DECISIONS_SHOWN = 50
 ROWS_A_PAGE = 50
 
 
@@ -49,20 +49,20 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     found = endpoint_or_404(name)
     workers = selectors.workers(found)
     wanted = DecisionFilter.read(request.GET)
-    limit = selectors.MAX_DECISIONS if wanted.active else SHOWN
+    limit = selectors.MAX_DECISIONS if wanted.active else MAX_DECISIONS_SHOWN
     decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
     looked_at = decided.found if decided else []
     matched = [one for one in looked_at if wanted.takes(one)]
     context: dict[str, Any] = {
-        **shell(found, "decisions"),
+        **build_shell(found, "decisions"),
         "workers": workers.found,
         "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
         "looked_at": len(looked_at),
         "matched": len(matched),
-        "decisions": matched[:SHOWN],
+        "decisions": matched[:MAX_DECISIONS_SHOWN],
         "error": workers.error or (decided.error if decided else ""),
         "note": workers.note,
-        "reasons": _reasons(matched),
+        "reasons": _count_reasons(matched),
         "filter": wanted,
         "outcomes": OUTCOMES,
         "every_reason": choices.REASONS,
@@ -75,9 +75,11 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream new and changed rows of the page above."""
     endpoint_or_404(name)
-    look = pages_decision_stream.DecisionStream(name, DecisionFilter.read(request.GET), SHOWN).look
+    look = pages_decision_stream.DecisionStream(
+        name, DecisionFilter.read(request.GET), MAX_DECISIONS_SHOWN
+    ).look
     try:
-        return sse.stream(request, sse.changes(look))
+        return sse.stream(request, sse.poll_changes(look))
     except Refused as refused:
         return HttpResponse(str(refused), status=refused.status_code, content_type="text/plain")
 
@@ -88,14 +90,14 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
     found = endpoint_or_404(name)
     seen = selectors.kv_index(found)
     index = seen.index
-    rows = kv_rows.rows(index) if index is not None else ()
+    rows = kv_rows.worker_rows(index) if index is not None else ()
     context: dict[str, Any] = {
-        **shell(found, "kv"),
+        **build_shell(found, "kv"),
         "seen": seen,
         "index": index,
         "rows": rows,
         "followed": sum(row.level == "good" for row in rows),
-        "fallbacks": kv_rows.fallbacks(index.fallbacks) if index is not None else (),
+        "fallbacks": kv_rows.fallback_reasons(index.fallbacks) if index is not None else (),
     }
     return responses.render(request, "routing/kv.html", "routing/htmx/kv.html", context)
 
@@ -105,7 +107,7 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page at once; checks run when it requests them (?run=1)."""
     found = endpoint_or_404(name)
     context: dict[str, Any] = {
-        **shell(found, "doctor"),
+        **build_shell(found, "doctor"),
         "checks": CHECKS,
     }
     if "run" in request.GET:
@@ -118,7 +120,7 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     found = endpoint_or_404(name)
     asked = selectors.decision(found, number)
     context = {
-        **shell(found, "decisions"),
+        **build_shell(found, "decisions"),
         "number": number,
         "decision": asked.found,
         "error": asked.error,
@@ -134,7 +136,7 @@ def endpoint_or_404(name: str) -> Endpoint:
         raise Http404 from error
 
 
-def shell(found: Endpoint, tab: str) -> dict[str, Any]:
+def build_shell(found: Endpoint, tab: str) -> dict[str, Any]:
     strategy = found.parsed.routing.effective_strategy
     return {
         "endpoint": found,
@@ -148,18 +150,18 @@ def _prefix_name(found: Endpoint, decided: selectors.RoutingDecision | None) -> 
     if decided is None:
         return ""
     prefix = [str(digest) for digest in decided.raw.get("prefix") or ()]
-    return prefixes.named(prefix, selectors.prefix_names(found))
+    return prefixes.find_name(prefix, selectors.prefix_names(found))
 
 
-def _reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, Any]]:
+def _count_reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, Any]]:
     """Return the count per reason among the matching decisions, the most frequent first."""
     counts: dict[str, int] = {}
     for one in decided:
         counts[one.reason] = counts.get(one.reason, 0) + 1
     return [
         {
-            "label": choices.label(reason),
-            "sentence": choices.sentence(reason),
+            "label": choices.reason_label(reason),
+            "sentence": choices.reason_description(reason),
             "count": count,
             "percent": round(100 * count / len(decided)),
         }
@@ -168,13 +170,13 @@ def _reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, Any]]:
 
 
 @require_safe
-def prefixes_views_prefixes(request: HttpRequest, name: str) -> HttpResponse:
+def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
     found = endpoint_or_404(name)
     seen = selectors.prefixes(found)
     context: dict[str, Any] = {
-        **shell(found, "prefixes"),
+        **build_shell(found, "prefixes"),
         "seen": seen,
-        "longest": actions.LONGEST,
+        "longest": actions.MAX_NAME_LENGTH,
         "shown_blocks": selectors.SHOWN_BLOCKS,
     }
     return render(request, "routing/prefixes.html", context)

@@ -22,7 +22,7 @@ from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.prompt.stream import stream
 from routing import selectors
 from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilent
+from routing.deployment.admin_client import RouterSilentError
 from routing.prompts.conversation import Conversation
 
 DEADLINE_S = 300.0
@@ -48,7 +48,7 @@ def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
         remedy = "Wait until its router serves."
         problem = Problem("endpoint", endpoint.name, text, remedy, "no_address")
         raise Refused(problem, status_code=409)
-    headers, fields = selectors.named(endpoint, said.session)
+    headers, fields = selectors.require_session_name(endpoint, said.session)
     chat = said.api == "chat"
     ask = PromptRequest(
         url=endpoint_selectors.ask_url(endpoint),
@@ -63,11 +63,11 @@ def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
         headers=headers,
     )
     if said.route and said.route != endpoint.parsed.routing.effective_strategy and not said.worker:
-        ask = replace(ask, pin=_as_another(endpoint, ask, said.route))
+        ask = replace(ask, pin=_choose_by_strategy(endpoint, ask, said.route))
     return ask
 
 
-def _as_another(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
+def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
     """Return the worker this strategy would choose now, by the router's dry run."""
     body: dict[str, Any] = {"model": ask.model, **ask.fields}
     body |= {"messages": list(ask.messages)} if ask.chat else {"prompt": ask.prompt}
@@ -75,26 +75,26 @@ def _as_another(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
         found = admin_client.explain(
             endpoint.status.admin_url, body, strategy=strategy, headers=ask.headers
         )
-    except RouterSilent as silence:
+    except RouterSilentError as silence:
         remedy = "Let the router decide, or switch the strategy on the Routing page."
         raise Refused(_problem("route", strategy, silence.message, remedy)) from None
     return str(found.get("chosen") or "")
 
 
-def decided(endpoint: Endpoint, answer: PromptAnswer) -> selectors.RoutingDecision | None:
+def find_decision(endpoint: Endpoint, answer: PromptAnswer) -> selectors.RoutingDecision | None:
     """Return the routing decision from any router; None if unavailable."""
     if not answer.decision:
         return None
     return selectors.decision(endpoint, answer.decision).found
 
 
-def tokens_of(answer: PromptAnswer, decision: selectors.RoutingDecision | None) -> TokenCounts:
+def count_tokens(answer: PromptAnswer, decision: selectors.RoutingDecision | None) -> TokenCounts:
     """Split the reported tokens among tiers in the predicted proportions. Pure."""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
     if prompt is None or cached is None:
         return TokenCounts(prompt)
     cached = max(0, min(cached, prompt))
-    matched = _matched(decision)
+    matched = _matched_tokens(decision)
     left, parts = cached, {}
     for tier in (DEVICE, L1, L2):
         parts[tier] = min(left, matched.get(tier, 0))
@@ -104,15 +104,15 @@ def tokens_of(answer: PromptAnswer, decision: selectors.RoutingDecision | None) 
     return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
 
 
-def _matched(decision: selectors.RoutingDecision | None) -> dict[str, int]:
+def _matched_tokens(decision: selectors.RoutingDecision | None) -> dict[str, int]:
     chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
     return chosen.matched if chosen is not None else {}
 
 
 def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     """Return the response's facts without its text, ready for JSON."""
-    decision = decided(endpoint, answer)
-    tokens = tokens_of(answer, decision)
+    decision = find_decision(endpoint, answer)
+    tokens = count_tokens(answer, decision)
     url = ""
     if answer.decision:
         url = reverse("routing:decision", args=[endpoint.name, answer.decision])
@@ -161,10 +161,10 @@ async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> 
             if not one.duration_s:
                 yield ServerSentEvent({"worker": one.worker, "decision": one.decision}, "head")
     # Fetching the router's record may take up to its deadline.
-    yield ServerSentEvent(await asyncio.to_thread(_told, endpoint, answer, said), "done")
+    yield ServerSentEvent(await asyncio.to_thread(_render_facts, endpoint, answer, said), "done")
 
 
-def _told(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
+def _render_facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     found = facts(endpoint, answer, said)
     shown = {"answer": found, "endpoint": endpoint}
     return {**found, "html": render_to_string("playground/inc/facts.html", shown)}

@@ -32,31 +32,31 @@ from routing.prompts.conversation import PARAMETERS, Conversation, from_form, fr
 
 ROWS_A_PAGE = 50
 MAX_BODY = 2 * 1024**2
-_TO_SPARE_S = 15.0  # after the response deadline, for its facts
+_FACTS_TIME_S = 15.0  # after the response deadline, for its facts
 # Strategies whose state the router keeps under every strategy; kvaware also keeps prefixes.
-_ALWAYS = ("session", "roundrobin")
+_EVALUABLE_STRATEGIES = ("session", "roundrobin")
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponseBase:
     """Show the chosen or first serving endpoint; `with` adds a second one beside it."""
-    found = list(endpoint_selectors.endpoints(request.user))
+    get_endpoint = list(endpoint_selectors.endpoints(request.user))
     name = request.GET.get("endpoint", "")
     if name:
         second = request.GET.get("with", "")
-        query = f"?with={second}" if second in {one.name for one in found} else ""
-        if name in {one.name for one in found}:
+        query = f"?with={second}" if second in {one.name for one in get_endpoint} else ""
+        if name in {one.name for one in get_endpoint}:
             return redirect(reverse("playground:endpoint", args=[name]) + query)
         raise Http404
-    page = Paginator(found, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    context = {"endpoints": found, "page": page}
+    page = Paginator(get_endpoint, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    context = {"endpoints": get_endpoint, "page": page}
     return render(request, "playground/index.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the playground; POST answers one message without script (the script uses `chat`)."""
-    context = _context(request, found(name))
+    context = _context(request, get_endpoint(name))
     if request.method == "POST":
         return _one_shot(request, context)
     return render(request, "playground/endpoint.html", context)
@@ -81,37 +81,37 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 @role_required("operator")
 def chat(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream the response to a conversation as server-sent events."""
-    here = found(name)
+    here = get_endpoint(name)
     try:
-        said = _said(request)
+        said = _parse_conversation(request)
         ask = answers.prepare(here, said)
-        life_s = ask.deadline_s + _TO_SPARE_S
+        life_s = ask.deadline_s + _FACTS_TIME_S
         return sse.stream(request, answers.events(here, ask, said), life_s=life_s)
     except Refused as refused:
-        return _refusal(refused)
+        return _error_response(refused)
 
 
 @require_POST
 def code(request: HttpRequest, name: str) -> HttpResponse:
     """Return the conversation as code snippets. Sends nothing, so every role may call it."""
-    here = found(name)
+    here = get_endpoint(name)
     try:
-        said = _said(request)
+        said = _parse_conversation(request)
     except Refused as refused:
-        return _refusal(refused)
+        return _error_response(refused)
     body = snippets.request_body(here.name, list(said.messages), said.api, said.fields, said.prompt)
     shown = snippets.snippets(here.status.url or "http://ROUTER", said.api, body)
     return render(request, "playground/htmx/code.html", {"snippets": shown, "endpoint": here})
 
 
-def found(name: str) -> Endpoint:
+def get_endpoint(name: str) -> Endpoint:
     try:
         return endpoint_selectors.get(name)
     except NotFoundError as error:
         raise Http404(str(error)) from None
 
 
-def _said(request: HttpRequest) -> Conversation:
+def _parse_conversation(request: HttpRequest) -> Conversation:
     try:
         if len(request.body) > MAX_BODY:
             raise ValueError
@@ -122,7 +122,7 @@ def _said(request: HttpRequest) -> Conversation:
     return from_json(data)
 
 
-def _refusal(refused: Refused) -> HttpResponse:
+def _error_response(refused: Refused) -> HttpResponse:
     errors = [
         {"field": one.field, "detail": one.message, "remedy": one.remedy, "code": one.code}
         for one in refused.errors
@@ -148,7 +148,9 @@ def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
 def _pane(name: str, here: Endpoint) -> dict[str, Any]:
     """Return the context; `routes` are strategies the router can evaluate now."""
     strategy = here.parsed.routing.effective_strategy
-    known = (*_ALWAYS, "prefixaware") if strategy == "kvaware" else _ALWAYS
+    known = (
+        (*_EVALUABLE_STRATEGIES, "prefixaware") if strategy == "kvaware" else _EVALUABLE_STRATEGIES
+    )
     return {
         "name": name,
         "endpoint": here,

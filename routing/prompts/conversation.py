@@ -95,12 +95,14 @@ def from_json(data: Any) -> Conversation:
                 _problem(str(name), data[name], "There is no such field.", f"Known: {allowed}.")
             )
     problems: list[Problem] = []
-    api = _one_of("api", data.get("api", "chat"), APIS, problems)
-    route = _one_of("route", data.get("route", ""), ROUTES, problems)
+    api = _parse_choice("api", data.get("api", "chat"), APIS, problems)
+    route = _parse_choice("route", data.get("route", ""), ROUTES, problems)
     messages = _messages(data.get("messages"), problems)
     parameters = _parameters(data.get("parameters") or {}, problems)
     stop = _stop(data.get("stop") or [], problems)
-    worker, session = (_short(name, data.get(name, ""), problems) for name in ("worker", "session"))
+    worker, session = (
+        _parse_short_text(name, data.get(name, ""), problems) for name in ("worker", "session")
+    )
     if problems:
         raise Refused(*problems)
     salt = secrets.token_urlsafe(12) if data.get("cold") is True else ""
@@ -119,14 +121,14 @@ def from_form(data: Mapping[str, str]) -> Conversation:
             "api": data.get("api") or "chat",
             "parameters": numbers,
             "stop": [line for line in data.get("stop", "").splitlines() if line],
-            **where(data.get("route", "")),
+            **parse_route(data.get("route", "")),
             "session": data.get("session", ""),
             "cold": bool(data.get("cold")),
         }
     )
 
 
-def where(choice: str) -> dict[str, str]:
+def parse_route(choice: str) -> dict[str, str]:
     """Parse the routing choice: "" the router, "as:STRATEGY", "worker:NAME"."""
     kind, _, name = choice.partition(":")
     return {"as": {"route": name}, "worker": {"worker": name}}.get(kind, {"route": choice})
@@ -149,10 +151,12 @@ def _messages(given: Any, problems: list[Problem]) -> tuple[dict[str, str], ...]
             problems.append(_problem(f"messages.{number}", "", text, remedy))
             return ()
         found.append({"role": str(one["role"]), "content": str(one["content"])})
-    return _told(found, problems)
+    return _check_messages(found, problems)
 
 
-def _told(found: list[dict[str, str]], problems: list[Problem]) -> tuple[dict[str, str], ...]:
+def _check_messages(
+    found: list[dict[str, str]], problems: list[Problem]
+) -> tuple[dict[str, str], ...]:
     size = sum(len(one["content"]) for one in found)
     if size > MAX_CHARACTERS:
         text = f"This is {size} characters."
@@ -210,7 +214,7 @@ def _stop(given: Any, problems: list[Problem]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _one_of(name: str, value: Any, choices: tuple[str, ...], problems: list[Problem]) -> str:
+def _parse_choice(name: str, value: Any, choices: tuple[str, ...], problems: list[Problem]) -> str:
     if value in choices and isinstance(value, str):
         return value
     remedy = f"Choose one of: {', '.join(one or '(empty)' for one in choices)}."
@@ -218,7 +222,7 @@ def _one_of(name: str, value: Any, choices: tuple[str, ...], problems: list[Prob
     return choices[0]
 
 
-def _short(name: str, value: Any, problems: list[Problem]) -> str:
+def _parse_short_text(name: str, value: Any, problems: list[Problem]) -> str:
     if isinstance(value, str) and len(value) <= 200 and value.isprintable() and value.isascii():
         return value
     remedy = "Give up to 200 plain characters."

@@ -39,14 +39,23 @@ def _curl(address: str, body: dict[str, Any]) -> str:
     )
 
 
-_OWN = {"model", "messages", "prompt", "stream", "max_tokens", "temperature", "top_p", "seed"}
-_OWN |= {"stop", "presence_penalty", "frequency_penalty"}
+_OPENAI_PARAMETERS = {
+    "model",
+    "messages",
+    "prompt",
+    "stream",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "seed",
+}
+_OPENAI_PARAMETERS |= {"stop", "presence_penalty", "frequency_penalty"}
 
 
 def _python(base: str, api: str, body: dict[str, Any]) -> str:
     """Return Python code; parameters unknown to the openai package go in `extra_body`."""
-    known = {name: value for name, value in body.items() if name in _OWN}
-    more = {name: value for name, value in body.items() if name not in _OWN}
+    known = {name: value for name, value in body.items() if name in _OPENAI_PARAMETERS}
+    more = {name: value for name, value in body.items() if name not in _OPENAI_PARAMETERS}
     if more:
         known["extra_body"] = more
     arguments = "".join(f"    {name}={value!r},\n" for name, value in known.items())

@@ -15,7 +15,7 @@ from bench.fleet.events import Publishers
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.serve import ServedFleet
-from bench.fleet.told import Told
+from bench.fleet.told import KvFollower
 from bench.fleet.worker import NEVER, FleetWorker, Job
 from routing.engine.kv.match import match
 from routing.engine.policies.kvaware import KvAware
@@ -44,7 +44,7 @@ def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> Non
     chance = random.Random(1)
     policy = KvAware(100, b"s" * 32)
     workers = [FleetWorker(PLAIN) for _ in range(3)]
-    told = Told([policy], workers)
+    told = KvFollower([policy], workers)
     prompts = [list(range(base, base + chance.randint(1, 9))) for base in range(0, 3000, 100)]
     now = 0.0
     for _ in range(200):

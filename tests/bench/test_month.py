@@ -24,4 +24,4 @@ def test_counters_never_fall() -> None:
 
 
 def test_an_exporters_own_labels_stay() -> None:
-    assert month.joined('namespace="a"', 'job="l2",namespace="b"') == 'namespace="a",job="l2"'
+    assert month.join_labels('namespace="a"', 'job="l2",namespace="b"') == 'namespace="a",job="l2"'

@@ -10,15 +10,15 @@ from functools import cache
 import pytest
 
 from bench.fleet.hardware import HARDWARE
-from bench.fleet.ours import Setting, changed
-from bench.fleet.tables import HELD, Bench
+from bench.fleet.ours import Setting, override_constant
+from bench.fleet.tables import EVALUATION_HALF, Bench
 
 DEFAULT = Setting()
 
 
 @cache
 def bench(hardware: str) -> Bench:
-    return Bench(HARDWARE[hardware], (1,), HELD)
+    return Bench(HARDWARE[hardware], (1,), EVALUATION_HALF)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_the_same_run_gives_the_same_figures() -> None:
 def test_no_part_of_the_formula_is_idle(
     constant: str, value: float, hardware: str, workload: str
 ) -> None:
-    with changed(constant, value):
+    with override_constant(constant, value):
         assert bench(hardware).over(workload, DEFAULT) > 0.10
 
 
 def test_routers_which_know_nothing_of_each_other_agree_where_the_fleet_is_calm() -> None:
     two = Setting(routers=2)
     agreeing = bench("70b").over("8k", two, fill=0.2)
-    with changed("SLACK", 0.0):
+    with override_constant("SLACK", 0.0):
         assert agreeing < bench("70b").over("8k", two, fill=0.2) / 2
 
 

@@ -39,7 +39,7 @@ SAID = node_stats.NodeStats(
 
 @pytest.fixture(autouse=True)
 def _nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
-    monkeypatch.setattr("cachetier.tier.node_stats.ask", lambda _url: SAID)
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: SAID)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def program(operator: User) -> APIClient:
 def settle(name: str, passes: int = 3) -> CacheTier:
     for _ in range(passes):
         reconciler.reconcile(str(CacheTier.objects.get(name=name).pk))
-    found = selectors.get(name)
+    found = selectors.get_tier(name)
     assert found is not None
     return found
 

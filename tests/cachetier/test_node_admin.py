@@ -23,18 +23,18 @@ def test_a_node_that_restarts_keeps_its_place_and_one_too_many_loses_it(tmp_path
         replica(1),
         replica(3, 7003, ReplicaState.STOPPING),
     ]
-    found = node_admin.lines(seen, "resp", wanted=3)
+    found = node_admin.node_list_lines(seen, "resp", wanted=3)
     path = tmp_path / "cache" / "chat.nodes"
-    assert node_admin.write(path, found)
+    assert node_admin.write_node_list(path, found)
     assert [(node.label, node.port) for node in read_list(str(path))] == [
         ("cache-chat-0", 7000),
         ("cache-chat-2", 7002),
     ]
-    assert not node_admin.write(path, found), "nothing to change"
+    assert not node_admin.write_node_list(path, found), "nothing to change"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_workers_are_told_is_what_the_client_takes(tmp_path: Path) -> None:
     for copies in (1, 2):
-        nodes = Nodes.parse(node_admin.list_url(tmp_path / "a.nodes", copies))
+        nodes = Nodes.parse(node_admin.node_list_url(tmp_path / "a.nodes", copies))
         assert (nodes.kind, nodes.path, nodes.replicas) == ("file", f"{tmp_path}/a.nodes", copies)

@@ -22,7 +22,7 @@ from cachetier.tier import node_stats
 from cachetier.tier.spec import Refused, SpareCapacity
 from console.accounts.models import User
 from console.audit.models import AuditEvent
-from console.claims import claim, due
+from console.claims import due, take_claim
 from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
 from console.provisioners.fake import FakeProvisioner
 
@@ -34,7 +34,7 @@ MIB = 1024**2
 def _quiet_nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
     """Nodes on paper answer nobody; here they say a little."""
     numbers = node_stats.NodeStats(used_bytes=256.0 * MIB, capacity_bytes=1024.0 * MIB, hits=3)
-    monkeypatch.setattr("cachetier.tier.node_stats.ask", lambda _url: numbers)
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: numbers)
 
 
 @pytest.fixture
@@ -65,20 +65,20 @@ def test_the_default_tier_is_created_once_and_becomes_ready() -> None:
     assert listed.endswith("/0?name=cache-default-0")
     node = CacheNode.objects.get()
     assert (node.name, node.state) == ("cache-default-0", "ready")
-    assert selectors.numbers(selectors.get("default")).fill_percent == 25
+    assert selectors.numbers(selectors.get_tier("default")).fill_percent == 25
 
 
 @pytest.mark.django_db(transaction=True)
 def test_two_callers_at_once_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have looked and found nothing before either creates it."""
     meet = threading.Barrier(2, timeout=20)
-    real = selectors.room
+    real = selectors.spare_capacity
 
     def together() -> SpareCapacity:
         meet.wait()
         return real()
 
-    monkeypatch.setattr("cachetier.selectors.room", together)
+    monkeypatch.setattr("cachetier.selectors.spare_capacity", together)
 
     def caller() -> object:
         try:
@@ -232,14 +232,14 @@ def test_a_pass_whose_claim_is_lost_tells_no_restart(
     tier = passes(actions.ensure_default_tier())
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 1)
-    real = node_stats.ask
+    real = node_stats.fetch_stats
 
     def steal(url: str) -> Any:
         CacheTierStatus.objects.update(claim_token="somebody else")
         return real(url)
 
     with monkeypatch.context() as stolen:
-        stolen.setattr("cachetier.tier.node_stats.ask", steal)
+        stolen.setattr("cachetier.tier.node_stats.fetch_stats", steal)
         passes(tier, 2)
     assert told_restarts() == []
     CacheTierStatus.objects.update(claim_until=None)
@@ -249,7 +249,7 @@ def test_a_pass_whose_claim_is_lost_tells_no_restart(
 
 def test_while_another_process_holds_the_claim_nothing_happens(paper: FakeProvisioner) -> None:
     tier = actions.ensure_default_tier()
-    held = claim(CacheTierStatus, tier.pk)
+    held = take_claim(CacheTierStatus, tier.pk)
     assert held is not None
     reconciler.reconcile(str(tier.pk))
     assert not paper.observe(Ref("fake", "cache-default")).exists
@@ -261,7 +261,7 @@ def test_a_claim_lost_on_the_way_writes_nothing(monkeypatch: pytest.MonkeyPatch)
     def steal(_url: str) -> None:
         CacheTierStatus.objects.update(claim_token="somebody else")
 
-    monkeypatch.setattr("cachetier.tier.node_stats.ask", steal)
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", steal)
     tier = passes(tier, 1)
     assert tier.status.phase == "Provisioning"
     assert CacheNode.objects.get().state == "starting"
@@ -301,9 +301,9 @@ def test_a_crash_of_the_pass_is_not_repeated_at_once(monkeypatch: pytest.MonkeyP
 
 def test_a_silent_node_keeps_its_last_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     tier = passes(actions.ensure_default_tier())
-    monkeypatch.setattr("cachetier.tier.node_stats.ask", lambda _url: None)
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     passes(tier, 1)
-    numbers = selectors.numbers(selectors.get("default"))
+    numbers = selectors.numbers(selectors.get_tier("default"))
     assert numbers.fill_percent == 25
     assert numbers.evictions is None, "a number the node does not show is not zero"
 
@@ -331,7 +331,7 @@ def test_the_sweep_asks_for_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None
     asked.clear()
     tasks.sweep()
     assert asked == [str(tier.pk)]
-    held = claim(CacheTierStatus, tier.pk)
+    held = take_claim(CacheTierStatus, tier.pk)
     assert held is not None
     asked.clear()
     tasks.sweep()

@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone as django_timezone
 
 from console import claims
-from console.claims import Observed, claim, due, mark_due
+from console.claims import Observed, due, mark_due, take_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,7 +58,7 @@ def test_of_many_threads_one_gets_the_claim(row: int) -> None:
     def one(_: int) -> bool:
         try:
             line.wait(timeout=30)
-            return claim(Status, row) is not None
+            return take_claim(Status, row) is not None
         finally:
             connection.close()
 
@@ -69,23 +69,23 @@ def test_of_many_threads_one_gets_the_claim(row: int) -> None:
 
 
 def test_a_claim_is_exclusive_until_released(row: int) -> None:
-    first = claim(Status, row)
+    first = take_claim(Status, row)
     assert first is not None
-    assert claim(Status, row) is None
+    assert take_claim(Status, row) is None
     assert first.release()
-    assert claim(Status, row) is not None
+    assert take_claim(Status, row) is not None
 
 
 def test_no_claim_on_a_row_that_is_gone(row: int) -> None:
-    assert claim(Status, row + 1) is None
+    assert take_claim(Status, row + 1) is None
 
 
 def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Clock) -> None:
-    late = claim(Status, row, ttl_s=10)
+    late = take_claim(Status, row, ttl_s=10)
     assert late is not None
     clock.advance(11)
     assert not late.write(phase="Ready")
-    taker = claim(Status, row, ttl_s=10)
+    taker = take_claim(Status, row, ttl_s=10)
     assert taker is not None
     assert taker.write(phase="Failed")
     assert not late.write(phase="Ready")
@@ -95,20 +95,20 @@ def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Cl
 
 
 def test_a_dead_holder_leaves_the_row_due(row: int, clock: Clock) -> None:
-    assert claim(Status, row, ttl_s=10)
+    assert take_claim(Status, row, ttl_s=10)
     assert due(Status, clock.now()) == []
     clock.advance(11)
     assert due(Status, clock.now()) == [row]
 
 
 def test_release_says_when_to_look_again(row: int, clock: Clock) -> None:
-    held = claim(Status, row)
+    held = take_claim(Status, row)
     assert held
     held.release(due_in_s=5)
     assert due(Status, clock.now()) == []
     clock.advance(6)
     assert due(Status, clock.now()) == [row]
-    held = claim(Status, row)
+    held = take_claim(Status, row)
     assert held
     held.release()
     clock.advance(10_000)
@@ -119,7 +119,7 @@ def test_release_says_when_to_look_again(row: int, clock: Clock) -> None:
 def test_a_wish_made_during_a_claim_is_not_forgotten(
     row: int, clock: Clock, due_in_s: float | None
 ) -> None:
-    held = claim(Status, row)
+    held = take_claim(Status, row)
     assert held
     mark_due(Status, row)
     assert due(Status, clock.now()) == []  # still claimed

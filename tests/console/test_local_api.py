@@ -8,7 +8,7 @@ import pytest
 from django.test import Client as Browser
 
 from console import local_api
-from console.accounts.credentials import PROOF_KEY
+from console.accounts.credentials import LOCAL_PROOF_KEY
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.client import Client, Conflict, NotFound, Refused
@@ -65,7 +65,7 @@ def test_refusals_keep_their_words(local: Client) -> None:
 @pytest.mark.parametrize("value", ["1", "true", "<object object>", object()])
 def test_no_request_of_others_passes_for_it(value: Any) -> None:
     """Neither a header in any spelling, nor the right key with another value than the proof."""
-    names = (PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
+    names = (LOCAL_PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
     for name in names:
         assert Browser().get("/api/v1/me/", **{name: value}).status_code == 401
 

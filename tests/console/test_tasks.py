@@ -65,7 +65,7 @@ def test_nudge_waits_for_the_commit() -> None:
         task.nudge("1")
         assert arrived(task) == 0
     assert arrived(task) == 1
-    assert counters.value("task_nudges", task="tests.commit", outcome="sent") == 1
+    assert counters.total("task_nudges", task="tests.commit", outcome="sent") == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -101,12 +101,12 @@ def test_a_broker_that_is_away_fails_nothing(
     task = make_task(request.getfixturevalue(kind), f"tests.{kind}")
     with transaction.atomic():
         task.nudge("1")
-    assert counters.value("task_nudges", task=task.name, outcome="lost") == 1
+    assert counters.total("task_nudges", task=task.name, outcome="lost") == 1
     assert "left to the sweep" in caplog.text
     assert "hush-hush" not in caplog.text
     for _ in range(100):  # later calls do not wait again
         task.nudge("2")
-    assert counters.value("task_nudges", task=task.name, outcome="skipped") == 100
+    assert counters.total("task_nudges", task=task.name, outcome="skipped") == 100
 
 
 @pytest.mark.django_db(transaction=True)
@@ -116,12 +116,12 @@ def test_nudges_flow_again_when_the_broker_is_back(tmp_path: Path) -> None:
     task.nudge("1")
     broker.stop()
     task.nudge("2")
-    assert counters.value("task_nudges", task="tests.back", outcome="lost") == 1
+    assert counters.total("task_nudges", task="tests.back", outcome="lost") == 1
     again = Valkey(tmp_path, port=broker.port)
     try:
         tasks.breaker.reset()  # as after the pause
         task.nudge("3")
-        assert counters.value("task_nudges", task="tests.back", outcome="sent") == 2
+        assert counters.total("task_nudges", task="tests.back", outcome="sent") == 2
         with redis.Redis.from_url(again.url) as peer:
             assert peer.llen("tests") == 1  # the first was lost with its broker
     finally:
@@ -136,7 +136,7 @@ def test_outcomes_are_counted() -> None:
     with pytest.raises(RuntimeError):
         task("crash")
     for outcome in ("done", "expected", "failed"):
-        assert counters.value("task_runs", task="tests.outcome", outcome=outcome) == 1
+        assert counters.total("task_runs", task="tests.outcome", outcome=outcome) == 1
 
 
 def test_our_application_is_the_one_that_publishes() -> None:

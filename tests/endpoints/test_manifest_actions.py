@@ -38,7 +38,7 @@ def west(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def post(api: APIClient, text: Any, query: str = "?cluster=west") -> Any:
-    body = text if isinstance(text, str) else documents.written(text)
+    body = text if isinstance(text, str) else documents.to_yaml(text)
     return api.post(f"{URL}{query}", body, content_type=YAML)
 
 
@@ -54,14 +54,14 @@ def test_a_sample_is_applied_and_exported_as_it_was(path: Path) -> None:
     assert endpoint.parsed.placement.namespace == "ns-team-a"
     exported = api.get(f"/api/v1/endpoints/{result['name']}/export/")
     assert exported.headers["Content-Type"] == YAML
-    assert documents.read(exported.content.decode()) == [document]
+    assert documents.read_documents(exported.content.decode()) == [document]
     again = post(api, document).json()["results"][0]
     assert (again["action"], again["changes"]) == ("unchanged", [])
     assert Revision.objects.count() == 1
 
 
 def path_text(document: dict[str, Any]) -> str:
-    return documents.written(document)
+    return documents.to_yaml(document)
 
 
 def test_a_dry_run_changes_nothing_and_says_all() -> None:
@@ -86,17 +86,17 @@ def test_many_objects_are_applied_whole_or_not_at_all() -> None:
     api = program("operator")
     other = put(LEAST, "metadata/name", "other")
     bad = put(other, "spec/replicas", "two")
-    answer = post(api, documents.written(LEAST, bad))
+    answer = post(api, documents.to_yaml(LEAST, bad))
     assert answer.status_code == 400
     assert [item["field"] for item in answer.json()["errors"]] == ["[1].spec.replicas"]
     assert not Endpoint.objects.exists()
-    assert post(api, documents.written(LEAST, other, KINDLESS)).status_code == 200
+    assert post(api, documents.to_yaml(LEAST, other, KINDLESS)).status_code == 200
     assert set(Endpoint.objects.values_list("name", flat=True)) == {"llama", "other", "plain"}
     assert not Endpoint.objects.get(name="plain").parsed.placement.cluster
 
 
 def test_two_objects_of_one_name_are_refused() -> None:
-    answer = post(program("operator"), documents.written(LEAST, LEAST))
+    answer = post(program("operator"), documents.to_yaml(LEAST, LEAST))
     assert [item["code"] for item in answer.json()["errors"]] == ["duplicate"]
 
 
@@ -174,7 +174,7 @@ def test_names_of_the_addresses_are_no_names() -> None:
 def test_a_page_shows_what_changes_and_then_applies_it() -> None:
     client: Client = browser("operator")
     assert b"Import manifests" in client.get("/endpoints/import/").content
-    text = documents.written(LEAST)
+    text = documents.to_yaml(LEAST)
     form = {"text": text, "cluster": "west", "namespace": ""}
     shown = client.post("/endpoints/import/", {**form, "preview": "1"})
     assert shown.status_code == 200
@@ -187,12 +187,12 @@ def test_a_page_shows_what_changes_and_then_applies_it() -> None:
     assert "InferenceEndpointConfig" in whole
     file = client.get("/endpoints/llama/manifest/?download=1")
     assert file.headers["Content-Disposition"] == 'attachment; filename="llama.yaml"'
-    assert documents.read(file.content.decode()) == [LEAST]
+    assert documents.read_documents(file.content.decode()) == [LEAST]
 
 
 def test_a_page_refuses_with_paths_and_keeps_the_text() -> None:
     client = browser("operator")
-    text = documents.written(put(LEAST, "spec/replicas", "<b>"))
+    text = documents.to_yaml(put(LEAST, "spec/replicas", "<b>"))
     answer = client.post("/endpoints/import/", {"text": text, "cluster": "west", "apply": "1"})
     page = answer.content.decode()
     assert answer.status_code == 400
@@ -204,7 +204,7 @@ def test_a_page_refuses_with_paths_and_keeps_the_text() -> None:
 def test_a_file_may_be_uploaded() -> None:
     from django.core.files.uploadedfile import SimpleUploadedFile
 
-    file = SimpleUploadedFile("x.yaml", documents.written(LEAST).encode())
+    file = SimpleUploadedFile("x.yaml", documents.to_yaml(LEAST).encode())
     form = {"text": "", "file": file, "cluster": "west", "apply": "1"}
     browser("operator").post("/endpoints/import/", form)
     assert Endpoint.objects.filter(name="llama").exists()
@@ -219,7 +219,7 @@ def run(*words: str) -> str:
 
 
 def test_the_command_line_applies_files_and_folders(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(documents.written(LEAST))
+    (tmp_path / "a.yaml").write_text(documents.to_yaml(LEAST))
     (tmp_path / "b.json").write_text(json.dumps(put(LEAST, "metadata/name", "other")))
     (tmp_path / "notes.txt").write_text("no manifest")
     said = run("apply", "-f", str(tmp_path), "--cluster", "west", "--dry-run")
@@ -227,17 +227,17 @@ def test_the_command_line_applies_files_and_folders(tmp_path: Path) -> None:
     said = run("apply", "-f", str(tmp_path), "--cluster", "west")
     assert "endpoint/llama created" in said and "endpoint/other created" in said
     assert "warning: spec.loadBalancer.healthCheckPath" in said
-    (tmp_path / "a.yaml").write_text(documents.written(put(LEAST, "spec/replicas", 2)))
+    (tmp_path / "a.yaml").write_text(documents.to_yaml(put(LEAST, "spec/replicas", 2)))
     said = run("apply", "-f", str(tmp_path), "--cluster", "west")
     assert "endpoint/llama changed" in said and "  replicas: 1 -> 2 (live)" in said
     assert "endpoint/other unchanged" in said
-    assert documents.read(run("export", "llama")) == [put(LEAST, "spec/replicas", 2)]
+    assert documents.read_documents(run("export", "llama")) == [put(LEAST, "spec/replicas", 2)]
     assert json.loads(run("export", "other", "-o", "json"))["metadata"]["name"] == "other"
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text(documents.written(put(LEAST, "spec/replicas", "x")))
+    file.write_text(documents.to_yaml(put(LEAST, "spec/replicas", "x")))
     with pytest.raises(CommandError, match=r"spec\.replicas"):
         run("apply", "-f", str(file), "--cluster", "west")
     with pytest.raises(CommandError, match="cannot be read"):

@@ -215,7 +215,7 @@ def test_what_an_object_says_belongs_to_the_team_of_its_namespace(world: Teams) 
     world.ours.save()
 
     def team(cluster: str, namespace: str) -> Team | None:
-        return teams.for_new(OwningSystem(Owner(cluster, namespace, "x")), None)
+        return teams.team_of_new(OwningSystem(Owner(cluster, namespace, "x")), None)
 
     assert team("prod", "search") == world.ours
     assert team("lab", "search") is None
@@ -227,7 +227,7 @@ def test_what_an_object_says_belongs_to_the_team_of_its_namespace(world: Teams) 
 def bearer(user: User, **limits: Any) -> dict[str, str]:
     from console.accounts import credentials
 
-    clear, prefix, digest = credentials.make()
+    clear, prefix, digest = credentials.make_token()
     facts = {"role": "admin", "name": prefix, **limits}
     ApiToken.objects.create(user=user, prefix=prefix, sha256=digest, **facts)
     return {"authorization": f"Bearer {clear}"}

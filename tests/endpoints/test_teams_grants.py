@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from console.accounts.models import Membership
 from console.audit.models import AuditEvent
 from console.clusters import selectors as clusters
-from console.core.grants import OF_NAMESPACE, Grant
+from console.core.grants import NAMESPACE_GRANTS, Grant
 from console.people import team_actions
 from endpoints import actions, manifest_actions, owners, teams
 from endpoints.manifest_actions import ManifestTarget
@@ -139,9 +139,9 @@ def test_a_move_into_a_team_asks_for_its_grants(people: Teams) -> None:
 def test_an_object_of_a_cluster_has_what_its_namespace_offers(people: Teams) -> None:
     """Its author is whoever may create it there, who may be no operator of any team."""
     author = OwningSystem(Owner("east", "models", "fresh"))
-    assert teams.grants(author, None) == OF_NAMESPACE
+    assert teams.grants(author, None) == NAMESPACE_GRANTS
     give(people, "host")
-    assert teams.grants(author, people.ours) == OF_NAMESPACE | {Grant.HOST}
+    assert teams.grants(author, people.ours) == NAMESPACE_GRANTS | {Grant.HOST}
     for document, passes in ((ROOT, False), (merge(PLAIN, {"pod.env_from": SECRET}), True)):
         if passes:
             manifest_actions.plan_one(document, ManifestTarget("east", "models"), actor=author)

@@ -123,7 +123,7 @@ def with_rights(text: str, *, volumes: bool) -> str:
 
 def _part(head: str) -> str:
     """The group of rights that a Role is for, by its name."""
-    parts = (rights.FOLLOW, rights.RECEIVERS)
+    parts = (rights.FOLLOW_GROUP, rights.RECEIVERS_GROUP)
     return next((part for part in parts if f"-{part}\n" in head), "")
 
 

@@ -312,7 +312,7 @@ def test_alerts_on_endpoints_are_those_of_the_console() -> None:
     assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
     (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
     ours = yaml.safe_load((chart.CHART / "files" / "alerts.yaml").read_text())
-    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording_rules.every_group()]
+    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording_rules.all_groups()]
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
@@ -353,7 +353,7 @@ def test_the_role_is_what_the_console_asks_for_and_no_more() -> None:
     less = granted(chart.golden("own-database"), "ClusterRole")
     assert {verb for _, _, verb in less} == {"list"}
     assert not granted(chart.golden("bundled"), "ClusterRole")
-    applied = {(kind.group, kind.plural) for kind in kinds.APPLIED}
+    applied = {(kind.group, kind.plural) for kind in kinds.APPLIED_KINDS}
     followed = {(one.group, one.resource) for one in rights.RIGHTS if one.part}
     for verb in ("create", "patch", "delete"):
         writes = {(g, r) for g, r, v in granted(everything, "Role") if v == verb}
@@ -398,7 +398,7 @@ def test_what_following_needs_is_given_only_where_it_is_used() -> None:
     group = {
         (one.group, one.resource, verb)
         for one in rights.RIGHTS
-        if one.part == rights.FOLLOW
+        if one.part == rights.FOLLOW_GROUP
         for verb in one.verbs
     }
     everything = chart.golden("everything")

@@ -133,7 +133,9 @@ def _no_more_and_no_less(installed: Installed) -> None:
                 names = right.names or ("",)
                 used = installed.case == "everything"
                 for space in spaces_of:
-                    kept = right.part != rights.RECEIVERS or space == installed.spaces["models"]
+                    kept = (
+                        right.part != rights.RECEIVERS_GROUP or space == installed.spaces["models"]
+                    )
                     given = used and kept
                     answers = {may(verb, right.group, right.resource, space, n) for n in names}
                     assert answers == {given}, (verb, right.title)

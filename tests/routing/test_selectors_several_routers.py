@@ -91,7 +91,7 @@ def test_the_worst_state_that_one_of_them_sees_is_shown() -> None:
         for state, error in (("up", ""), ("down", "refused"))
     )
     for told in ([[up], [down]], [[down], [up]]):
-        (worker,) = admin_client.workers_together(told)
+        (worker,) = admin_client.merge_workers(told)
         assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
 
 

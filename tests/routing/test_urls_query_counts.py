@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.accounts.credentials import system
+from console.accounts.credentials import make_system_user
 from routing import actions as routing_actions
 from tests.routing.pages.test_views import DECISION, WORKERS
 from tests.support.console import browser, make_endpoint, pretend_ready, program
@@ -36,6 +36,8 @@ def test_queries_do_not_grow_with_rows(url: str) -> None:
         for number in range(8):
             make_endpoint(f"other-{number}")
         for number in range(3):
-            routing_actions.name_prefix(system(), "demo", f"{number:016x}", f"name {number}")
+            routing_actions.name_prefix(
+                make_system_user(), "demo", f"{number:016x}", f"name {number}"
+            )
         client = program("viewer") if url.startswith("/api/") else browser("operator")
         check(client, url, KEPT)

@@ -42,7 +42,7 @@ class LeasingNode:
 
     def put(self, key: bytes, body: bytes, *cuts: int) -> None:
         """Store the value in `len(cuts) + 1` runs with a gap between each."""
-        value = envelope.pack(key, body) + body
+        value = envelope.pack_header(key, body) + body
         bounds = [0, *cuts, len(value)]
         runs = []
         with self.path.open("r+b") as file:

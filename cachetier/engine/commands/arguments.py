@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, ReplySteps
 from cachetier.engine.store import Condition
 from cachetier.wire import replies
 from cachetier.wire.commands import TABLE, Command
@@ -22,10 +22,15 @@ NOT_INTEGER = "ERR value is not an integer or out of range"
 # Maximum lifetime: a hundred years, which keeps arithmetic exact.
 MAX_TTL_S = 100 * 365 * 86400.0
 _MAX_DIGITS = 20
-_LIVES = {b"EX": (1.0, False), b"PX": (0.001, False), b"EXAT": (1.0, True), b"PXAT": (0.001, True)}
+_LIFETIME_UNITS = {
+    b"EX": (1.0, False),
+    b"PX": (0.001, False),
+    b"EXAT": (1.0, True),
+    b"PXAT": (0.001, True),
+}
 
 
-def integer(word: bytes) -> int:
+def parse_integer(word: bytes) -> int:
     """Parse a Redis integer: 64 bits in canonical form (no spaces, plus signs, leading zeros)."""
     if len(word) > _MAX_DIGITS or not word.removeprefix(b"-").isdigit():
         raise CommandError(NOT_INTEGER)
@@ -44,19 +49,19 @@ class SetOptions:
     keep_ttl: bool = False
 
 
-def set_options(words: Sequence[bytes]) -> SetOptions:
+def parse_set_options(words: Sequence[bytes]) -> SetOptions:
     """Parse the words after key and value in SET."""
     found = SetOptions()
     options = iter(words)
     for option in options:
         name = option.upper()
         has_life = found.ttl_s is not None or found.keep_ttl
-        if name in _LIVES and not has_life:
-            unit_s, is_moment = _LIVES[name]
+        if name in _LIFETIME_UNITS and not has_life:
+            unit_s, is_moment = _LIFETIME_UNITS[name]
             word = next(options, None)
             if word is None:
                 raise CommandError(SYNTAX)
-            found.ttl_s = life(word, unit_s, "set", is_moment=is_moment)
+            found.ttl_s = parse_lifetime(word, unit_s, "set", is_moment=is_moment)
         elif name == b"KEEPTTL" and not has_life:
             found.keep_ttl = True
         elif name in (b"NX", b"XX") and found.condition is Condition.ALWAYS:
@@ -68,9 +73,9 @@ def set_options(words: Sequence[bytes]) -> SetOptions:
     return found
 
 
-def life(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -> float:
+def parse_lifetime(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -> float:
     """Return seconds from now; 0.0 for a time in the past."""
-    number = integer(word)
+    number = parse_integer(word)
     if number <= 0 or number * unit_s > 2**53:
         raise CommandError(f"ERR invalid expire time in '{command}' command")
     seconds = number * unit_s - (time.time() if is_moment else 0.0)
@@ -96,11 +101,11 @@ def may_expire(options: Sequence[bytes], left_s: float, wanted_s: float) -> bool
     )
 
 
-def container(name: str, handlers: Mapping[str, Handler]) -> Handler:
+def make_container(name: str, handlers: Mapping[str, Handler]) -> Handler:
     """Return a handler of `name` that dispatches the remaining words to `handlers`."""
     table = TABLE[name]
 
-    def run(session: ClientSession, words: list[bytes]) -> Rest | None:
+    def run(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
         asked = words[0][:64].decode(errors="replace")
         found = table.subcommand(asked.lower())
         if found is None:
@@ -108,14 +113,14 @@ def container(name: str, handlers: Mapping[str, Handler]) -> Handler:
         if not found.accepts(len(words) + 1):
             raise CommandError(f"ERR wrong number of arguments for '{name}|{found.name}' command")
         if found.name == "help":
-            session.reply(_help(table))
+            session.reply(_encode_help(table))
             return None
         return handlers[found.name](session, words[1:])
 
     return run
 
 
-def _help(table: Command) -> bytes:
+def _encode_help(table: Command) -> bytes:
     name = table.name.upper()
     lines = [f"{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
     for one in table.subcommands:

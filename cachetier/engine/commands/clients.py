@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from cachetier.engine.commands.arguments import SYNTAX, container, integer
+from cachetier.engine.commands.arguments import SYNTAX, make_container, parse_integer
 from cachetier.engine.net.session import ClientSession, CommandError, Handler
 from cachetier.engine.net.timeouts import OpenSession
 from cachetier.wire import replies
@@ -15,14 +15,14 @@ _TYPES = (b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB")
 _NO_SUCH = "ERR No such client"
 
 
-def client_name(word: bytes, what: str = "Client names") -> str:
+def parse_client_name(word: bytes, what: str = "Client names") -> str:
     if len(word) > _MAX_NAME or any(byte < 33 or byte > 126 for byte in word):
         raise CommandError(f"ERR {what} cannot contain spaces, newlines or special characters.")
     return word.decode()
 
 
 def setname(session: ClientSession, words: list[bytes]) -> None:
-    session.name = client_name(words[0])
+    session.name = parse_client_name(words[0])
     session.reply(replies.OK)
 
 
@@ -31,7 +31,7 @@ def setinfo(session: ClientSession, words: list[bytes]) -> None:
     if attribute not in ("lib-name", "lib-ver"):
         said = words[0][:32].decode(errors="replace")
         raise CommandError(f"ERR Unrecognized option '{said}'")
-    session.library[attribute] = client_name(words[1], attribute)
+    session.library[attribute] = parse_client_name(words[1], attribute)
     session.reply(replies.OK)
 
 
@@ -59,7 +59,7 @@ def list_(session: ClientSession, words: list[bytes]) -> None:
         if what == b"TYPE" and len(rest) == 1:
             chosen = chosen if _is_normal(rest[0]) else []
         elif what == b"ID" and rest:
-            wanted = {_client_id(word, "Invalid client ID") for word in rest}
+            wanted = {_parse_client_id(word, "Invalid client ID") for word in rest}
             chosen = [one for one in chosen if one.id in wanted]
         else:
             raise CommandError(SYNTAX)
@@ -93,13 +93,13 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
         raise CommandError(SYNTAX)
     skip_me = True
     tests: dict[bytes, Callable[[OpenSession], bool]] = {}  # the last of duplicate filters counts
-    for name, word in _pairs(words):
+    for name, word in _iterate_pairs(words):
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
                 raise CommandError(SYNTAX)
             skip_me = word.upper() == b"YES"
         else:
-            tests[name] = _kill_test(session, name, word)
+            tests[name] = _make_kill_filter(session, name, word)
     chosen = [one for one in everyone if all(test(one) for test in tests.values())]
     if skip_me:
         chosen = [one for one in chosen if one is not session]
@@ -107,9 +107,11 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.integer(len(chosen)))
 
 
-def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[OpenSession], bool]:
+def _make_kill_filter(
+    session: ClientSession, name: bytes, word: bytes
+) -> Callable[[OpenSession], bool]:
     if name == b"ID":
-        number = _client_id(word, "client-id should be greater than 0")
+        number = _parse_client_id(word, "client-id should be greater than 0")
         return lambda one: one.id == number
     if name == b"ADDR":
         return lambda one: one.peer.encode() == word
@@ -133,14 +135,14 @@ def _close(asking: ClientSession, chosen: list[OpenSession]) -> None:
             one.hang_up()
 
 
-def _pairs(words: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def _iterate_pairs(words: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
     for place in range(0, len(words), 2):
         yield words[place].upper(), words[place + 1]
 
 
-def _client_id(word: bytes, refusal: str) -> int:
+def _parse_client_id(word: bytes, refusal: str) -> int:
     try:
-        number = integer(word)
+        number = parse_integer(word)
     except CommandError:
         number = 0
     if number <= 0:
@@ -167,7 +169,7 @@ def _describe(session: OpenSession) -> str:
 
 
 HANDLERS: dict[str, Handler] = {
-    "client": container(
+    "client": make_container(
         "client",
         {
             "getname": getname,

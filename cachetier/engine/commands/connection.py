@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 
-from cachetier.engine.commands.arguments import SYNTAX, container, integer
-from cachetier.engine.commands.clients import client_name
+from cachetier.engine.commands.arguments import SYNTAX, make_container, parse_integer
+from cachetier.engine.commands.clients import parse_client_name
 from cachetier.engine.net.access import LoginVerdict
-from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, ReplySteps
 from cachetier.wire import replies
 
 # redis-server version whose replies the command table matches.
@@ -16,7 +16,7 @@ REDIS_VERSION = "7.2.0"
 # Delay of the reply after too many wrong passwords from an address.
 _REFUSAL_DELAY_S = 1.0
 # Share of --max-clients that may wait for a delayed error; others get it at once.
-_LATE_SHARE = 8
+_DELAYED_SHARE = 8
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +42,12 @@ def reset(session: ClientSession, _words: list[bytes]) -> None:
 
 
 def select(session: ClientSession, words: list[bytes]) -> None:
-    if integer(words[0]) != 0:
+    if parse_integer(words[0]) != 0:
         raise CommandError("ERR DB index is out of range")
     session.reply(replies.OK)
 
 
-def auth(session: ClientSession, words: list[bytes]) -> Rest | None:
+def auth(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
     if len(words) > 2:
         raise CommandError(SYNTAX)
     user, password = (words[0], words[1]) if len(words) == 2 else (b"default", words[0])
@@ -56,13 +56,13 @@ def auth(session: ClientSession, words: list[bytes]) -> Rest | None:
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"
         )
-    if not _is_right(session, user, password):
-        return _refuse_late(session)
+    if not _log_in(session, user, password):
+        return _reject_delayed(session)
     session.reply(replies.OK)
     return None
 
 
-def _is_right(session: ClientSession, user: bytes, password: bytes) -> bool:
+def _log_in(session: ClientSession, user: bytes, password: bytes) -> bool:
     """Log in and return True; False after too many wrong passwords. Raise WRONGPASS before."""
     node, now = session.node, time.monotonic()
     verdict = node.gate.judge(session.host, user, password, now)
@@ -76,13 +76,13 @@ def _is_right(session: ClientSession, user: bytes, password: bytes) -> bool:
     return False
 
 
-def _refuse_late(session: ClientSession) -> Rest:
+def _reject_delayed(session: ClientSession) -> ReplySteps:
     """Reply with the error after a delay, then close, to slow down password guessing.
 
     The number of delayed connections is limited, so that they do not use up the connection limit.
     """
     node = session.node
-    if node.late_refusals < max(node.config.max_clients // _LATE_SHARE, 1):
+    if node.late_refusals < max(node.config.max_clients // _DELAYED_SHARE, 1):
         node.late_refusals += 1
         try:
             session.out.pause()
@@ -100,10 +100,10 @@ def _refuse_late(session: ClientSession) -> Rest:
     session.closing = True
 
 
-def hello(session: ClientSession, words: list[bytes]) -> Rest | None:
-    version, name, login = _hello_options(session, words)
-    if login is not None and not _is_right(session, *login):
-        return _refuse_late(session)
+def hello(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
+    version, name, login = _parse_hello(session, words)
+    if login is not None and not _log_in(session, *login):
+        return _reject_delayed(session)
     if not session.logged_in:
         raise CommandError(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
@@ -124,14 +124,14 @@ def hello(session: ClientSession, words: list[bytes]) -> Rest | None:
     return None
 
 
-def _hello_options(
+def _parse_hello(
     session: ClientSession, words: list[bytes]
 ) -> tuple[int, str, tuple[bytes, bytes] | None]:
     """Parse HELLO into (protocol version, name, login) before applying any of it."""
     if not words:
         return session.version, session.name, None
     try:
-        version = integer(words[0])
+        version = parse_integer(words[0])
     except CommandError:
         raise CommandError("ERR Protocol version is not an integer or out of range") from None
     if version not in (2, 3):
@@ -143,7 +143,7 @@ def _hello_options(
         if option == b"AUTH" and left >= 3:
             login, place = (words[place + 1], words[place + 2]), place + 3
         elif option == b"SETNAME" and left >= 2:
-            name, place = client_name(words[place + 1]), place + 2
+            name, place = parse_client_name(words[place + 1]), place + 2
         else:
             said = words[place][:32].decode(errors="replace")
             raise CommandError(f"ERR Syntax error in HELLO option '{said}'")
@@ -162,5 +162,5 @@ HANDLERS: dict[str, Handler] = {
     "select": select,
     "auth": auth,
     "hello": hello,
-    "acl": container("acl", {"whoami": whoami}),
+    "acl": make_container("acl", {"whoami": whoami}),
 }

@@ -19,9 +19,9 @@ from cachetier.wire import replies
 # Closest Redis term: any key may be evicted, whatever the policy.
 REDIS_POLICY = "allkeys-lru"
 # Shown only on explicit request or with "everything".
-_LONG = ("commandstats",)
+_EXPLICIT_SECTIONS = ("commandstats",)
 
-Facts = dict[str, object]
+InfoFields = dict[str, object]
 
 
 def info(session: ClientSession, words: list[bytes]) -> None:
@@ -31,12 +31,14 @@ def info(session: ClientSession, words: list[bytes]) -> None:
     parts = [
         f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in facts.items())
         for title, facts in _sections(session.node).items()
-        if everything or title.lower() in wanted or (standard and title.lower() not in _LONG)
+        if everything
+        or title.lower() in wanted
+        or (standard and title.lower() not in _EXPLICIT_SECTIONS)
     ]
     session.reply(replies.verbatim("\r\n".join(parts), session.version))
 
 
-def _sections(node: Node) -> dict[str, Facts]:
+def _sections(node: Node) -> dict[str, InfoFields]:
     entries = node.entries()
     return {
         "Server": _server(node),
@@ -53,11 +55,11 @@ def _sections(node: Node) -> dict[str, Facts]:
         "Keyspace": {"db0": f"keys={entries}"} if entries else {},
         "Disk": {}
         if node.disk is None
-        else disk_facts.about(node.disk.usage(), node.disk.counters),
+        else disk_facts.info_fields(node.disk.usage(), node.disk.counters),
     }
 
 
-def _server(node: Node) -> Facts:
+def _server(node: Node) -> InfoFields:
     uptime_s = int(time.monotonic() - node.started_at)
     return {
         "redis_version": REDIS_VERSION,
@@ -75,13 +77,13 @@ def _server(node: Node) -> Facts:
     }
 
 
-def _memory(node: Node) -> Facts:
+def _memory(node: Node) -> InfoFields:
     usage = node.store.usage()
     return {
         "used_memory": usage.used_bytes,
-        "used_memory_human": _human(usage.used_bytes),
+        "used_memory_human": _format_bytes(usage.used_bytes),
         "maxmemory": usage.capacity_bytes,
-        "maxmemory_human": _human(usage.capacity_bytes),
+        "maxmemory_human": _format_bytes(usage.capacity_bytes),
         "maxmemory_policy": REDIS_POLICY,
         "emberline_policy": node.config.policy,
         "emberline_held_bytes": usage.held_bytes,
@@ -89,7 +91,7 @@ def _memory(node: Node) -> Facts:
     }
 
 
-def _stats(node: Node) -> Facts:
+def _stats(node: Node) -> InfoFields:
     counters = node.counters
     hits, lookups = counters.hit_rate()
     expired = counters.evicted[EvictionReason.TTL]
@@ -105,7 +107,7 @@ def _stats(node: Node) -> Facts:
     }
 
 
-def _commands(node: Node) -> Facts:
+def _commands(node: Node) -> InfoFields:
     """Return statistics of every used command, in Redis' format."""
     return {
         f"cmdstat_{name}": (
@@ -117,7 +119,7 @@ def _commands(node: Node) -> Facts:
     }
 
 
-def _human(count: int) -> str:
+def _format_bytes(count: int) -> str:
     size, unit = float(count), "B"
     for unit in ("B", "K", "M", "G"):
         if size < 1024 or unit == "G":

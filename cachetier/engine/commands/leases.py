@@ -16,14 +16,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from cachetier.engine.commands.arguments import integer
+from cachetier.engine.commands.arguments import parse_integer
 from cachetier.engine.net.session import ClientSession, CommandError, Handler
 from cachetier.engine.store import Hold
 from cachetier.wire import envelope, replies
 
 MAX_TTL_MS: Final = 60_000
 # Maximum share of the capacity under lease: a quarter.
-_SHARE: Final = 4
+_CAPACITY_SHARE: Final = 4
 # Keys per lease, to bound the time other clients wait.
 _MAX_KEYS: Final = 4096
 
@@ -32,14 +32,14 @@ def lease(session: ClientSession, words: list[bytes]) -> None:
     arena = session.node.store.arena
     if not arena.shm:
         raise CommandError("ERR this node's memory is not shared (start it with --shm NAME)")
-    ttl_ms = integer(words[0])
+    ttl_ms = parse_integer(words[0])
     if not 0 < ttl_ms <= MAX_TTL_MS:
         raise CommandError(f"ERR a lease lasts 1 to {MAX_TTL_MS} milliseconds")
     if len(words) - 1 > _MAX_KEYS:
         raise CommandError(f"ERR a lease of {len(words) - 1} keys is more than {_MAX_KEYS}")
     now = time.monotonic()
-    taken = _Taken()
-    answers = [_answer(session, key, taken, now) for key in words[1:]]
+    taken = _PendingHolds()
+    answers = [_encode_key_lease(session, key, taken, now) for key in words[1:]]
     number = session.node.leases.grant(session.id, taken.holds, now + ttl_ms / 1000)
     session.reply(
         replies.array(
@@ -53,7 +53,7 @@ def lease(session: ClientSession, words: list[bytes]) -> None:
     )
 
 
-class _Taken:
+class _PendingHolds:
     """Holds of the lease being built; `length` is a running sum."""
 
     __slots__ = ("holds", "length")
@@ -63,7 +63,9 @@ class _Taken:
         self.length = 0
 
 
-def _answer(session: ClientSession, key: bytes, taken: _Taken, now: float) -> bytes:
+def _encode_key_lease(
+    session: ClientSession, key: bytes, taken: _PendingHolds, now: float
+) -> bytes:
     node = session.node
     value = node.store.look(key, now)
     node.counters.operations["get", "miss" if value is None else "hit"] += 1
@@ -76,7 +78,7 @@ def _answer(session: ClientSession, key: bytes, taken: _Taken, now: float) -> by
         value.release()
         return replies.array([length])
     pinned = node.leases.pinned_bytes + taken.length
-    if pinned + value.length > node.store.usage().capacity_bytes // _SHARE:
+    if pinned + value.length > node.store.usage().capacity_bytes // _CAPACITY_SHARE:
         node.leases.refused += 1
         value.release()
         return replies.array([length])
@@ -90,7 +92,7 @@ def _answer(session: ClientSession, key: bytes, taken: _Taken, now: float) -> by
 
 
 def unlease(session: ClientSession, words: list[bytes]) -> None:
-    ended = session.node.leases.end(integer(words[0]), session.id)
+    ended = session.node.leases.end(parse_integer(words[0]), session.id)
     session.reply(replies.integer(int(ended)))
 
 

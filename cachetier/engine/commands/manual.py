@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cachetier.engine.commands.arguments import SYNTAX, container
-from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
+from cachetier.engine.commands.arguments import SYNTAX, make_container
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, ReplySteps
 from cachetier.wire import replies
 from cachetier.wire.commands import TABLE, Command
 
 
-def command(session: ClientSession, words: list[bytes]) -> Rest | None:
+def command(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
     return _SUBCOMMANDS(session, words) if words else info(session, words)
 
 
@@ -22,30 +22,32 @@ def list_(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.array([replies.text(name) for name in TABLE]))
 
 
-def info(session: ClientSession, words: list[bytes]) -> Rest | None:
+def info(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
     if words:
-        return _named_entries(session, words)
-    session.reply(replies.array([_entry(session, one, one.name) for one in TABLE.values()]))
+        return _reply_named_entries(session, words)
+    session.reply(replies.array([_encode_entry(session, one, one.name) for one in TABLE.values()]))
     return None
 
 
-def _named_entries(session: ClientSession, words: list[bytes]) -> Rest:
+def _reply_named_entries(session: ClientSession, words: list[bytes]) -> ReplySteps:
     """Yield entries for all given names, duplicates included, as the client reads them."""
     session.reply(replies.array_head(len(words)))
     for word in words:
-        session.reply(_named_entry(session, word))
+        session.reply(_encode_named_entry(session, word))
         yield
 
 
 def docs(session: ClientSession, words: list[bytes]) -> None:
-    found = (_find(word) for word in words)
+    found = (_find_command(word) for word in words)
     named = {one.name: one for one in found if one} if words else TABLE
-    pairs = [(replies.text(name), _documentation(session, one)) for name, one in named.items()]
+    pairs = [
+        (replies.text(name), _encode_documentation(session, one)) for name, one in named.items()
+    ]
     session.reply(replies.mapping(pairs, session.version))
 
 
 def getkeys(session: ClientSession, words: list[bytes]) -> None:
-    found = _find(words[0])
+    found = _find_command(words[0])
     if found is None:
         raise CommandError("ERR Invalid command specified")
     if not found.first_key:
@@ -57,11 +59,11 @@ def getkeys(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.array([replies.bulk(key) for key in keys]))
 
 
-def _find(word: bytes) -> Command | None:
+def _find_command(word: bytes) -> Command | None:
     return TABLE.get(word.decode(errors="replace").lower())
 
 
-def _named_entry(session: ClientSession, word: bytes) -> bytes:
+def _encode_named_entry(session: ClientSession, word: bytes) -> bytes:
     """Return the entry of a command, or of a subcommand such as `client|id`."""
     name, _, second = word.decode(errors="replace").lower().partition("|")
     found = TABLE.get(name)
@@ -69,11 +71,11 @@ def _named_entry(session: ClientSession, word: bytes) -> bytes:
         found = found.subcommand(second)
     if found is None:
         return replies.null(session.version)
-    return _entry(session, found, f"{name}|{second}" if second else name)
+    return _encode_entry(session, found, f"{name}|{second}" if second else name)
 
 
-def _entry(session: ClientSession, one: Command, name: str) -> bytes:
-    subcommands = [_entry(session, sub, f"{name}|{sub.name}") for sub in one.subcommands]
+def _encode_entry(session: ClientSession, one: Command, name: str) -> bytes:
+    subcommands = [_encode_entry(session, sub, f"{name}|{sub.name}") for sub in one.subcommands]
     return replies.array(
         [
             replies.text(name),
@@ -90,7 +92,7 @@ def _entry(session: ClientSession, one: Command, name: str) -> bytes:
     )
 
 
-def _documentation(session: ClientSession, one: Command, parent: str = "") -> bytes:
+def _encode_documentation(session: ClientSession, one: Command, parent: str = "") -> bytes:
     pairs = [
         (replies.text("summary"), replies.text(one.summary)),
         (replies.text("since"), replies.text(one.since)),
@@ -100,14 +102,17 @@ def _documentation(session: ClientSession, one: Command, parent: str = "") -> by
         pairs.append((replies.text("syntax"), replies.text(f"{parent}{one.name} {one.usage}")))
     if one.subcommands:
         parts = [
-            (replies.text(f"{one.name}|{sub.name}"), _documentation(session, sub, f"{one.name} "))
+            (
+                replies.text(f"{one.name}|{sub.name}"),
+                _encode_documentation(session, sub, f"{one.name} "),
+            )
             for sub in one.subcommands
         ]
         pairs.append((replies.text("subcommands"), replies.mapping(parts, session.version)))
     return replies.mapping(pairs, session.version)
 
 
-_SUBCOMMANDS = container(
+_SUBCOMMANDS = make_container(
     "command",
     {"count": count, "docs": docs, "getkeys": getkeys, "info": info, "list": list_},
 )

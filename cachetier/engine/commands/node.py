@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from cachetier.engine.commands import info
-from cachetier.engine.commands.arguments import SYNTAX, container, integer
+from cachetier.engine.commands.arguments import SYNTAX, make_container, parse_integer
 from cachetier.engine.commands.info import REDIS_POLICY
 from cachetier.engine.commands.scan import compile_glob
 from cachetier.engine.net.session import ClientSession, CommandError, Handler
@@ -35,13 +35,13 @@ def config_get(session: ClientSession, words: list[bytes]) -> None:
     wanted = [compile_glob(word.lower()) for word in words]
     pairs = [
         (replies.text(name), replies.text(value))
-        for name, value in _settings(session).items()
+        for name, value in _list_settings(session).items()
         if any(pattern.fullmatch(name.encode()) for pattern in wanted)
     ]
     session.reply(replies.mapping(pairs, session.version))
 
 
-def _settings(session: ClientSession) -> dict[str, str]:
+def _list_settings(session: ClientSession) -> dict[str, str]:
     """Return the node's settings under Redis' names, without secrets."""
     config, guards = session.node.config, session.node.config.guards
     tls_port = config.listen.port if guards.tls is not None else 0
@@ -66,7 +66,7 @@ def memory_usage(session: ClientSession, words: list[bytes]) -> None:
     options = words[1:]
     if options and (len(options) != 2 or options[0].upper() != b"SAMPLES"):
         raise CommandError(SYNTAX)
-    if options and integer(options[1]) < 0:
+    if options and parse_integer(options[1]) < 0:
         raise CommandError(SYNTAX)
     facts = session.node.store.peek(words[0], time.monotonic())
     if facts is None:
@@ -86,6 +86,6 @@ HANDLERS: dict[str, Handler] = {
     "flushdb": flush,
     "time": time_,
     "info": info.info,
-    "config": container("config", {"get": config_get}),
-    "memory": container("memory", {"usage": memory_usage}),
+    "config": make_container("config", {"get": config_get}),
+    "memory": make_container("memory", {"usage": memory_usage}),
 }

@@ -25,29 +25,29 @@ from cachetier.wire import envelope
 
 Value = Hold | DiskValue | None
 # Generator of a reading handler: yields only to wait.
-Looking = Generator[None, None, Value]
+ValueLookup = Generator[None, None, Value]
 
 
-def look_now(session: ClientSession, key: bytes) -> Value:
+def find_value(session: ClientSession, key: bytes) -> Value:
     """Return the value; a disk value must still be fetched (`fetched`) and is counted then."""
     value = session.node.store.look(key, time.monotonic())
     if value is None or isinstance(value, Hold):
-        _count(session, key, found=value is not None)
+        _count_lookup(session, key, found=value is not None)
     return value
 
 
-def look(session: ClientSession, key: bytes) -> Looking:
+def load_value(session: ClientSession, key: bytes) -> ValueLookup:
     """Return the value, ready to be sent."""
-    value = look_now(session, key)
+    value = find_value(session, key)
     if value is None or isinstance(value, Hold):
         return value
-    return (yield from fetched(session, key, value))
+    return (yield from fetch_from_disk(session, key, value))
 
 
-def fetched(session: ClientSession, key: bytes, value: DiskValue) -> Looking:
+def fetch_from_disk(session: ClientSession, key: bytes, value: DiskValue) -> ValueLookup:
     """Return a disk value once verified, None if it is unreadable."""
     session.out.pause()
-    reading = _Reading(session.node, key, value, session.out.resume)
+    reading = _DiskRead(session.node, key, value, session.out.resume)
     try:
         while not reading.has_ended:
             yield
@@ -55,11 +55,11 @@ def fetched(session: ClientSession, key: bytes, value: DiskValue) -> Looking:
         reading.abandon()
         raise
     found = reading.value
-    _count(session, key, found=found is not None)
+    _count_lookup(session, key, found=found is not None)
     return found
 
 
-class _ShortRoom:
+class _ShortReservation:
     """WriteReservation of a short value, kept as plain bytes instead of a whole page."""
 
     def __init__(self, store: Store, key: bytes, length: int) -> None:
@@ -76,7 +76,7 @@ class _ShortRoom:
         """Do nothing: no memory was reserved."""
 
 
-class _Reading:
+class _DiskRead:
     """Read of one value from disk. The caller must `abandon` it to stop waiting."""
 
     def __init__(self, node: Node, key: bytes, value: DiskValue, wake: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class _Reading:
         now = time.monotonic()
         length = self._source.length
         if length < LONG_BYTES:
-            return _ShortRoom(self._node.store, self._key, length)
+            return _ShortReservation(self._node.store, self._key, length)
         room = self._node.store.room(self._key, length, now, Condition.ALWAYS)
         return None if isinstance(room, Declined) else room
 
@@ -133,7 +133,7 @@ class _Reading:
         return self._source.bring_up(lambda: room.commit(now, ttl_s, Condition.ALWAYS))
 
 
-def _count(session: ClientSession, key: bytes, *, found: bool) -> None:
+def _count_lookup(session: ClientSession, key: bytes, *, found: bool) -> None:
     session.node.counters.operations["get", "hit" if found else "miss"] += 1
     if not key.startswith(envelope.PREFIX):  # blocks were counted by EXISTS
         session.node.looked_up(key, found)

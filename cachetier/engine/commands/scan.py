@@ -7,13 +7,13 @@ import time
 from collections.abc import Generator
 from re import Pattern
 
-from cachetier.engine.commands.arguments import SYNTAX, integer
-from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
+from cachetier.engine.commands.arguments import SYNTAX, parse_integer
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, ReplySteps
 from cachetier.wire import replies
 
 MAX_PATTERN_BYTES = 1024
-_NOTHING = b"(?!)"
-_ANY = b"."
+_MATCH_NOTHING = b"(?!)"
+_ANY_BYTE = b"."
 
 
 def compile_glob(pattern: bytes) -> Pattern[bytes]:
@@ -30,9 +30,9 @@ def compile_glob(pattern: bytes) -> Pattern[bytes]:
         if byte == b"*":
             pieces.append([])
         elif byte == b"?":
-            pieces[-1].append(_ANY)
+            pieces[-1].append(_ANY_BYTE)
         elif byte == b"[":
-            one, place = _choice(pattern, place)
+            one, place = _translate_bracket(pattern, place)
             pieces[-1].append(one)
         else:
             if byte == b"\\" and place < len(pattern):
@@ -47,7 +47,7 @@ def compile_glob(pattern: bytes) -> Pattern[bytes]:
     return re.compile(first + jumps + b".*" + last, re.DOTALL)
 
 
-def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
+def _translate_bracket(pattern: bytes, place: int) -> tuple[bytes, int]:
     """Translate a bracket, closed by the pattern's end at the latest; return (regex, position)."""
     negated = pattern[place : place + 1] == b"^"
     place += negated
@@ -67,7 +67,7 @@ def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
             chosen.add(pattern[place])
             place += 1
     if not chosen:
-        return (_ANY if negated else _NOTHING), place
+        return (_ANY_BYTE if negated else _MATCH_NOTHING), place
     members = b"".join(b"\\x%02x" % byte for byte in sorted(chosen))
     return (b"[^%b]" if negated else b"[%b]") % members, place
 
@@ -76,8 +76,8 @@ def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
 _MAX_COUNT = 10_000
 
 
-def scan(session: ClientSession, words: list[bytes]) -> Rest:
-    cursor = _cursor(words[0])
+def scan(session: ClientSession, words: list[bytes]) -> ReplySteps:
+    cursor = _parse_cursor(words[0])
     glob, count, is_string = b"", 10, True
     options = iter(words[1:])
     for option in options:
@@ -87,7 +87,7 @@ def scan(session: ClientSession, words: list[bytes]) -> Rest:
         if name == b"MATCH":
             glob = word
         elif name == b"COUNT":
-            count = integer(word)
+            count = parse_integer(word)
             if count < 1:
                 raise CommandError(SYNTAX)
         elif name == b"TYPE":
@@ -103,30 +103,30 @@ def scan(session: ClientSession, words: list[bytes]) -> Rest:
 
 def _reply_part(
     session: ClientSession, cursor: int, keys: list[bytes], pattern: Pattern[bytes] | None
-) -> Rest:
-    items = [replies.bulk(key) for key in (yield from _alive(session, keys, pattern))]
+) -> ReplySteps:
+    items = [replies.bulk(key) for key in (yield from _filter_existing(session, keys, pattern))]
     session.reply(replies.array([replies.text(str(cursor)), replies.array(items)]))
 
 
-def _cursor(word: bytes) -> int:
+def _parse_cursor(word: bytes) -> int:
     if not word.isdigit() or len(word) > 20 or int(word) >= 1 << 64:
         raise CommandError("ERR invalid cursor")
     return int(word)
 
 
-def keys(session: ClientSession, words: list[bytes]) -> Rest:
+def keys(session: ClientSession, words: list[bytes]) -> ReplySteps:
     return _reply_all(session, compile_glob(words[0]))
 
 
-def _reply_all(session: ClientSession, pattern: Pattern[bytes]) -> Rest:
-    found = yield from _alive(session, list(session.node.store.keys()), pattern)
+def _reply_all(session: ClientSession, pattern: Pattern[bytes]) -> ReplySteps:
+    found = yield from _filter_existing(session, list(session.node.store.keys()), pattern)
     session.reply(replies.array_head(len(found)))
     for key in found:
         session.reply(replies.bulk(key))
         yield
 
 
-def _alive(
+def _filter_existing(
     session: ClientSession, candidates: list[bytes], pattern: Pattern[bytes] | None
 ) -> Generator[None, None, list[bytes]]:
     store, found = session.node.store, []

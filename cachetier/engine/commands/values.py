@@ -10,13 +10,13 @@ from collections.abc import Callable
 from cachetier.engine.commands.arguments import (
     MAX_TTL_S,
     SYNTAX,
-    integer,
-    life,
     may_expire,
-    set_options,
+    parse_integer,
+    parse_lifetime,
+    parse_set_options,
 )
-from cachetier.engine.commands.retrieval import fetched, look, look_now
-from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
+from cachetier.engine.commands.retrieval import fetch_from_disk, find_value, load_value
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, ReplySteps
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition, Declined, DeclineReason, DiskValue, Hold
 from cachetier.wire import envelope, replies
@@ -24,13 +24,13 @@ from cachetier.wire.frames import Argument, RefusedFrame
 
 _MAX_KEY_BYTES = 4096
 # Keys of one command executed without yielding to other clients.
-_AT_ONCE = 64
+_KEYS_PER_SLICE = 64
 # Bytes of a long value copied at a time.
 _PART_BYTES = 256 * 1024
 
 
-def get(session: ClientSession, words: list[bytes]) -> Rest | None:
-    value = look_now(session, words[0])
+def get(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
+    value = find_value(session, words[0])
     if value is None or isinstance(value, Hold):
         session.reply_value(value)
         return None
@@ -39,24 +39,24 @@ def get(session: ClientSession, words: list[bytes]) -> Rest | None:
     return rest
 
 
-def _get_from_disk(session: ClientSession, key: bytes, value: DiskValue) -> Rest:
-    session.reply_value((yield from fetched(session, key, value)))
+def _get_from_disk(session: ClientSession, key: bytes, value: DiskValue) -> ReplySteps:
+    session.reply_value((yield from fetch_from_disk(session, key, value)))
 
 
-def mget(session: ClientSession, words: list[bytes]) -> Rest:
+def mget(session: ClientSession, words: list[bytes]) -> ReplySteps:
     session.reply(replies.array_head(len(words)))
     for key in words:
-        session.reply_value((yield from look(session, key)))
+        session.reply_value((yield from load_value(session, key)))
         yield
 
 
-def getrange(session: ClientSession, words: list[bytes]) -> Rest:
-    first, last = integer(words[1]), integer(words[2])
+def getrange(session: ClientSession, words: list[bytes]) -> ReplySteps:
+    first, last = parse_integer(words[1]), parse_integer(words[2])
     return _getrange(session, words[0], first, last)
 
 
-def _getrange(session: ClientSession, key: bytes, first: int, last: int) -> Rest:
-    value = yield from look(session, key)
+def _getrange(session: ClientSession, key: bytes, first: int, last: int) -> ReplySteps:
+    value = yield from load_value(session, key)
     length = 0 if value is None else value.length
     backwards = first < 0 and last < 0 and first > last
     first = max(first + length, 0) if first < 0 else first
@@ -72,17 +72,19 @@ def _getrange(session: ClientSession, key: bytes, first: int, last: int) -> Rest
             value.release()
 
 
-def _reply_parts(session: ClientSession, value: Hold | DiskValue, first: int, stop: int) -> Rest:
+def _reply_parts(
+    session: ClientSession, value: Hold | DiskValue, first: int, stop: int
+) -> ReplySteps:
     session.node.counters.read_bytes += stop - first
     session.reply(replies.bulk_head(stop - first))
     for place in range(first, stop, _PART_BYTES):
-        session.reply(_part(value, place, min(place + _PART_BYTES, stop)))
+        session.reply(_copy_range(value, place, min(place + _PART_BYTES, stop)))
         session.flush()  # copy no more than the client reads
         yield
     session.reply(b"\r\n")
 
 
-def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
+def _copy_range(value: Hold | DiskValue, start: int, stop: int) -> bytes:
     if not isinstance(value, Hold):
         return os.pread(value.fd, stop - start, value.offset + start)
     parts: list[memoryview] = []
@@ -93,11 +95,11 @@ def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
     return b"".join(parts)
 
 
-def exists(session: ClientSession, words: list[bytes]) -> Rest | None:
-    return _count(session, words, _is_there)
+def exists(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
+    return _count(session, words, _key_exists)
 
 
-def _is_there(node: Node, key: bytes) -> bool:
+def _key_exists(node: Node, key: bytes) -> bool:
     found = node.store.touch(key, time.monotonic())
     node.counters.operations["exists", "hit" if found else "miss"] += 1
     if key.startswith(envelope.PREFIX):
@@ -107,9 +109,9 @@ def _is_there(node: Node, key: bytes) -> bool:
 
 def _count(
     session: ClientSession, words: list[bytes], holds: Callable[[Node, bytes], bool]
-) -> Rest | None:
+) -> ReplySteps | None:
     """Reply with the number of keys for which `holds` is true."""
-    if len(words) > _AT_ONCE:
+    if len(words) > _KEYS_PER_SLICE:
         return _count_in_slices(session, words, holds)
     session.reply(replies.integer(sum([holds(session.node, key) for key in words])))
     return None
@@ -117,7 +119,7 @@ def _count(
 
 def _count_in_slices(
     session: ClientSession, words: list[bytes], holds: Callable[[Node, bytes], bool]
-) -> Rest:
+) -> ReplySteps:
     count = 0
     for key in words:
         count += holds(session.node, key)
@@ -136,7 +138,7 @@ def type_(session: ClientSession, words: list[bytes]) -> None:
 
 
 def set_(session: ClientSession, words: list[bytes]) -> None:
-    options = set_options(words[2:])
+    options = parse_set_options(words[2:])
     ttl_s = options.ttl_s
     if options.keep_ttl:
         left = session.node.store.ttl(words[0], time.monotonic())
@@ -148,12 +150,12 @@ def set_(session: ClientSession, words: list[bytes]) -> None:
 
 
 def setex(session: ClientSession, words: list[bytes]) -> None:
-    _put(session, words[0], life(words[1], 1.0, "setex"), Condition.ALWAYS)
+    _put(session, words[0], parse_lifetime(words[1], 1.0, "setex"), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
 def psetex(session: ClientSession, words: list[bytes]) -> None:
-    _put(session, words[0], life(words[1], 0.001, "psetex"), Condition.ALWAYS)
+    _put(session, words[0], parse_lifetime(words[1], 0.001, "psetex"), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
@@ -170,7 +172,7 @@ def _put(session: ClientSession, key: bytes, ttl_s: float | None, condition: Con
     if len(key) > _MAX_KEY_BYTES:
         raise CommandError(f"ERR a key of {len(key)} bytes is longer than {_MAX_KEY_BYTES}")
     if isinstance(value, RefusedFrame):  # condition failed before the value arrived
-        return _settled(session, key, value, ttl_s, condition)
+        return _accept_discarded(session, key, value, ttl_s, condition)
     length = len(value) if isinstance(value, bytes) else value.length
     _check_envelope(session, key, value, length)
     declined = _store(session, key, value, ttl_s, condition)
@@ -192,7 +194,7 @@ def _store(
     return room.commit(now, ttl_s, condition)
 
 
-def _settled(
+def _accept_discarded(
     session: ClientSession,
     key: bytes,
     value: RefusedFrame,
@@ -218,7 +220,7 @@ def _check_envelope(session: ClientSession, key: bytes, value: Argument, length:
         raise CommandError("ERR the block's envelope does not fit its key or its length")
 
 
-def delete(session: ClientSession, words: list[bytes]) -> Rest | None:
+def delete(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
     return _count(session, words, _drop)
 
 
@@ -248,19 +250,19 @@ def _reply_ttl(session: ClientSession, key: bytes, per_second: float) -> None:
 
 
 def expire(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, integer(words[1]))
+    _expire(session, words, parse_integer(words[1]))
 
 
 def pexpire(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, integer(words[1]) / 1000)
+    _expire(session, words, parse_integer(words[1]) / 1000)
 
 
 def expireat(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, integer(words[1]) - time.time())
+    _expire(session, words, parse_integer(words[1]) - time.time())
 
 
 def pexpireat(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, integer(words[1]) / 1000 - time.time())
+    _expire(session, words, parse_integer(words[1]) / 1000 - time.time())
 
 
 def _expire(session: ClientSession, words: list[bytes], seconds: float) -> None:

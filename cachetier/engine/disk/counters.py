@@ -59,7 +59,7 @@ class DiskUsage:
     reason: str
 
 
-def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
+def info_fields(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
     return {
         "disk_state": usage.state.value,
         "disk_reason": usage.reason,
@@ -76,7 +76,9 @@ def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
 def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]:
     """Yield the disk-only metric families; shared ones are rendered by the node."""
     states = {f'state="{state.value}"': int(state is usage.state) for state in DiskState}
-    yield from _family(pool, "disk_state", "gauge", "1 for the state the disk is in.", states)
+    yield from _render_family(
+        pool, "disk_state", "gauge", "1 for the state the disk is in.", states
+    )
     gauges = {
         "disk_live_bytes": ("Bytes on disk which can be read.", usage.live_bytes),
         "disk_waiting_bytes": ("Bytes in memory, to be written.", usage.waiting_bytes),
@@ -84,7 +86,7 @@ def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]
         "disk_segments": ("Segment files.", usage.segments),
     }
     for name, (text, value) in gauges.items():
-        yield from _family(pool, name, "gauge", text, {"": value})
+        yield from _render_family(pool, name, "gauge", text, {"": value})
     totals = {
         "disk_written_blocks": ("Values written to disk.", counters.written),
         "disk_written_bytes": ("Bytes of them.", counters.written_bytes),
@@ -96,15 +98,17 @@ def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]
         "disk_failures": ("Failed writes, syncs and retries.", counters.failures),
     }
     for name, (text, value) in totals.items():
-        yield from _family(pool, f"{name}_total", "counter", text, {"": value})
+        yield from _render_family(pool, f"{name}_total", "counter", text, {"": value})
     declined = {f'reason="{reason.value}"': n for reason, n in counters.declined.items()}
     text = "Values which left memory and were not kept on disk."
-    yield from _family(pool, "disk_declined_blocks_total", "counter", text, declined)
+    yield from _render_family(pool, "disk_declined_blocks_total", "counter", text, declined)
     reads = {f'result="{result.value}"': n for result, n in counters.reads.items()}
-    yield from _family(pool, "disk_reads_total", "counter", "Values read from disk.", reads)
+    yield from _render_family(pool, "disk_reads_total", "counter", "Values read from disk.", reads)
 
 
-def _family(pool: str, name: str, kind: str, text: str, values: dict[str, int]) -> Iterable[str]:
+def _render_family(
+    pool: str, name: str, kind: str, text: str, values: dict[str, int]
+) -> Iterable[str]:
     yield f"# HELP emberline_l2_{name} {text}"
     yield f"# TYPE emberline_l2_{name} {kind}"
     for labels, value in values.items():

@@ -27,14 +27,14 @@ _STATE: Final = "emberline-l2.state"
 _CLEAN: Final = "clean"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 # Entries of a new file system.
-_HARMLESS: Final = {"lost+found"}
+_FILE_SYSTEM_ENTRIES: Final = {"lost+found"}
 
 
-class InUseError(RuntimeError):
+class FolderInUseError(RuntimeError):
     """Folder cannot be used; the message states reason and fix."""
 
 
-class Folder:
+class DiskFolder:
     """Open, locked folder. Calls block."""
 
     def __init__(self, path: Path) -> None:
@@ -55,9 +55,9 @@ class Folder:
         return os.fstat(self._fd).st_dev
 
     def _refuse_others_files(self) -> None:
-        names = self._names() - _HARMLESS
+        names = self._names() - _FILE_SYSTEM_ENTRIES
         if names and _LOCK not in names:
-            raise InUseError(
+            raise FolderInUseError(
                 f"the disk folder {self.path} is not empty and not a cache node's: "
                 "give a folder of its own, or empty it"
             )
@@ -69,7 +69,7 @@ class Folder:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise InUseError(
+            raise FolderInUseError(
                 f"the disk folder {self.path} is in use by another cache node: "
                 "give each node a folder of its own"
             ) from None
@@ -97,11 +97,11 @@ class Folder:
             state = (self.path / _STATE).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
             return False
-        return state in (_CLEAN, _boot())
+        return state in (_CLEAN, _read_boot_id())
 
     def mark_in_use(self) -> None:
         """Mark in use. Call before any write, and after untrusted contents were removed."""
-        self._write_state(_boot())
+        self._write_state(_read_boot_id())
 
     def leave_in_order(self) -> None:
         """Mark a clean shutdown. Call after everything is written and synced."""
@@ -124,7 +124,7 @@ class Folder:
 
     def segments(self) -> list[Path]:
         paths = (self.path / name for name in self._names())
-        return sorted(path for path in paths if segments.number_of(path) is not None)
+        return sorted(path for path in paths if segments.parse_segment_number(path) is not None)
 
     def _names(self) -> set[str]:
         with os.scandir(self._fd) as entries:
@@ -135,7 +135,7 @@ class Folder:
         os.close(self._fd)
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     """Return the boot id, or a unique value that never matches later."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
@@ -146,22 +146,22 @@ def _boot() -> str:
 log = logging.getLogger(__name__)
 
 
-def recover(folder: Folder, now_ms: int) -> tuple[Index, int]:
+def recover_index(folder: DiskFolder, now_ms: int) -> tuple[Index, int]:
     """Return (index, removed segments). Blocks; raise OSError if the folder is unusable."""
     index, removed = Index(), 0
     believable = folder.is_believable()
     for path in folder.segments():
-        opened = _open(path) if believable else None
+        opened = _open_segment(path) if believable else None
         if opened is None:
             path.unlink(missing_ok=True)
             removed += 1
         else:
-            _add(index, *opened, now_ms)
+            _add_to_index(index, *opened, now_ms)
     folder.mark_in_use()
     return index, removed
 
 
-def _open(path: Path) -> tuple[SegmentFile, list[RecoveredRecord]] | None:
+def _open_segment(path: Path) -> tuple[SegmentFile, list[RecoveredRecord]] | None:
     try:
         return SegmentFile.open(path)
     except (FormatError, OSError) as exc:
@@ -169,7 +169,9 @@ def _open(path: Path) -> tuple[SegmentFile, list[RecoveredRecord]] | None:
         return None
 
 
-def _add(index: Index, file: SegmentFile, records: list[RecoveredRecord], now_ms: int) -> None:
+def _add_to_index(
+    index: Index, file: SegmentFile, records: list[RecoveredRecord], now_ms: int
+) -> None:
     segment = Segment(file, file.size)
     segment.is_active = False
     index.open(segment)

@@ -26,7 +26,7 @@ SLOT_BYTES: Final = 16
 SEAL_OFFSET: Final = 512
 MAX_SLOTS: Final = 65536
 MAX_KEY_BYTES: Final = 65535
-NEVER: Final = 2**63 - 1  # expiry in wall clock milliseconds of values without expiry
+NO_EXPIRY: Final = 2**63 - 1  # expiry in wall clock milliseconds of values without expiry
 
 _SUPERBLOCK = struct.Struct(">8sIIQQ")  # magic, version, slots, number, target size
 _SEAL = struct.Struct(">8sQQIIQ")  # magic, toc offset, toc length, toc CRC, records, number
@@ -83,16 +83,18 @@ class Record:
         return self.value_offset + self.length
 
 
-def slots_for(target_bytes: int) -> int:
+def slot_count(target_bytes: int) -> int:
     """Return one slot per 16 KiB: a thousandth of the segment, enough for values worth storing."""
     return min(max(target_bytes // 16384, 256), MAX_SLOTS)
 
 
-def _checked(data: bytes) -> bytes:
+def _append_checksum(data: bytes) -> bytes:
     return data + _CRC.pack(zlib.crc32(data))
 
 
-def _unchecked(data: Buffer, layout: struct.Struct, magic: bytes, what: str) -> tuple[int, ...]:
+def _verify_checksum(
+    data: Buffer, layout: struct.Struct, magic: bytes, what: str
+) -> tuple[int, ...]:
     """Unpack the fields after the magic; raise FormatError."""
     whole = layout.size + _CRC.size
     if len(data) < whole or bytes(data[:8]) != magic:
@@ -106,11 +108,11 @@ def _unchecked(data: Buffer, layout: struct.Struct, magic: bytes, what: str) -> 
 def pack_superblock(block: Superblock) -> bytes:
     """Return the head and empty slots."""
     fields = (_MAGIC, VERSION, block.slots, block.number, block.target_bytes)
-    return _checked(_SUPERBLOCK.pack(*fields)).ljust(block.records_offset, b"\0")
+    return _append_checksum(_SUPERBLOCK.pack(*fields)).ljust(block.records_offset, b"\0")
 
 
 def parse_superblock(head: Buffer) -> Superblock:
-    version, slots, number, target = _unchecked(head, _SUPERBLOCK, _MAGIC, "superblock")
+    version, slots, number, target = _verify_checksum(head, _SUPERBLOCK, _MAGIC, "superblock")
     if version != VERSION or not 0 < slots <= MAX_SLOTS:
         raise FormatError(f"unsupported superblock of version {version} with {slots} slots")
     return Superblock(number, slots, target)
@@ -118,12 +120,12 @@ def parse_superblock(head: Buffer) -> Superblock:
 
 def pack_seal(seal: Seal, number: int) -> bytes:
     fields = (seal.toc_offset, seal.toc_length, seal.toc_crc, seal.records, number)
-    return _checked(_SEAL.pack(_SEAL_MAGIC, *fields))
+    return _append_checksum(_SEAL.pack(_SEAL_MAGIC, *fields))
 
 
 def parse_seal(head: Buffer, number: int) -> Seal:
     data = memoryview(head)[SEAL_OFFSET:]
-    offset, length, crc, records, sealed = _unchecked(data, _SEAL, _SEAL_MAGIC, "seal")
+    offset, length, crc, records, sealed = _verify_checksum(data, _SEAL, _SEAL_MAGIC, "seal")
     if sealed != number:
         raise FormatError(f"seal of another segment ({sealed})")
     return Seal(offset, length, crc, records)

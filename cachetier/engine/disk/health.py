@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 60.0
 # After this long without errors the retry delay resets.
-_FORGIVEN_S: Final = 120.0
+_RETRY_RESET_S: Final = 120.0
 
 
 class DiskState(StrEnum):
@@ -45,20 +45,20 @@ _STATES: Final = {
 }
 
 
-def state_of(error: OSError) -> DiskState:
+def state_from_error(error: OSError) -> DiskState:
     if isinstance(error, GoneError):
         return DiskState.GONE
     return _STATES.get(error.errno or 0, DiskState.FAILING)
 
 
-def text_of(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Return a short reason without a path, for metric labels and messages."""
     number = error.errno or 0
     name = errno.errorcode.get(number, type(error).__name__)
     return f"{name}: {os.strerror(number) if number else error}"
 
 
-class Health:
+class DiskHealth:
     """Disk state with retries; logs each change once."""
 
     def __init__(self, name: str) -> None:
@@ -82,15 +82,15 @@ class Health:
         self._ok_since = now
 
     def failed(self, error: OSError, now: float, doing: str) -> None:
-        state = state_of(error)
-        if self.state is DiskState.OK and now - self._ok_since >= _FORGIVEN_S:
+        state = state_from_error(error)
+        if self.state is DiskState.OK and now - self._ok_since >= _RETRY_RESET_S:
             self._delay = _FIRST_RETRY_S
         if state is not self.state:
             log.error(
                 "Disk %s is %s (%s, while %s); values are kept in memory only until it recovers",
-                self._name, state.value, text_of(error), doing,
+                self._name, state.value, describe_error(error), doing,
             )  # fmt: skip
-        self.state, self.reason = state, f"{text_of(error)} ({doing})"
+        self.state, self.reason = state, f"{describe_error(error)} ({doing})"
         self.retry_at = now + self._delay
         self._delay = min(self._delay * 2, _LAST_RETRY_S)
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from cachetier.engine.disk.format import NEVER, RECORD_BYTES, Record
+from cachetier.engine.disk.format import NO_EXPIRY, RECORD_BYTES, Record
 from cachetier.engine.disk.segment import SegmentFile
 
 _SLOT_BITS: Final = 16
@@ -158,7 +158,7 @@ class Index:
         return [
             key
             for slot, key in enumerate(segment.keys)
-            if key is not None and ends[slot] != NEVER and ends[slot] <= now_ms
+            if key is not None and ends[slot] != NO_EXPIRY and ends[slot] <= now_ms
         ]
 
     def oldest(self) -> Segment | None:

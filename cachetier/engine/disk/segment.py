@@ -31,11 +31,11 @@ class RecoveredRecord(NamedTuple):
     ends_ms: int
 
 
-def path_of(folder: Path, number: int) -> Path:
+def segment_path(folder: Path, number: int) -> Path:
     return folder / f"{number:016x}{_SUFFIX}"
 
 
-def number_of(path: Path) -> int | None:
+def parse_segment_number(path: Path) -> int | None:
     """Return the segment number from a file name, None for other files."""
     stem, suffix = path.stem, path.suffix
     if suffix != _SUFFIX or len(stem) != 16 or set(stem) - set("0123456789abcdef"):
@@ -60,8 +60,8 @@ class SegmentFile:
 
     @classmethod
     def create(cls, folder: Path, number: int, target_bytes: int) -> SegmentFile:
-        head = Superblock(number, layout.slots_for(target_bytes), target_bytes)
-        path = path_of(folder, number)
+        head = Superblock(number, layout.slot_count(target_bytes), target_bytes)
+        path = segment_path(folder, number)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             _write_all(fd, [layout.pack_superblock(head)], 0)
@@ -211,7 +211,7 @@ class SegmentFile:
         try:
             head = os.pread(fd, layout.HEAD_BYTES, 0)
             block = layout.parse_superblock(head)
-            if block.number != number_of(path):
+            if block.number != parse_segment_number(path):
                 raise FormatError(f"segment {block.number:x} under another's name")
             segment = cls(path, fd, block)
             return segment, segment._find_records(head)

@@ -20,7 +20,7 @@ _COMPACT_BELOW: Final = 1 / 3
 # Fill level from which the oldest segments are about to be removed.
 _NEARLY_FULL: Final = 0.75
 # Free segments beyond the next at which a limit set by a full disk is raised again.
-_PLENTY: Final = 4
+_RAISE_LIMIT_SEGMENTS: Final = 4
 
 
 class Space:
@@ -57,7 +57,7 @@ class Space:
     def opened(self, file: SegmentFile, free_bytes: int) -> None:
         segment = Segment(file, self._segment_bytes)
         self._index.open(segment)
-        if free_bytes >= _PLENTY * self._segment_bytes:
+        if free_bytes >= _RAISE_LIMIT_SEGMENTS * self._segment_bytes:
             self.limit = min(self.limit + self._segment_bytes, self._capacity)
         self.make_room()
 

@@ -54,7 +54,7 @@ class Mailbox:
 
 THREADS: Final = 4
 # Maximum queued reads; beyond it recomputing is faster than the disk.
-MAX_WAITING: Final = 256
+MAX_QUEUED_READS: Final = 256
 
 # None: verified. Otherwise the reason.
 Done = Callable[[FormatError | OSError | None], None]
@@ -68,7 +68,7 @@ class Reader:
 
     @property
     def is_behind(self) -> bool:
-        return self.waiting >= MAX_WAITING
+        return self.waiting >= MAX_QUEUED_READS
 
     def read(
         self, file: SegmentFile, record: Record, views: Sequence[memoryview] | None, done: Done
@@ -95,7 +95,7 @@ class Reader:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-_MAX_BEHIND_BYTES: Final = 256 * 1024 * 1024
+_MAX_UNSYNCED_BYTES: Final = 256 * 1024 * 1024
 
 
 class Syncer:
@@ -110,7 +110,7 @@ class Syncer:
         """Count bytes written to the file and sync when due."""
         self._syncs.append((file, written_bytes, self._thread.submit(file.sync)))
         self._behind += written_bytes
-        while self._syncs and (self._syncs[0][2].done() or self._behind > _MAX_BEHIND_BYTES):
+        while self._syncs and (self._syncs[0][2].done() or self._behind > _MAX_UNSYNCED_BYTES):
             self._finish_first()
 
     def forget(self, file: SegmentFile) -> None:

@@ -18,9 +18,9 @@ from typing import Final
 
 from cachetier.engine import store
 from cachetier.engine.disk.counters import DiskCounters, DiskDecline, DiskUsage, ReadOutcome
-from cachetier.engine.disk.folder import Folder, recover
-from cachetier.engine.disk.format import NEVER, FormatError, Record, record_bytes
-from cachetier.engine.disk.health import DiskState, Health
+from cachetier.engine.disk.folder import DiskFolder, recover_index
+from cachetier.engine.disk.format import NO_EXPIRY, FormatError, Record, record_bytes
+from cachetier.engine.disk.health import DiskHealth, DiskState
 from cachetier.engine.disk.index import Index, Segment
 from cachetier.engine.disk.pending_writes import PendingWrites
 from cachetier.engine.disk.segment import SegmentFile
@@ -39,7 +39,7 @@ MIB: Final = 1024 * 1024
 _CHECK_TICKS: Final = 2
 
 
-def segment_bytes_for(capacity_bytes: int) -> int:
+def choose_segment_bytes(capacity_bytes: int) -> int:
     """Return the segment size: few enough to keep all open, small enough to lose the oldest."""
     return min(max(capacity_bytes // 64, min(capacity_bytes // 8, 64 * MIB)), 8192 * MIB)
 
@@ -61,8 +61,8 @@ class DiskTier:
     ) -> None:
         """Recover the folder; blocks. Raise InUseError; other disk errors are retried later."""
         self.counters = DiskCounters()
-        self.health = Health(str(path))
-        self._segment_bytes = segment_bytes_for(capacity_bytes)
+        self.health = DiskHealth(str(path))
+        self._segment_bytes = choose_segment_bytes(capacity_bytes)
         self._queue_bytes = queue_bytes
         self._max_record_bytes = min(self._segment_bytes * 3 // 4, queue_bytes)
         self._ticks = 0
@@ -82,11 +82,11 @@ class DiskTier:
         )  # fmt: skip
         self._space.make_room()
 
-    def _open(self, path: Path) -> tuple[Folder | None, Index]:
+    def _open(self, path: Path) -> tuple[DiskFolder | None, Index]:
         now, folder = time.monotonic(), None
         try:
-            folder = Folder(path)
-            index, removed = recover(folder, _wall_ms())
+            folder = DiskFolder(path)
+            index, removed = recover_index(folder, _wall_clock_ms())
         except OSError as exc:
             if folder is not None:
                 folder.close()
@@ -126,7 +126,7 @@ class DiskTier:
         segments = list(self._index.segments.values())
         if segments:
             segment = segments[self._ticks % len(segments)]
-            for key in self._index.ended(segment, _wall_ms()):
+            for key in self._index.ended(segment, _wall_clock_ms()):
                 self._index.take(key)  # the slot on disk holds the expiry already
             self._space.remove_if_empty(segment)
 
@@ -138,7 +138,7 @@ class DiskTier:
         return max(self._queue_bytes - self._under_way.waiting_bytes, 0)
 
     def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
-        ends_ms = _ends_ms(ends_at)
+        ends_ms = _to_wall_clock_ms(ends_at)
         declined = self._declines(key, hold.length, ends_ms)
         place = self._index.find(key)
         if place is not None and (declined or not self._space.goes_soon(place[0])):
@@ -157,7 +157,7 @@ class DiskTier:
     def _declines(self, key: bytes, length: int, ends_ms: int) -> DiskDecline | None:
         if not self.health.is_ok:
             return DiskDecline.DOWN
-        if ends_ms <= _wall_ms():
+        if ends_ms <= _wall_clock_ms():
             return DiskDecline.ENDED
         if record_bytes(key, length) > self._max_record_bytes:
             return DiskDecline.TOO_LARGE
@@ -169,7 +169,7 @@ class DiskTier:
         """Return the value, counted as a use."""
         place = self._alive(key)
         if place is None:
-            write = self._under_way.value(key, _wall_ms())
+            write = self._under_way.value(key, _wall_clock_ms())
             return None if write is None else SharedHold(write, self._under_way.let_go)
         if self._reader.is_behind:
             self.counters.reads[ReadOutcome.BEHIND] += 1
@@ -181,21 +181,21 @@ class DiskTier:
         if place is not None:
             length = place[0].length(place[1])
             return StoreFacts(length, record_bytes(key, length), on_disk=True)
-        write = self._under_way.value(key, _wall_ms())
+        write = self._under_way.value(key, _wall_clock_ms())
         if write is None:
             return None
         return StoreFacts(write.length, record_bytes(key, write.length), on_disk=True)
 
     def ttl(self, key: bytes, now: float) -> float | None:  # noqa: ARG002
         place = self._alive(key)
-        write = self._under_way.value(key, _wall_ms())
+        write = self._under_way.value(key, _wall_clock_ms())
         if place is not None:
             ends_ms = place[0].ends[place[1]]
         elif write is not None:
             ends_ms = write.ends_ms
         else:
             return None
-        return math.inf if ends_ms == NEVER else (ends_ms - _wall_ms()) / 1000
+        return math.inf if ends_ms == NO_EXPIRY else (ends_ms - _wall_clock_ms()) / 1000
 
     def walk(self) -> Iterator[bytes]:
         yield from self._index.keys()
@@ -204,7 +204,7 @@ class DiskTier:
     def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool:
         if self.ttl(key, now) is None:
             return False
-        ends_ms = NEVER if ttl_s is None else _wall_ms() + max(int(ttl_s * 1000), 1)
+        ends_ms = NO_EXPIRY if ttl_s is None else _wall_clock_ms() + max(int(ttl_s * 1000), 1)
         place, write = self._index.find(key), self._under_way.get(key)
         try:
             with self._lock:  # a move must not finish in between: the record has two places
@@ -244,7 +244,7 @@ class DiskTier:
         return count
 
     def _clear_namespace(self, namespace: str) -> int:
-        doomed = [key for key in self.walk() if block_keys.namespace_of(key) == namespace]
+        doomed = [key for key in self.walk() if block_keys.parse_namespace(key) == namespace]
         slots: dict[SegmentFile, list[int]] = {}
         for key in doomed:
             place, write = self._index.take(key), self._under_way.cancel(key)
@@ -299,7 +299,7 @@ class DiskTier:
 
     def _alive(self, key: bytes) -> tuple[Segment, int] | None:
         place = self._index.find(key)
-        if place is None or place[0].ends[place[1]] <= _wall_ms():
+        if place is None or place[0].ends[place[1]] <= _wall_clock_ms():
             return None
         return place
 
@@ -399,12 +399,12 @@ _DECLINED: Final = {
 }
 
 
-def _wall_ms() -> int:
+def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _ends_ms(ends_at: float) -> int:
+def _to_wall_clock_ms(ends_at: float) -> int:
     """Convert a monotonic time to wall clock milliseconds."""
     if ends_at == math.inf:
-        return NEVER
-    return _wall_ms() + int((ends_at - time.monotonic()) * 1000)
+        return NO_EXPIRY
+    return _wall_clock_ms() + int((ends_at - time.monotonic()) * 1000)

@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from cachetier.engine.disk.folder import Folder, InUseError
+from cachetier.engine.disk.folder import DiskFolder, FolderInUseError
 from cachetier.engine.disk.format import FormatError, Record, value_crc
 from cachetier.engine.disk.health import GoneError
 from cachetier.engine.disk.segment import SegmentFile, SyncError
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _SYNC_BYTES: Final = 64 * 1024 * 1024
 
 
-_NOTHING: Final[deque[Write]] = deque()
+_NO_WORK: Final[deque[Write]] = deque()
 
 
 class WriteOutcome(StrEnum):
@@ -92,7 +92,7 @@ class Writer:
 
     def __init__(
         self,
-        folder: Folder | None,
+        folder: DiskFolder | None,
         path: Path,
         capacity_bytes: int,
         segment_bytes: int,
@@ -182,7 +182,7 @@ class Writer:
                     return self._urgent.popleft()
                 first, second = self._moves, self._writes
                 if self._is_short:
-                    second = _NOTHING
+                    second = _NO_WORK
                 elif self._moved_last:
                     first, second = second, first
                 for queue in (first, second):
@@ -354,11 +354,11 @@ class Writer:
         if self._folder is None:
             self._folder = self._open_again()
 
-    def _open_again(self) -> Folder:
+    def _open_again(self) -> DiskFolder:
         """Open and empty the folder: values dropped during the failure must not return."""
         try:
-            folder = Folder(self._path)
-        except InUseError as exc:
+            folder = DiskFolder(self._path)
+        except FolderInUseError as exc:
             raise OSError(errno.EBUSY, str(exc)) from None
         if self._device not in (None, folder.device):
             folder.close()  # an unmounted volume leaves a folder of the underlying disk

@@ -16,18 +16,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from cachetier.engine.policies.base import Ghosts
+from cachetier.engine.policies.base import GhostList
 from cachetier.engine.store import Declined, DeclineReason, EvictionReason
 from cachetier.wire import envelope
 
 _WINDOW: Final = 4  # decisions per capacity evicted or rejected
-_SHUT_BELOW: Final = 0.01  # uses per evicted value
-_OPEN_ABOVE: Final = 0.05  # share of rejected bytes requested again in time
+_SHUT_BELOW_USES: Final = 0.01  # uses per evicted value
+_OPEN_ABOVE_SHARE: Final = 0.05  # share of rejected bytes requested again in time
 # Namespace names come from clients: the least recent one is dropped and starts anew.
-_MAX_SPACES: Final = 256
+_MAX_NAMESPACES: Final = 256
 
 
-class _Space:
+class _NamespaceState:
     __slots__ = ("again", "gone", "gone_bytes", "refused", "shut", "uses")
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Space:
         self.uses = 0  # of any value
         self.refused = 0  # bytes
         self.again = 0  # bytes of them requested again
-        self.shut: Ghosts | None = None  # recently rejected keys; None: namespace open
+        self.shut: GhostList | None = None  # recently rejected keys; None: namespace open
 
 
 class NamespaceAdmission:
@@ -44,7 +44,7 @@ class NamespaceAdmission:
 
     def __init__(self, capacity: Callable[[], int]) -> None:
         self._capacity = capacity
-        self._spaces: OrderedDict[str, _Space] = OrderedDict()
+        self._spaces: OrderedDict[str, _NamespaceState] = OrderedDict()
 
     def shut(self) -> list[str]:
         return [name for name, space in self._spaces.items() if space.shut is not None]
@@ -57,7 +57,7 @@ class NamespaceAdmission:
         if space.shut.take(key):
             space.again += cost
         if space.refused >= self._capacity() // _WINDOW:
-            if space.again >= _OPEN_ABOVE * space.refused:
+            if space.again >= _OPEN_ABOVE_SHARE * space.refused:
                 space.shut = None
                 space.gone = space.gone_bytes = space.uses = 0
             space.refused = space.again = 0
@@ -89,17 +89,17 @@ class NamespaceAdmission:
         space.gone += 1
         space.gone_bytes += cost
         if space.gone_bytes >= self._capacity() // _WINDOW:
-            if space.uses < _SHUT_BELOW * space.gone:
-                space.shut = Ghosts()
+            if space.uses < _SHUT_BELOW_USES * space.gone:
+                space.shut = GhostList()
                 space.refused = space.again = 0
             space.gone = space.gone_bytes = space.uses = 0
 
-    def _space(self, key: bytes) -> _Space:
-        name = envelope.namespace_of(key)
+    def _space(self, key: bytes) -> _NamespaceState:
+        name = envelope.parse_namespace(key)
         space = self._spaces.get(name)
         if space is None:
-            space = self._spaces[name] = _Space()
-            if len(self._spaces) > _MAX_SPACES:
+            space = self._spaces[name] = _NamespaceState()
+            if len(self._spaces) > _MAX_NAMESPACES:
                 self._spaces.popitem(last=False)
         else:
             self._spaces.move_to_end(name)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from cachetier.engine.memory.hit_curve import Curve
+from cachetier.engine.memory.hit_curve import HitCurve
 from cachetier.engine.store import Declined, EvictionReason
 from cachetier.wire import envelope
 
@@ -18,7 +18,7 @@ MAX_EMPTY: Final = 1024
 
 
 @dataclass(slots=True)
-class Space:
+class NamespaceUsage:
     """Memory usage of one namespace; "" is for keys that are not blocks."""
 
     bytes: int = 0
@@ -34,17 +34,17 @@ class Census:
     """Usage of all namespaces. Event loop only."""
 
     def __init__(self) -> None:
-        self.curve = Curve()
-        self._spaces: dict[str, Space] = {}
+        self.curve = HitCurve()
+        self._spaces: dict[str, NamespaceUsage] = {}
         self._empty: OrderedDict[str, None] = OrderedDict()
 
     def looked_up(self, key: bytes, found: bool) -> None:
-        space = self._space(envelope.namespace_of(key))
+        space = self._space(envelope.parse_namespace(key))
         space.lookups += 1
         space.hits += found
         self.curve.asked(key)
 
-    def spaces(self) -> list[tuple[str, Space]]:
+    def spaces(self) -> list[tuple[str, NamespaceUsage]]:
         """Return the namespaces, largest first."""
         return sorted(self._spaces.items(), key=lambda item: (-item[1].bytes, item[0]))
 
@@ -55,7 +55,7 @@ class Census:
         return None
 
     def added(self, key: bytes, cost: int) -> None:
-        namespace = envelope.namespace_of(key)
+        namespace = envelope.parse_namespace(key)
         space = self._space(namespace)
         self._empty.pop(namespace, None)
         space.bytes += cost
@@ -66,7 +66,7 @@ class Census:
         pass  # not every use is a lookup; lookups are counted by `looked_up`
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
-        namespace = envelope.namespace_of(key)
+        namespace = envelope.parse_namespace(key)
         space = self._space(namespace)
         space.bytes -= cost
         space.blocks -= 1
@@ -75,10 +75,10 @@ class Census:
         if not space.blocks:
             self._rest(namespace)
 
-    def _space(self, namespace: str) -> Space:
+    def _space(self, namespace: str) -> NamespaceUsage:
         space = self._spaces.get(namespace)
         if space is None:
-            space = self._spaces[namespace] = Space()
+            space = self._spaces[namespace] = NamespaceUsage()
             self._rest(namespace)
         return space
 

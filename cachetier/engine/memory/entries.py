@@ -28,7 +28,7 @@ class Entry:
         self.gone = False
 
 
-class Owner(Protocol):
+class EntryOwner(Protocol):
     @property
     def arena(self) -> Arena: ...
     def let_go(self, entry: Entry) -> None: ...
@@ -41,7 +41,7 @@ class Owner(Protocol):
 class HeldEntry(Hold):
     __slots__ = ("_entry", "_owner")
 
-    def __init__(self, owner: Owner, entry: Entry) -> None:
+    def __init__(self, owner: EntryOwner, entry: Entry) -> None:
         self.length = entry.length
         if entry.data is not None:
             self.views = (memoryview(entry.data),)
@@ -49,7 +49,7 @@ class HeldEntry(Hold):
         else:
             self.views = owner.arena.readable(entry.extents)
             self.extents = entry.extents
-        self._owner: Owner | None = owner
+        self._owner: EntryOwner | None = owner
         self._entry = entry
 
     def release(self) -> None:
@@ -67,8 +67,8 @@ class IncomingEntry:
 
     __slots__ = ("_entry", "_key", "_owner", "length", "views")
 
-    def __init__(self, owner: Owner, key: bytes, entry: Entry) -> None:
-        self._owner: Owner | None = owner
+    def __init__(self, owner: EntryOwner, key: bytes, entry: Entry) -> None:
+        self._owner: EntryOwner | None = owner
         self._key = key
         self._entry = entry
         self.length = entry.length

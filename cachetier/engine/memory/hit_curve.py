@@ -66,7 +66,7 @@ class Point:
     hit_ratio: float
 
 
-class Curve:
+class HitCurve:
     """Hit curve. One thread only."""
 
     def __init__(self, max_samples: int = MAX_SAMPLES) -> None:

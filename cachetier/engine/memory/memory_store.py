@@ -29,7 +29,7 @@ from cachetier.engine.store import (
     EvictionReason,
     Gate,
     Hold,
-    Lower,
+    LowerTier,
     StoreFacts,
     StoreUsage,
     WriteReservation,
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 # slots in the dictionaries of store, policy and expiry bucket.
 ENTRY_BYTES: Final = 320
 # Consecutive held values that are skipped before one is evicted.
-_SPARED: Final = 16
+_MAX_SKIPPED: Final = 16
 
 # Called with the removed key, the reason and its age in seconds.
 OnEvict = Callable[[EvictionReason, float], None]
@@ -64,7 +64,7 @@ class MemoryStore:
         receiving_bytes: int | None = None,
         policy: EvictionPolicy | None = None,
         gates: Sequence[Gate] = (),
-        lower: Lower | None = None,
+        lower: LowerTier | None = None,
     ) -> None:
         self.arena = arena if arena is not None else Arena(capacity_bytes)
         self._capacity = capacity_bytes
@@ -196,7 +196,7 @@ class MemoryStore:
         going = [
             key
             for key in self._entries
-            if namespace is None or block_keys.namespace_of(key) == namespace
+            if namespace is None or block_keys.parse_namespace(key) == namespace
         ]
         for key in going:
             self._evict(key, EvictionReason.ADMIN, now)
@@ -288,7 +288,7 @@ class MemoryStore:
                 break
             if victim is None:
                 return Declined(DeclineReason.BACKPRESSURE, "readers and writers hold the memory")
-            if self._entries[victim].holds and spared < _SPARED:
+            if self._entries[victim].holds and spared < _MAX_SKIPPED:
                 self._policy.used(victim)  # held: move it to the end
                 spared += 1
                 continue

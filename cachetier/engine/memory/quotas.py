@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cachetier.engine.policies import EvictionPolicy, make
+from cachetier.engine.policies import EvictionPolicy, make_policy
 from cachetier.engine.store import Declined, DeclineReason, EvictionReason
 from cachetier.wire import envelope
 
 
-class _Share:
+class _NamespaceValues:
     """Values of one namespace with their own eviction order."""
 
     __slots__ = ("limit", "policy", "used")
@@ -29,7 +29,8 @@ class Quotas:
 
     def __init__(self, limits: Mapping[str, int], policy: str) -> None:
         self._shares = {
-            namespace: _Share(limit, make(policy, limit)) for namespace, limit in limits.items()
+            namespace: _NamespaceValues(limit, make_policy(policy, limit))
+            for namespace, limit in limits.items()
         }
 
     def limit(self, namespace: str) -> int | None:
@@ -72,5 +73,5 @@ class Quotas:
         else:
             share.policy.removed(key)
 
-    def _share(self, key: bytes) -> _Share | None:
-        return self._shares.get(envelope.namespace_of(key))
+    def _share(self, key: bytes) -> _NamespaceValues | None:
+        return self._shares.get(envelope.parse_namespace(key))

@@ -12,7 +12,7 @@ from cachetier.engine.memory.census import Census
 from cachetier.engine.store import StoreUsage
 from console.processkit.metrics import escape
 
-_OTHER = "other"
+_OTHER_NAMESPACES = "other"
 
 
 def render(
@@ -41,7 +41,7 @@ def render(
         "policy_ghosts": ("Keys the policy remembers which have gone.", {"": ghosts}),
         "namespace_used_bytes": (
             "Bytes in memory of namespaces with a quota, and of all others together.",
-            {_label(space): count for space, count in {**used, _OTHER: rest}.items()},
+            {_label(space): count for space, count in {**used, _OTHER_NAMESPACES: rest}.items()},
         ),
         "namespace_quota_bytes": (
             "What a namespace may have in memory.",

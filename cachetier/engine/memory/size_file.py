@@ -17,7 +17,7 @@ from cachetier.engine.store import Declined
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 # Apply a size; return the reason if rejected.
 Resize = Callable[[int, float], Declined | None]
@@ -34,7 +34,7 @@ class MemoryFile:
 
     async def follow(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:

@@ -42,7 +42,7 @@ class Gatekeeper:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # attempts left, at time
 
     def judge(self, host: str, user: bytes, password: bytes, now: float) -> LoginVerdict:
-        address = _address(host)
+        address = _limit_key(host)
         known = False
         name = _digest(user)
         for one in self._names:
@@ -69,7 +69,7 @@ class Gatekeeper:
 
     def wait_s(self, host: str, now: float) -> int:
         """Return the seconds (at least 1) until the address has another attempt."""
-        missing = 1.0 - self._tries(_address(host), now)
+        missing = 1.0 - self._tries(_limit_key(host), now)
         return max(1, math.ceil(missing * 60.0 / self._most))
 
     def _tries(self, address: str, now: float) -> float:
@@ -81,7 +81,7 @@ def _digest(word: bytes) -> bytes:
     return hashlib.sha256(word).digest()
 
 
-def _address(host: str) -> str:
+def _limit_key(host: str) -> str:
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

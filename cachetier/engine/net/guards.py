@@ -71,13 +71,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def read_flags(args: argparse.Namespace, *, has_password: bool) -> Guards:
     """Read the flags; raise ConfigError."""
     guards = Guards(
-        users=_users(args, has_password),
-        tls=_tls(args),
+        users=_read_users(args, has_password),
+        tls=_read_tls(args),
         admin_plain=args.admin_plain,
         unprotected=args.unprotected,
-        login_timeout_s=_seconds(args, "login"),
-        stall_timeout_s=_seconds(args, "stall"),
-        idle_timeout_s=_seconds(args, "idle"),
+        login_timeout_s=_read_seconds(args, "login"),
+        stall_timeout_s=_read_seconds(args, "stall"),
+        idle_timeout_s=_read_seconds(args, "idle"),
         login_failures=args.login_failures,
     )
     if guards.login_failures < 1:
@@ -89,7 +89,7 @@ def read_flags(args: argparse.Namespace, *, has_password: bool) -> Guards:
     return guards
 
 
-def _users(args: argparse.Namespace, has_password: bool) -> tuple[str, ...]:
+def _read_users(args: argparse.Namespace, has_password: bool) -> tuple[str, ...]:
     name = args.user
     if not name:
         if args.keep_default_user:
@@ -104,7 +104,7 @@ def _users(args: argparse.Namespace, has_password: bool) -> tuple[str, ...]:
     return (name, DEFAULT_USER)
 
 
-def _tls(args: argparse.Namespace) -> TlsFiles | None:
+def _read_tls(args: argparse.Namespace) -> TlsFiles | None:
     cert, key, client_ca = args.tls_cert, args.tls_key, args.tls_client_ca
     if not cert and not key and not client_ca:
         return None
@@ -116,7 +116,7 @@ def _tls(args: argparse.Namespace) -> TlsFiles | None:
     return files
 
 
-def _seconds(args: argparse.Namespace, name: str) -> float:
+def _read_seconds(args: argparse.Namespace, name: str) -> float:
     value = float(getattr(args, f"{name}_timeout"))
     if not 0 <= value <= _MAX_SECONDS:
         raise ConfigError(f"--{name}-timeout {value:g} must be 0 to {_MAX_SECONDS:g} seconds")

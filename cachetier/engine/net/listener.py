@@ -19,9 +19,9 @@ from cachetier.engine.net.tls import LiveContext
 
 _BACKLOG = 512
 _MAX_HANDSHAKES = 256
-_AT_ONCE = 32  # connections accepted per event loop turn
+_ACCEPTS_PER_TURN = 32  # connections accepted per event loop turn
 _HANDSHAKE_S = 10.0
-_WAIT_S = 0.5  # after file descriptors ran out
+_PAUSE_S = 0.5  # after file descriptors ran out
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Listener:
         )
         try:
             for family, _, _, _, address in dict.fromkeys(found):
-                self._sockets.append(_listener(family, address))
+                self._sockets.append(_open_socket(family, address))
                 if place.port == 0:
                     break
         except OSError:
@@ -61,7 +61,7 @@ class Listener:
         self._sockets = []
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPTS_PER_TURN):
             try:
                 sock, _ = listener.accept()
             except (BlockingIOError, InterruptedError):
@@ -74,10 +74,10 @@ class Listener:
 
     def _wait(self, listener: socket.socket, error: OSError) -> None:
         """Stop accepting for a while: with no descriptors left, listening would spin the loop."""
-        log.warning("Not accepting connections for %g s: %s", _WAIT_S, error.strerror)
+        log.warning("Not accepting connections for %g s: %s", _PAUSE_S, error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener.fileno())
-        loop.call_later(_WAIT_S, self._listen_again, listener)
+        loop.call_later(_PAUSE_S, self._listen_again, listener)
 
     def _listen_again(self, listener: socket.socket) -> None:
         if listener in self._sockets:
@@ -130,7 +130,7 @@ class TlsListener(Listener):
         sock.close()
 
 
-def _listener(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> socket.socket:
+def _open_socket(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,14 +10,14 @@ import logging
 from pathlib import Path
 
 from cachetier.engine.errors import ConfigError
-from cachetier.engine.net.tls import signature
+from cachetier.engine.net.tls import file_signature
 
 log = logging.getLogger(__name__)
 
 _MAX_LINES = 2
 
 
-def read(path: str) -> tuple[str, ...]:
+def read_passwords(path: str) -> tuple[str, ...]:
     """Read the passwords; raise ConfigError, whose text contains no password."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -41,17 +41,17 @@ class PasswordFile:
 
     def __init__(self, path: str, lines: tuple[str, ...]) -> None:
         self._path = path
-        self._seen = signature(Path(path)) if path else None
+        self._seen = file_signature(Path(path)) if path else None
         self.lines = lines
 
     def renew(self) -> bool:
         """Check the file (one stat call); return whether `lines` changed."""
-        seen = signature(Path(self._path)) if self._path else None
+        seen = file_signature(Path(self._path)) if self._path else None
         if seen == self._seen:
             return False
         self._seen = seen
         try:
-            lines = read(self._path)
+            lines = read_passwords(self._path)
         except ConfigError as error:
             log.error("Password file rejected; the previous passwords stay valid: %s", error)
             return False

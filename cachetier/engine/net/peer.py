@@ -31,7 +31,7 @@ class PeerFacts:
     capacity_bytes: int
 
 
-def tls_for_peers(config: Config) -> ssl.SSLContext | None:
+def make_peer_tls(config: Config) -> ssl.SSLContext | None:
     """Return a context with this node's CA and certificate, as its own clients use."""
     files = config.guards.tls
     if files is None:
@@ -63,7 +63,7 @@ class Peer:
         await self._ask([command(b"CLIENT", b"SETNAME", b"handover")])
         text = (await self._ask([command(b"INFO")]))[0]
         facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        return PeerFacts(_number(facts, "used_memory"), _number(facts, "maxmemory"))
+        return PeerFacts(_parse_number(facts, "used_memory"), _parse_number(facts, "maxmemory"))
 
     async def _ask(self, commands: Sequence[Piece]) -> list[str]:
         found = await self.ask(commands, len(commands))
@@ -109,6 +109,6 @@ def command(*words: bytes) -> bytes:
     return replies.array([replies.bulk(word) for word in words])
 
 
-def _number(facts: dict[str, str], name: str) -> int:
+def _parse_number(facts: dict[str, str], name: str) -> int:
     text = facts.get(name, "0")
     return int(text) if text.isdigit() else 0

@@ -49,7 +49,7 @@ _MAX_WORDS_BYTES = 4 * 1024 * 1024
 _TURN_S = 0.01
 
 
-class Out(Protocol):
+class ReplyOutput(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def send(self, value: Hold | DiskValue) -> None:
@@ -72,8 +72,8 @@ class Out(Protocol):
 
 
 # Handler of a long reply: yields after each part and continues when the client has read it.
-Rest = Iterator[None]
-Handler = Callable[["ClientSession", list[bytes]], Rest | None]
+ReplySteps = Iterator[None]
+Handler = Callable[["ClientSession", list[bytes]], ReplySteps | None]
 
 
 class CommandError(Exception):
@@ -81,7 +81,7 @@ class CommandError(Exception):
 
 
 class ClientSession:
-    def __init__(self, node: Node, out: Out, handlers: dict[str, Handler]) -> None:
+    def __init__(self, node: Node, out: ReplyOutput, handlers: dict[str, Handler]) -> None:
         self.node = node
         self.id = node.next_id()
         self.user = DEFAULT_USER
@@ -89,7 +89,7 @@ class ClientSession:
         # Both addresses as host:port, the peer's host, and a callback that closes the connection;
         # set by the socket's owner.
         self.peer = self.local = self.host = ""
-        self.hang_up: Callable[[], None] = _nobody
+        self.hang_up: Callable[[], None] = _do_nothing
         self.library: dict[str, str] = {}  # lib-name and lib-ver from CLIENT SETINFO
         self.version = 2
         self.logged_in = not node.config.passwords
@@ -99,7 +99,7 @@ class ClientSession:
         self.born_at = self.active_at = self.moved_at = time.monotonic()
         self.seen_progress = (0, 0)
         self.value: Argument | None = None  # of the write being executed
-        self._rest: Rest | None = None
+        self._rest: ReplySteps | None = None
         self._small: list[bytes] = []
         self.out = out
         self._handlers = handlers
@@ -161,7 +161,7 @@ class ClientSession:
         """Return a value that changes while bytes of a long transfer move."""
         return self.parser.missing, self.out.pending()
 
-    def _go_on(self, rest: Rest) -> None:
+    def _go_on(self, rest: ReplySteps) -> None:
         try:
             for _ in rest:
                 self._give_way()
@@ -201,7 +201,7 @@ class ClientSession:
 
     def _run(self, command: Command | None, request: Request) -> None:
         if command is None:
-            raise CommandError(_unknown(request))
+            raise CommandError(_unknown_command_error(request))
         if not self.logged_in and not command.before_login:
             raise CommandError("NOAUTH Authentication required.")
         if not command.accepts(len(request)):
@@ -218,7 +218,7 @@ class ClientSession:
         """
         self.value = None
         words: list[bytes] = []
-        place = VALUE_PLACES.get(command.name, 0)
+        place = VALUE_ARGUMENTS.get(command.name, 0)
         for index, argument in enumerate(request[1:], 1):
             if isinstance(argument, bytes) and index != place:
                 words.append(argument)
@@ -284,7 +284,7 @@ class ClientSession:
     def _land(self, before: Request, length: int) -> Landing | RefusedFrame:
         """Return a landing for a long word: in the store for a value, else in plain memory."""
         name = _word(before[0]).lower() if before else ""
-        if VALUE_PLACES.get(name, 0) == len(before) and before:
+        if VALUE_ARGUMENTS.get(name, 0) == len(before) and before:
             return self._room(name, _as_bytes(before[1]), length)
         if self._reserved + length > _MAX_WORDS_BYTES:
             text = f"request arguments other than the value exceed {_MAX_WORDS_BYTES} bytes"
@@ -323,13 +323,13 @@ class ClientSession:
 
 
 # Index of the value argument, per command.
-VALUE_PLACES = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
+VALUE_ARGUMENTS = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
 
 
 _MAX_SHOWN = 128
 
 
-def _unknown(request: Request) -> str:
+def _unknown_command_error(request: Request) -> str:
     """Return Redis' error text, which clients parse to detect missing commands."""
     shown = ""
     for argument in request[1:]:
@@ -341,7 +341,7 @@ def _unknown(request: Request) -> str:
     )
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no connection to close."""
 
 

@@ -22,11 +22,11 @@ from cachetier.engine.store import DiskValue, Hold
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 # Reads per client and event loop turn.
-_TURNS = 8
+_READS_PER_TURN = 8
 # Buffers per system call, below IOV_MAX (1024).
 _MAX_PIECES = 512
 # Minimum bytes of a long value per wakeup: a wakeup costs as much as copying tens of kilobytes.
-_WAIT_BYTES = 512 * 1024
+_MIN_WAKEUP_BYTES = 512 * 1024
 
 
 class ClientSocket(Protocol):
@@ -71,7 +71,7 @@ class SocketClient:
         self._low_water = 1  # current SO_RCVLOWAT
         self._waiting_op = ""
         self._session = ClientSession(node, self, handlers)
-        introduce(self._session, sock.getpeername(), sock.getsockname(), self.abort)
+        set_addresses(self._session, sock.getpeername(), sock.getsockname(), self.abort)
         node.sessions[self._session.id] = self._session
         clients.add(self)
         self._settle()
@@ -113,7 +113,7 @@ class SocketClient:
     def _readable(self) -> None:
         session = self._session
         parser = session.parser
-        for _ in range(_TURNS):
+        for _ in range(_READS_PER_TURN):
             buffers = parser.get_buffers()
             try:
                 if len(buffers) == 1:
@@ -154,7 +154,7 @@ class SocketClient:
         self._count_waiting(self._session.last_op if behind else "")
         self._listen(reading=not (behind or closing or self._is_resting))
         missing = self._session.parser.missing
-        self._expect(min(missing, _WAIT_BYTES) if missing >= _WAIT_BYTES // 8 else 1)
+        self._expect(min(missing, _MIN_WAKEUP_BYTES) if missing >= _MIN_WAKEUP_BYTES // 8 else 1)
 
     def _listen(self, *, reading: bool) -> None:
         if reading != self._is_reading:
@@ -282,17 +282,17 @@ class SocketClient:
         self._waiting_op = op
 
 
-def introduce(
+def set_addresses(
     session: ClientSession, peer: object, local: object, hang_up: Callable[[], None]
 ) -> None:
     """Set a session's addresses and its close callback."""
-    session.peer = _place(peer)
-    session.local = _place(local)
+    session.peer = _format_address(peer)
+    session.local = _format_address(local)
     session.host = session.peer.rpartition(":")[0].strip("[]")
     session.hang_up = hang_up
 
 
-def _place(place: object) -> str:
+def _format_address(place: object) -> str:
     """Format host:port like Redis, IPv6 hosts in brackets."""
     if not isinstance(place, tuple):
         return ""

@@ -45,18 +45,18 @@ class OpenSession(TimedSession, Protocol):
     hang_up: Callable[[], None]
 
 
-def overdue(session: TimedSession, guards: Guards, now: float) -> str:
+def find_timeout(session: TimedSession, guards: Guards, now: float) -> str:
     """Return the reason to close the session, "" if none. Tracks progress between calls."""
     progress = session.progress()
     if progress != session.seen_progress:
         session.seen_progress = progress
         session.moved_at = now
-    if not session.logged_in and _passed(guards.login_timeout_s, session.born_at, now):
+    if not session.logged_in and _has_passed(guards.login_timeout_s, session.born_at, now):
         return LOGIN
     if session.is_between_requests():
-        return IDLE if _passed(guards.idle_timeout_s, session.moved_at, now) else ""
-    return STALLED if _passed(guards.stall_timeout_s, session.moved_at, now) else ""
+        return IDLE if _has_passed(guards.idle_timeout_s, session.moved_at, now) else ""
+    return STALLED if _has_passed(guards.stall_timeout_s, session.moved_at, now) else ""
 
 
-def _passed(limit_s: float, since: float, now: float) -> bool:
+def _has_passed(limit_s: float, since: float, now: float) -> bool:
     return limit_s > 0 and now - since > limit_s

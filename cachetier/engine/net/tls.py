@@ -27,7 +27,7 @@ class TlsFiles:
     client_ca: Path | None = None
 
 
-def _unheard(_reason: str) -> None:
+def _ignore_failure(_reason: str) -> None:
     """Do nothing: failures are not counted."""
 
 
@@ -35,7 +35,11 @@ class LiveContext:
     """TLS context of the last good files. Raise ConfigError if the initial files are bad."""
 
     def __init__(
-        self, files: TlsFiles, failed: Failed = _unheard, *, certificates_optional: bool = False
+        self,
+        files: TlsFiles,
+        failed: Failed = _ignore_failure,
+        *,
+        certificates_optional: bool = False,
     ) -> None:
         self._files = files
         self._failed = failed
@@ -63,7 +67,9 @@ class LiveContext:
         return True
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(map(signature, (self._files.cert, self._files.key, self._files.client_ca)))
+        return tuple(
+            map(file_signature, (self._files.cert, self._files.key, self._files.client_ca))
+        )
 
     def _make(self) -> ssl.SSLContext:
         files = self._files
@@ -72,17 +78,17 @@ class LiveContext:
             # Without a password callback OpenSSL would prompt on the terminal.
             context.load_cert_chain(files.cert, files.key, password="")
         except OSError as error:  # includes SSLError
-            raise _refused("--tls-cert", files.cert, files.key, error) from None
+            raise _file_error("--tls-cert", files.cert, files.key, error) from None
         if files.client_ca is not None:
             context.verify_mode = self._verify
             try:
                 context.load_verify_locations(cafile=files.client_ca)
             except OSError as error:
-                raise _refused("--tls-client-ca", files.client_ca, None, error) from None
+                raise _file_error("--tls-client-ca", files.client_ca, None, error) from None
         return context
 
 
-def signature(path: Path | None) -> tuple[int, int, int] | None:
+def file_signature(path: Path | None) -> tuple[int, int, int] | None:
     """Return a value that changes with the file or its link target (Kubernetes switches links)."""
     if path is None:
         return None
@@ -93,7 +99,7 @@ def signature(path: Path | None) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _refused(flag: str, path: Path, key: Path | None, error: OSError) -> ConfigError:
+def _file_error(flag: str, path: Path, key: Path | None, error: OSError) -> ConfigError:
     """Build the error, naming both files: OpenSSL does not report which one is bad."""
     place = f"{flag} {path}" + (f" with --tls-key {key}" if key is not None else "")
     if isinstance(error, ssl.SSLError):

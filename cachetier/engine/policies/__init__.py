@@ -18,9 +18,9 @@ POLICIES: Final[dict[str, Callable[[int], EvictionPolicy]]] = {
 DEFAULT_POLICY: Final = "arc"
 
 
-def make(name: str, capacity: int) -> EvictionPolicy:
+def make_policy(name: str, capacity: int) -> EvictionPolicy:
     """Create the named policy for a capacity in bytes; raise KeyError for an unknown name."""
     return POLICIES[name](capacity)
 
 
-__all__ = ["DEFAULT_POLICY", "POLICIES", "Arc", "EvictionPolicy", "Lru", "S3Fifo", "make"]
+__all__ = ["DEFAULT_POLICY", "POLICIES", "Arc", "EvictionPolicy", "Lru", "S3Fifo", "make_policy"]

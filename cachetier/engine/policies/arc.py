@@ -11,17 +11,17 @@ if T1 equals its target, the tie favours T2 only if the last inserted key was a 
 
 from __future__ import annotations
 
-from cachetier.engine.policies.base import Ghosts, Queue
+from cachetier.engine.policies.base import CostQueue, GhostList
 
 
 class Arc:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._target = 0.0  # T1's target in bytes: p in the paper
-        self._once = Queue()  # T1
-        self._often = Queue()  # T2
-        self._once_gone = Ghosts()  # B1
-        self._often_gone = Ghosts()  # B2
+        self._once = CostQueue()  # T1
+        self._often = CostQueue()  # T2
+        self._once_gone = GhostList()  # B1
+        self._often_gone = GhostList()  # B2
         self._came_from_often = False
 
     def __len__(self) -> int:

@@ -51,7 +51,7 @@ class EvictionPolicy(Protocol):
 MAX_GHOSTS: Final = 262_144
 
 
-class Ghosts:
+class GhostList:
     """Evicted keys, oldest first, bounded by the bytes they had in the store.
 
     Stored as hashes to save memory; a collision (1 in 2**64 per pair) only misjudges one key.
@@ -92,7 +92,7 @@ class Ghosts:
         self.bytes -= self._costs.popitem(last=False)[1]
 
 
-class Queue:
+class CostQueue:
     """FIFO of keys with costs and their sum."""
 
     __slots__ = ("bytes", "costs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachetier.engine.policies.base import Queue
+from cachetier.engine.policies.base import CostQueue
 
 
 class Lru:
@@ -10,7 +10,7 @@ class Lru:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._queue = Queue()
+        self._queue = CostQueue()
 
     def __len__(self) -> int:
         return len(self._queue.costs)

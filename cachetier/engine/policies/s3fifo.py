@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cachetier.engine.policies.base import Ghosts, Queue
+from cachetier.engine.policies.base import CostQueue, GhostList
 
 _MAX_USES: Final = 3
 _USES_TO_STAY: Final = 2  # "freq > 1" in algorithm 1
@@ -23,9 +23,9 @@ _SMALL_PART: Final = 10
 
 class S3Fifo:
     def __init__(self, capacity: int) -> None:
-        self._small = Queue()
-        self._main = Queue()
-        self._gone = Ghosts()
+        self._small = CostQueue()
+        self._main = CostQueue()
+        self._gone = GhostList()
         self._uses: dict[bytes, int] = {}
         self.resize(capacity)
 
@@ -63,7 +63,7 @@ class S3Fifo:
         return self._victim_of_main()
 
     def ranking(self) -> list[bytes]:
-        def by_uses(queue: Queue) -> list[bytes]:
+        def by_uses(queue: CostQueue) -> list[bytes]:
             newest = list(reversed(queue.costs))  # among equal use counts, the newer first
             return sorted(newest, key=lambda key: -self._uses[key])
 

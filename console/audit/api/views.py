@@ -58,7 +58,7 @@ class Audit(GenericAPIView[AuditEvent]):
     )
 
     def get_queryset(self) -> QuerySet[AuditEvent]:
-        return selectors.seen_by(self.request.user).select_related("team")
+        return selectors.events_visible_to(self.request.user).select_related("team")
 
     @extend_schema(
         tags=["audit"], summary="Who did what, latest first", responses=AuditSerializer(many=True)

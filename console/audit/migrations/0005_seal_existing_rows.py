@@ -13,19 +13,19 @@ from console.audit import chain
 def seal(apps: Any, _schema_editor: Any) -> None:
     events = apps.get_model("audit", "AuditEvent").objects
     stored = chain.new_key()
-    key = chain.opened(stored)
+    key = chain.open_key(stored)
     ends = apps.get_model("audit", "AuditChain")(pk=1, key=stored, linked_at=timezone.now())
     batch = []
     for event in events.order_by("pk").iterator(chain.BATCH):
         event.sequence = ends.last_sequence + 1
-        event.seal = chain.link_seal(key, ends.last_seal, event.sequence, event)
+        event.seal = chain.compute_link_seal(key, ends.last_seal, event.sequence, event)
         ends.last_sequence, ends.last_seal = event.sequence, event.seal
         batch.append(event)
         if len(batch) == chain.BATCH:
             events.bulk_update(batch, ["sequence", "seal"], batch_size=100)
             batch.clear()
     events.bulk_update(batch, ["sequence", "seal"], batch_size=100)
-    ends.seal = chain.ends_seal(key, ends)
+    ends.seal = chain.compute_ends_seal(key, ends)
     ends.save()
 
 

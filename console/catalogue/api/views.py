@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of
 from console.api.parameters import IF_MATCH
-from console.api.preconditions import expect_same
+from console.api.preconditions import require_match
 from console.catalogue import actions, selectors
 from console.catalogue.core import rules
 from console.catalogue.core.rules import FIELDS
@@ -58,7 +58,7 @@ class InstanceTypes(GenericAPIView[Any]):
     )
     def get(self, _request: Request) -> Response:
         """Sorted by name."""
-        page = self.paginate_queryset(selectors.entries()) or []
+        page = self.paginate_queryset(selectors.list_entries()) or []
         return self.get_paginated_response([_document(entry) for entry in page])
 
 
@@ -107,22 +107,22 @@ class InstanceTypeView(APIView):
         if not isinstance(data, Mapping):
             text = "An instance type is an object."
             raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
-        _expect(request, name)
-        actions.save(actor_of(request), name, dict(data))
+        _require_match(request, name)
+        actions.save_instance_type(actor_of(request), name, dict(data))
         return Response(_document(_entry(name)))
 
     @extend_schema(summary="Forget an instance type", parameters=[IF_MATCH], responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
         """Delete an added type, or reset a built-in one."""
-        _expect(request, name)
-        actions.remove(actor_of(request), name)
+        _require_match(request, name)
+        actions.remove_instance_type(actor_of(request), name)
         return Response(status=204)
 
 
-def _expect(request: Request, name: str) -> None:
+def _require_match(request: Request, name: str) -> None:
     """Check If-Match; a missing type matches no ETag."""
     found = selectors.get(name)
-    expect_same(request, _document(found) if found else None)
+    require_match(request, _document(found) if found else None)
 
 
 def _document(entry: Entry) -> dict[str, Any]:

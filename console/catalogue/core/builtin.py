@@ -81,7 +81,7 @@ _EC2: dict[str, tuple[float, str, date]] = {
 }
 
 
-def _made() -> dict[str, Instance]:
+def _make_instance() -> dict[str, Instance]:
     found: dict[str, Instance] = {}
     for name, (gpu, gpus, vcpus, gib, price) in _AWS.items():
         plain = Instance(name, vcpus, gib * GIB, gpu, gpus, _GPU_BYTES[gpu])
@@ -97,4 +97,4 @@ def _made() -> dict[str, Instance]:
     return found
 
 
-BUILTIN = _made()
+BUILTIN = _make_instance()

@@ -28,9 +28,9 @@ FIELDS = {
 }
 
 
-def check(name: Any, data: Mapping[str, Any]) -> Instance:
+def parse_instance(name: Any, data: Mapping[str, Any]) -> Instance:
     problems = [
-        Problem(field, None, "There is no such field.", _known(), "unknown_field")
+        Problem(field, None, "There is no such field.", _check_fields(), "unknown_field")
         for field in data
         if field not in FIELDS
     ]
@@ -80,7 +80,7 @@ def to_data(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _known() -> str:
+def _check_fields() -> str:
     return f"Use one of: {', '.join(FIELDS)}."
 
 

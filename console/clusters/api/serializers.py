@@ -119,7 +119,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         """Objects such as "endpoint demo"; a cluster in use cannot be removed."""
         found = self.context.get("users")  # loaded once per list
         if found is None:
-            found = selectors.users_seen(self.context["request"].user)
+            found = selectors.visible_users(self.context["request"].user)
         users: list[str] = found.get(cluster.name, [])
         return users
 

@@ -15,9 +15,22 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of
 from console.api import watch
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run, flag
+from console.api.parameters import (
+    DRY_RUN,
+    IF_MATCH,
+    LAST_EVENT_ID,
+    WATCH,
+    Filter,
+    is_dry_run,
+    read_flag,
+)
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import DryRunSerializer, ErrorSerializer, either, would
+from console.api.serializers import (
+    DryRunSerializer,
+    ErrorSerializer,
+    dry_run_response,
+    object_or_dry_run,
+)
 from console.api.watch import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
@@ -53,9 +66,9 @@ class RoleView(APIView):
             text = f"{name} has not answered yet."
             remedy = f"Ask it: emberline cluster check {name}."
             raise Refused(Problem("", None, text, remedy, "not_seen"), status_code=409)
-        follow = flag(request, "follow")
+        follow = read_flag(request, "follow")
         if follow or namespace:
-            asked = rights.wanted(row.inventory, (rights.FOLLOW,) if follow else ())
+            asked = rights.required_rights(row.inventory, (rights.FOLLOW_GROUP,) if follow else ())
             text = rights.manifest(asked, row.granted.who, namespace or row.namespace)
         else:
             text = row.granted.manifest or f"# {name} grants all that is needed."
@@ -89,7 +102,7 @@ class ClusterListView(WatchedList[Cluster]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {
             **super().get_serializer_context(),
-            "users": selectors.users_seen(self.request.user),
+            "users": selectors.visible_users(self.request.user),
         }
 
     @extend_schema(
@@ -104,11 +117,11 @@ class ClusterListView(WatchedList[Cluster]):
         """Requires the admin role. Capabilities are available once the phase is not Pending."""
         data = dict(expect_object(request.data))
         name = data.pop("name", None)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
-                made = actions.add(actor_of(request), name, data)
-            return would("create", made.name, {}, _facts(made), _LABELS)
-        made = actions.add(actor_of(request), name, data)
+                made = actions.add_cluster(actor_of(request), name, data)
+            return dry_run_response("create", made.name, {}, _facts(made), _LABELS)
+        made = actions.add_cluster(actor_of(request), name, data)
         return _shown(request, made.name, 201)
 
 
@@ -118,15 +131,15 @@ class ClusterView(GenericAPIView[Cluster]):
 
     @extend_schema(summary="Read a cluster", parameters=[WATCH, LAST_EVENT_ID])
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watch.wanted(request):
-            return watch.one(request, lambda: _shown(request, name).data)
+        if watch.is_watch(request):
+            return watch.watch_object(request, lambda: _shown(request, name).data)
         return _shown(request, name)
 
     @extend_schema(
         summary="Change how a cluster is reached",
         parameters=[IF_MATCH, DRY_RUN],
         request=serializers.ClusterChangeSerializer,
-        responses=either("ClusterOrDryRun", serializers.ClusterSerializer),
+        responses=object_or_dry_run("ClusterOrDryRun", serializers.ClusterSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
         """Requires the admin role. Workloads keep running."""
@@ -135,12 +148,14 @@ class ClusterView(GenericAPIView[Cluster]):
             remedy = "Send at least one field to change, such as namespace."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
         before, expected = _facts(_found(name)), expected_generation(request)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
-                done = actions.change(actor_of(request), name, data, expected_generation=expected)
+                done = actions.change_cluster(
+                    actor_of(request), name, data, expected_generation=expected
+                )
             given = {"kubeconfig": HIDDEN + ", given anew"} if "kubeconfig" in data else {}
-            return would("update", name, before, {**_facts(done), **given}, _LABELS)
-        actions.change(actor_of(request), name, data, expected_generation=expected)
+            return dry_run_response("update", name, before, {**_facts(done), **given}, _LABELS)
+        actions.change_cluster(actor_of(request), name, data, expected_generation=expected)
         return _shown(request, name)
 
     @extend_schema(
@@ -152,11 +167,11 @@ class ClusterView(GenericAPIView[Cluster]):
         """Requires the admin role. Rejected with 409 while anything is placed there."""
         _found(name)
         expected = expected_generation(request)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
-                actions.remove(actor_of(request), name, expected_generation=expected)
-            return would("delete", name, {}, {}, _LABELS)
-        actions.remove(actor_of(request), name, expected_generation=expected)
+                actions.remove_cluster(actor_of(request), name, expected_generation=expected)
+            return dry_run_response("delete", name, {}, {}, _LABELS)
+        actions.remove_cluster(actor_of(request), name, expected_generation=expected)
         return Response(status=204)
 
 
@@ -177,8 +192,8 @@ class ClusterCheckView(GenericAPIView[Cluster]):
         with a delay.
         """
         cluster = _found(name)
-        wait = flag(request, "wait")
-        actions.check(actor_of(request), cluster.name, wait=wait)
+        wait = read_flag(request, "wait")
+        actions.check_cluster(actor_of(request), cluster.name, wait=wait)
         return _shown(request, name, 200 if wait else 202)
 
 

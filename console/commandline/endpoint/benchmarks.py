@@ -14,7 +14,7 @@ _HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", 
 _LIVE = ("queued", "running")
 _TIMES = ("ttft", "tpot", "itl", "duration", "lag")
 _FIELDS = "such as workload=chat mode=rate rate=4 duration_s=60"
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
 def add_to(verbs: Any) -> None:
@@ -54,7 +54,7 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
     ttft = seen.get("ttft") or {}
     return (
         run["id"],
-        output.when(run["created_at"]),
+        output.format_time(run["created_at"]),
         run["state"],
         f"{run['job'].get('workload', '')}, {run['job'].get('mode', '')}",
         str(seen.get("requests", "")),
@@ -75,17 +75,17 @@ def _ms(seconds: Any) -> str:
     return f"{seconds * 1000:,.0f} ms" if isinstance(seconds, (int, float)) else ""
 
 
-def _wish(asked: CommandContext) -> dict[str, Any]:
-    wish = commandline_input.facts(asked.options["fields"])
+def _run_parameters(asked: CommandContext) -> dict[str, Any]:
+    wish = commandline_input.parse_facts(asked.options["fields"])
     if asked.options["trace"]:
-        wish["trace"] = commandline_input.text(asked.options["trace"])
+        wish["trace"] = commandline_input.read_text(asked.options["trace"])
     return wish
 
 
 def plan(asked: CommandContext) -> str:
-    found = asked.client.benchmarks.plan(asked.name, _wish(asked))
+    found = asked.client.benchmarks.plan(asked.name, _run_parameters(asked))
     if asked.options["output"] != output.TABLE:
-        return output.written(found, asked.options["output"])
+        return output.format_data(found, asked.options["output"])
     most = "at most " if found["at_most"] else ""
     lines = [
         f"It would send {most}{found['requests']:,} requests ({found['requests_s']:.4g} a second) "
@@ -102,15 +102,15 @@ def plan(asked: CommandContext) -> str:
 
 
 def start(asked: CommandContext) -> str:
-    made = asked.client.benchmarks.start(asked.name, _wish(asked))
+    made = asked.client.benchmarks.start(asked.name, _run_parameters(asked))
     text = f"Benchmark {made['id']} of {asked.name} is accepted."
     if not asked.options["wait"]:
-        return _shown(asked, made, text)
+        return _format_run(asked, made, text)
     asked.say(text)
-    return _shown(asked, _ended(asked, made), None)
+    return _format_run(asked, _wait_for_end(asked, made), None)
 
 
-def _ended(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
+def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
     """Wait for the end; a timeout reports that the run continues."""
     end, told = time.monotonic() + asked.options["timeout"], ""
     while run["state"] in _LIVE:
@@ -122,7 +122,7 @@ def _ended(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
             stop = f"emberline endpoint benchmark abort {asked.name} {run['id']}"
             text = f"Not within {asked.options['timeout']:g} s, and it goes on. Stop it: {stop}"
             raise CommandError(text, TIMEOUT)
-        asked.client.http.pause(LOOK_S)
+        asked.client.http.pause(POLL_S)
         run = asked.client.benchmarks.get(asked.name, run["id"])
     if run["state"] == "failed":
         raise CommandError(f"It has failed. {run['message']}", FAILED)
@@ -130,17 +130,17 @@ def _ended(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def get(asked: CommandContext) -> str:
-    return _shown(asked, asked.client.benchmarks.get(asked.name, asked.options["id"]), None)
+    return _format_run(asked, asked.client.benchmarks.get(asked.name, asked.options["id"]), None)
 
 
 def abort(asked: CommandContext) -> str:
     found = asked.client.benchmarks.abort(asked.name, asked.options["id"])
-    return _shown(asked, found, f"{found['id']} is {found['state']}.")
+    return _format_run(asked, found, f"{found['id']} is {found['state']}.")
 
 
-def _shown(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
+def _format_run(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
     if asked.options["output"] != output.TABLE:
-        return output.written(run, asked.options["output"])
+        return output.format_data(run, asked.options["output"])
     if text is not None:
         return text
     told = run["message"] or run["stage"]
@@ -151,11 +151,11 @@ def _shown(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
     ]
     for key, value in _numbers(run).items():
         if not isinstance(value, list):
-            lines.append(f"  {key}: {_told(key, value)}")
+            lines.append(f"  {key}: {_format_value(key, value)}")
     return "\n".join(lines)
 
 
-def _told(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     """Format times in milliseconds and quantiles without their count, which `requests` shows."""
     if isinstance(value, dict) and name in _TIMES:
         return ", ".join(
@@ -167,13 +167,13 @@ def _told(name: str, value: Any) -> str:
 def compare(asked: CommandContext) -> str:
     found = asked.client.benchmarks.compare(asked.options["a"], asked.options["b"])
     if asked.options["output"] != output.TABLE:
-        return output.written(found, asked.options["output"])
+        return output.format_data(found, asked.options["output"])
     rows = [
         (
             row["label"],
             _number(row["a"]),
             _number(row["b"]),
-            _change(row),
+            _format_change(row),
             ("better" if row["better"] else "worse") if row["sure"] else "not sure",
         )
         for row in found["rows"]
@@ -186,7 +186,7 @@ def _number(value: float | None) -> str:
     return "?" if value is None else f"{value:,.4g}"
 
 
-def _change(row: dict[str, Any]) -> str:
+def _format_change(row: dict[str, Any]) -> str:
     if row["change"] is None or row["low"] is None or row["high"] is None:
         return "?"
     return f"{row['change']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})"

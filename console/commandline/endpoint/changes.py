@@ -9,7 +9,7 @@ from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext, Run
 from console.commandline.endpoint import wait
-from console.commandline.endpoint.wait import GONE
+from console.commandline.endpoint.wait import DELETED
 from console.commandline.verbs import add_verb
 
 
@@ -97,8 +97,8 @@ def _spec(asked: CommandContext) -> dict[str, Any]:
         short["routing"] = {"strategy": options["strategy"]}
     if options["worker_args"]:
         short["worker_args"] = options["worker_args"]
-    file = commandline_input.document(options["file"]) if options["file"] else {}
-    spec = commandline_input.together(file, short, commandline_input.settings(options["fields"]))
+    file = commandline_input.read_document(options["file"]) if options["file"] else {}
+    spec = commandline_input.merge(file, short, commandline_input.parse_settings(options["fields"]))
     if options["team"] is not None:
         spec["team"] = options["team"]
     if options["note"]:
@@ -110,7 +110,7 @@ def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     made = asked.client.endpoints.create(_spec(asked), dry_run=dry)
     if dry:
-        return _would(asked, made)
+        return _dry_run_text(asked, made)
     name = made["name"]
     text = f"{name} is accepted. Watch it: emberline endpoint wait {name}"
     return _done(asked, made, text)
@@ -123,35 +123,39 @@ def update(asked: CommandContext) -> str:
         generation=asked.options["generation"],
         dry_run=asked.options["dry_run"],
     )
-    return _changed(asked, changed)
+    return _format_change(asked, changed)
 
 
 def scale(asked: CommandContext) -> str:
     endpoints, dry = asked.client.endpoints, asked.options["dry_run"]
-    return _changed(asked, endpoints.scale(asked.name, asked.options["replicas"], dry_run=dry))
+    return _format_change(
+        asked, endpoints.scale(asked.name, asked.options["replicas"], dry_run=dry)
+    )
 
 
 def pause(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
-    return _changed(asked, asked.client.endpoints.pause(asked.name, dry_run=dry))
+    return _format_change(asked, asked.client.endpoints.pause(asked.name, dry_run=dry))
 
 
 def resume(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
-    return _changed(asked, asked.client.endpoints.resume(asked.name, dry_run=dry))
+    return _format_change(asked, asked.client.endpoints.resume(asked.name, dry_run=dry))
 
 
 def move(asked: CommandContext) -> str:
     team, dry = asked.options["team"], asked.options["dry_run"]
     changed = asked.client.endpoints.move(asked.name, team, dry_run=dry)
     if dry:
-        return _would(asked, changed)
+        return _dry_run_text(asked, changed)
     return _done(asked, changed, f"{asked.name} is {f'team {team}' if team else 'nobody'}'s now.")
 
 
 def rollback(asked: CommandContext) -> str:
     endpoints, dry = asked.client.endpoints, asked.options["dry_run"]
-    return _changed(asked, endpoints.rollback(asked.name, asked.options["revision"], dry_run=dry))
+    return _format_change(
+        asked, endpoints.rollback(asked.name, asked.options["revision"], dry_run=dry)
+    )
 
 
 def delete(asked: CommandContext) -> str:
@@ -160,19 +164,19 @@ def delete(asked: CommandContext) -> str:
         asked.name, abandon=options["abandon"], dry_run=options["dry_run"]
     )
     if options["dry_run"]:
-        return _would(asked, answer.body)
+        return _dry_run_text(asked, answer.body)
     if options["abandon"]:
         return f"{asked.name} is forgotten. {answer.body['message']}"
     text = f"{asked.name} is being deleted."
     if not options["wait"]:
-        return _shown(asked, answer.body, text)
+        return _format_result(asked, answer.body, text)
     asked.say(text)
-    return wait.until(asked, asked.name, GONE)
+    return wait.wait_until_phase(asked, asked.name, DELETED)
 
 
-def _changed(asked: CommandContext, endpoint: Any) -> str:
+def _format_change(asked: CommandContext, endpoint: Any) -> str:
     if asked.options["dry_run"]:
-        return _would(asked, endpoint)
+        return _dry_run_text(asked, endpoint)
     text = (
         f"{endpoint['name']} is at generation {endpoint['generation']}; "
         f"{endpoint['replicas']} workers wanted."
@@ -181,27 +185,27 @@ def _changed(asked: CommandContext, endpoint: Any) -> str:
 
 
 def _done(asked: CommandContext, endpoint: Any, text: str) -> str:
-    said = wait.after(asked, endpoint, text)
+    said = wait.wait_after_change(asked, endpoint, text)
     if asked.options["wait"] and asked.options["output"] != output.TABLE:
         endpoint = asked.client.endpoints.get(endpoint["name"])
-    return _shown(asked, endpoint, said)
+    return _format_result(asked, endpoint, said)
 
 
-def _shown(asked: CommandContext, endpoint: Any, text: str) -> str:
+def _format_result(asked: CommandContext, endpoint: Any, text: str) -> str:
     form = asked.options["output"]
     if form == output.NAME:
         return str(endpoint["name"])
-    return text if form == output.TABLE else output.written(endpoint, form)
+    return text if form == output.TABLE else output.format_data(endpoint, form)
 
 
-def _would(asked: CommandContext, answer: Any) -> str:
+def _dry_run_text(asked: CommandContext, answer: Any) -> str:
     form = asked.options["output"]
     if form in (output.JSON, output.YAML):
-        return output.written(answer, form)
-    return would(answer)
+        return output.format_data(answer, form)
+    return format_dry_run(answer)
 
 
-def would(answer: Any) -> str:
+def format_dry_run(answer: Any) -> str:
     changes = (answer or {}).get("changes") or []
     head = "Nothing was changed (dry run)."
     if not changes:
@@ -210,6 +214,6 @@ def would(answer: Any) -> str:
 
 
 def change(one: dict[str, Any]) -> str:
-    before, after = output.short(one.get("before")), output.short(one.get("after"))
+    before, after = output.truncate(one.get("before")), output.truncate(one.get("after"))
     effect = f" ({one['effect']})" if one.get("effect") else ""
     return f"  {one['field']}: {before} -> {after}{effect}"

@@ -35,7 +35,7 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
         str(cell) if cell is not None else ""
         for cell in (
             one.get("id"),
-            _moment(one.get("time")),
+            _format_time(one.get("time")),
             one.get("strategy"),
             one.get("chosen"),
             one.get("reason"),
@@ -50,14 +50,14 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
 def decision(asked: CommandContext) -> str:
     found = asked.client.endpoints.decision(asked.name, asked.options["id"])
     form = asked.options["output"]
-    return told(found) if form == output.TABLE else output.written(found, form)
+    return format_decision(found) if form == output.TABLE else output.format_data(found, form)
 
 
-def told(found: dict[str, Any]) -> str:
+def format_decision(found: dict[str, Any]) -> str:
     """Format a decision record, its candidates as a table."""
     candidates = found.get("candidates") or []
     facts = [
-        f"{key}: {value if isinstance(value, str) else output.short(value, 200)}"
+        f"{key}: {value if isinstance(value, str) else output.truncate(value, 200)}"
         for key, value in found.items()
         if key != "candidates" and value not in (None, "", [], {})
     ]
@@ -78,7 +78,7 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
     return [output.table(["", *(key.upper() for key in columns)], rows)]
 
 
-def _moment(epoch: Any) -> str:
+def _format_time(epoch: Any) -> str:
     if not isinstance(epoch, (int, float)):
         return str(epoch or "")
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -105,14 +105,16 @@ def explain(asked: CommandContext) -> str:
         key=options["key"],
     )
     if options["output"] != output.TABLE:
-        return output.written(found, options["output"])
+        return output.format_data(found, options["output"])
     return "\n\n".join(_routers(found["routers"]))
 
 
 def _body(options: dict[str, Any]) -> dict[str, Any]:
     if options["file"] is not None:
-        return commandline_input.document(options["file"])
-    prompt = commandline_input.text("-") if options["prompt"] == "-" else str(options["prompt"])
+        return commandline_input.read_document(options["file"])
+    prompt = (
+        commandline_input.read_text("-") if options["prompt"] == "-" else str(options["prompt"])
+    )
     if not prompt.strip():
         raise CommandError("The prompt is empty.", USAGE)
     return {"messages": [{"role": "user", "content": prompt}]}
@@ -124,4 +126,4 @@ def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
         raise CommandError("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
     for number, one in enumerate(routers, 1):
         head = [f"Router {number} of {len(routers)}:"] if len(routers) > 1 else []
-        yield "\n".join([*head, one["error"] or told(one["ranking"] or {})])
+        yield "\n".join([*head, one["error"] or format_decision(one["ranking"] or {})])

@@ -24,7 +24,7 @@ def add_to(verbs: Any) -> None:
     add_verb(
         verbs,
         "doctor",
-        examine,
+        examine_endpoint,
         "look for everything that can keep kvaware from work",
         "name",
         listing=False,
@@ -46,13 +46,13 @@ def preflight(asked: CommandContext) -> str:
     return text
 
 
-def examine(asked: CommandContext) -> CommandResult:
+def examine_endpoint(asked: CommandContext) -> CommandResult:
     try:
         found = asked.client.endpoints.doctor(asked.name)
     except NotFound as error:
         raise CommandError(str(error), _VERDICTS["error"]) from None
     form = asked.options["output"]
-    text = _text(found) if form == output.TABLE else output.written(found, form)
+    text = _text(found) if form == output.TABLE else output.format_data(found, form)
     return CommandResult(text, _VERDICTS.get(found["verdict"], 0))
 
 

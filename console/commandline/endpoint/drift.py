@@ -32,8 +32,8 @@ def drift(asked: CommandContext) -> str:
 def _cells(row: Drift) -> tuple[str, ...]:
     return (
         row["key"],
-        output.short(row["wanted"]),
-        output.short(row["found"]),
+        output.truncate(row["wanted"]),
+        output.truncate(row["found"]),
         row["manager"] or "nobody",
         _since(row["since"]),
         row["workload"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from console.client.documents import Endpoint, EndpointEventDocument, Revision
 from console.client.errors import Conflict
-from console.client.logs import MOST_LINES, TAIL_LINES, LogEnd
+from console.client.logs import MAX_LINES, TAIL_LINES, LogEnd
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.verbs import add_verb
@@ -17,7 +17,7 @@ from endpoints.choices import STEP_LABELS
 
 _MARKS = {"done": "✓", "active": "…", "waiting": "·", "failed": "✗"}
 _HEAD = ("NAME", "MODEL", "ENGINE", "PHASE", "REASON", "READY", "STRATEGY", "URL")
-_LABELS = {str(step): label for step, label in STEP_LABELS.items()}
+_LABELS = {str(step): step_label for step, step_label in STEP_LABELS.items()}
 
 
 def add_to(verbs: Any) -> None:
@@ -71,10 +71,10 @@ def get(asked: CommandContext) -> str:
     form = asked.options["output"]
     if form == output.NAME:
         return endpoint["name"]
-    return described(endpoint) if form == output.TABLE else output.written(endpoint, form)
+    return format_endpoint(endpoint) if form == output.TABLE else output.format_data(endpoint, form)
 
 
-def described(one: Endpoint) -> str:
+def format_endpoint(one: Endpoint) -> str:
     spec = one["spec"]
     lines = [
         f"{one['name']}: {one['phase']} ({one['reason']}). {one['message']}",
@@ -83,7 +83,8 @@ def described(one: Endpoint) -> str:
         f"generation {one['generation']} (seen {one['observed_generation']})",
         f"  url {one['url'] or 'not known yet'}",
         *(
-            f"  {_MARKS.get(step['state'], '?')} {label(step['code'])} {step['message']}".rstrip()
+            f"  {_MARKS.get(step['state'], '?')} {step_label(step['code'])} "
+            f"{step['message']}".rstrip()
             for step in one["steps"]
         ),
     ]
@@ -94,11 +95,11 @@ def described(one: Endpoint) -> str:
     if workers:
         lines.append(output.table(("WORKER", "STATE", "URL", "PID", "RESTARTS"), workers))
     if one["detail"]:
-        lines += ["Last lines of its log:", output.plain(one["detail"])]
+        lines += ["Last lines of its log:", output.strip_control_characters(one["detail"])]
     return "\n".join(lines)
 
 
-def label(step: str) -> str:
+def step_label(step: str) -> str:
     """Return the label of a rollout step; newer consoles may have unknown steps."""
     return _LABELS.get(step, step)
 
@@ -114,7 +115,7 @@ def list_events(asked: CommandContext) -> str:
 
 
 def _event(row: EndpointEventDocument) -> tuple[str, ...]:
-    return output.when(row["last_at"]), row["reason"], str(row["count"]), row["message"]
+    return output.format_time(row["last_at"]), row["reason"], str(row["count"]), row["message"]
 
 
 def revisions(asked: CommandContext) -> str:
@@ -128,7 +129,7 @@ def revisions(asked: CommandContext) -> str:
 
 
 def _revision(row: Revision) -> tuple[str, ...]:
-    moment = output.when(row["created_at"])
+    moment = output.format_time(row["created_at"])
     return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))
 
 
@@ -152,20 +153,20 @@ def logs(asked: CommandContext) -> str:
         if error.code != "no_worker":
             raise
         return f"{asked.name} has no worker yet: emberline endpoint wait {asked.name}"
-    asked.say(_heading(of))
+    asked.say(_log_heading(of))
     with suppress(KeyboardInterrupt):
         for line in lines:
-            asked.out.write(f"{output.plain(line)}\n")
+            asked.out.write(f"{output.strip_control_characters(line)}\n")
             asked.out.flush()
     return ""
 
 
-def _heading(of: LogEnd) -> str:
+def _log_heading(of: LogEnd) -> str:
     more = f"; {of['others']} more: --worker, --container" if of["others"] else ""
     return f"# {of['container']} of {of['worker']}, {of['state']}{more}"
 
 
 def _lines(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text[:9]) <= MOST_LINES:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1 to {MOST_LINES}.")
+    if not text.isdecimal() or not 0 < int(text[:9]) <= MAX_LINES:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1 to {MAX_LINES}.")
     return int(text)

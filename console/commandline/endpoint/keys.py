@@ -48,15 +48,17 @@ def list_keys(asked: CommandContext) -> str:
 def _cells(key: Any) -> tuple[str, ...]:
     terms = dict(key.get("terms") or {})
     ends = terms.pop("expires_at", None)
-    limits = [f"{name}={_short(value)}" for name, value in terms.items() if _limits(name, value)]
+    limits = [
+        f"{name}={_format_value(value)}" for name, value in terms.items() if _limits(name, value)
+    ]
     return (
         key["id"],
         key["name"],
         f"{key['prefix']}…",
         " ".join(limits) or "-",
-        output.when(ends) or "never",
-        output.when(key.get("last_used_at")) or "-",
-        output.when(key["created_at"])[:16],
+        output.format_time(ends) or "never",
+        output.format_time(key.get("last_used_at")) or "-",
+        output.format_time(key["created_at"])[:16],
     )
 
 
@@ -64,20 +66,20 @@ def _limits(name: str, value: Any) -> bool:
     return value not in _UNLIMITED and name != "budget_period"
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def create(asked: CommandContext) -> str:
     """Print only the key, so that it can be piped into a file."""
-    label, terms = asked.options["key_name"], commandline_input.facts(asked.options["terms"])
+    label, terms = asked.options["key_name"], commandline_input.parse_facts(asked.options["terms"])
     return asked.client.endpoints.create_key(asked.name, label, terms)["key"]
 
 
 def update(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.change_key(
-        asked.name, key["id"], commandline_input.facts(asked.options["terms"])
+        asked.name, key["id"], commandline_input.parse_facts(asked.options["terms"])
     )
     return f"The key {key['name']} is changed."
 
@@ -97,7 +99,7 @@ def usage(asked: CommandContext) -> str:
     found = asked.client.endpoints.usage(asked.name, asked.options["days"])
     form = asked.options["output"]
     if form != output.TABLE:
-        return output.written(found, form)
+        return output.format_data(found, form)
     head = ("KEY", "REQUESTS", "FAILED", "PROMPT", "CACHED", "COMPLETION", "ESTIMATED")
     counted = ("requests", "failed", "prompt_tokens", "cached_tokens", "completion_tokens")
     every = [*found["keys"], {**found["total"], "key_name": "(all)"}]
@@ -109,10 +111,10 @@ def usage(asked: CommandContext) -> str:
         )
         for row in every
     ]
-    return f"Since {output.when(found['since'])}\n{output.table(head, rows)}"
+    return f"Since {output.format_time(found['since'])}\n{output.table(head, rows)}"
 
 
 def _key(asked: CommandContext) -> documents.Key:
     rows, name = asked.client.endpoints.keys(asked.name), asked.name
     listing = f"emberline endpoint key list {name}"
-    return commandline_input.one_of(rows, asked.options["key_id"], f"key of {name}", listing)
+    return commandline_input.find_row(rows, asked.options["key_id"], f"key of {name}", listing)

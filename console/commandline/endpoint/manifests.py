@@ -12,7 +12,7 @@ from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
 from console.commandline.verbs import add_verb
 
-_SAID = {"create": "created", "update": "changed", "unchanged": "unchanged"}
+_RESULTS = {"create": "created", "update": "changed", "unchanged": "unchanged"}
 
 
 def add_to(verbs: Any) -> None:
@@ -36,33 +36,33 @@ def add_to(verbs: Any) -> None:
 
 def apply(asked: CommandContext) -> str:
     options = asked.options
-    found = [item for path in options["files"] for item in commandline_input.objects(path)]
+    found = [item for path in options["files"] for item in commandline_input.read_objects(path)]
     answer = asked.client.endpoints.apply(
         found,
         cluster=options["cluster"],
         namespace=options["namespace"],
         dry_run=options["dry_run"],
     )
-    text = _said(answer, options["output"])
+    text = _format_result(answer, options["output"])
     if options["wait"] and not options["dry_run"]:
         asked.say(text)
         for one in answer["results"]:
             endpoint = asked.client.endpoints.get(one["name"])
-            asked.say(wait.after(asked, endpoint, f"{one['name']}:"))
+            asked.say(wait.wait_after_change(asked, endpoint, f"{one['name']}:"))
         return "" if options["output"] == output.TABLE else text
     return text
 
 
-def _said(answer: dict[str, Any], form: str) -> str:
+def _format_result(answer: dict[str, Any], form: str) -> str:
     if form == output.NAME:
         return "\n".join(one["name"] for one in answer["results"])
     if form != output.TABLE:
-        return output.written(answer, form)
+        return output.format_data(answer, form)
     return "\n".join(line for one in answer["results"] for line in _lines(one, answer["dry_run"]))
 
 
 def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:
-    did = _SAID.get(one["action"], one["action"])
+    did = _RESULTS.get(one["action"], one["action"])
     yield f"endpoint/{one['name']} {did}{' (dry run)' if dry else ''}"
     if one["action"] == "update" or dry:
         for change in one["changes"]:
@@ -75,5 +75,5 @@ def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:
 
 def export(asked: CommandContext) -> str:
     if asked.options["output"] == "json":
-        return output.written(asked.client.endpoints.exported(asked.name), output.JSON)
+        return output.format_data(asked.client.endpoints.exported(asked.name), output.JSON)
     return asked.client.endpoints.export(asked.name).rstrip()

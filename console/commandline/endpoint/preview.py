@@ -38,10 +38,10 @@ def _spec(asked: CommandContext) -> dict[str, Any]:
             if not (options["file"] or options["model"]):
                 raise
             known = {"name": options["name"]}
-    file = commandline_input.document(options["file"]) if options["file"] else {}
+    file = commandline_input.read_document(options["file"]) if options["file"] else {}
     model = {"model": options["model"]} if options["model"] else {}
-    return commandline_input.together(
-        known, file, model, commandline_input.settings(options["fields"])
+    return commandline_input.merge(
+        known, file, model, commandline_input.parse_settings(options["fields"])
     )
 
 
@@ -50,12 +50,12 @@ def fit(asked: CommandContext) -> CommandResult:
     judged = found["judged"]
     good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
     form = asked.options["output"]
-    lines = [*_judged(judged), *_routers(found["routers"])]
-    text = "\n".join(lines) if form == output.TABLE else output.written(found, form)
+    lines = [*_format_fit(judged), *_routers(found["routers"])]
+    text = "\n".join(lines) if form == output.TABLE else output.format_data(found, form)
     return CommandResult(text, OK if good or not judged else FAILED)
 
 
-def _judged(judged: list[dict[str, Any]]) -> Iterator[str]:
+def _format_fit(judged: list[dict[str, Any]]) -> Iterator[str]:
     for each in judged:
         price = each["price_usd_hour"]
         cost = f", ${price:.2f} an hour" if price is not None else ""
@@ -86,7 +86,7 @@ def preview(asked: CommandContext) -> str:
     found = asked.client.endpoints.preview(_spec(asked))
     form = asked.options["output"]
     if form != output.TABLE:
-        return output.written(found, form)
+        return output.format_data(found, form)
     lines = [f"# {note}" for note in found["notes"]]
     lines += [f"# refused: {found['refused']}"] if found["refused"] else []
     lines += [f"{name}={shlex.quote(value)} \\" for name, value in found["env"].items()]
@@ -94,6 +94,6 @@ def preview(asked: CommandContext) -> str:
     if found["objects"]:
         lines += [
             "---",
-            "\n---\n".join(output.written(one, output.YAML) for one in found["objects"]),
+            "\n---\n".join(output.format_data(one, output.YAML) for one in found["objects"]),
         ]
     return "\n".join(lines)

@@ -15,19 +15,19 @@ from console.client.errors import NotFound
 from console.client.watch import Watch
 from console.commandline import output
 from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
-from console.commandline.endpoint.endpoints import described, label
+from console.commandline.endpoint.endpoints import format_endpoint, step_label
 from console.commandline.verbs import add_verb
 from endpoints.choices import Phase
 
 TIMEOUT_S = 600.0
-HEAL_S = 10.0
+RECOVERY_S = 10.0
 """Time a Failed endpoint is given to recover by itself."""
-GONE = "deleted"
+DELETED = "deleted"
 
 
 def add_to(verbs: Any) -> None:
     parser = add_verb(verbs, "wait", wait, "until the endpoint is in a phase, or deleted", "name")
-    wanted = [*(str(phase) for phase in Phase), GONE]
+    wanted = [*(str(phase) for phase in Phase), DELETED]
     parser.add_argument("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
     _add_timeout(parser)
 
@@ -43,58 +43,58 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
 
 
 def wait(asked: CommandContext) -> str:
-    return until(asked, asked.name, asked.options["phase"])
+    return wait_until_phase(asked, asked.name, asked.options["phase"])
 
 
-def after(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
+def wait_after_change(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
     """Return `text`; with --wait, the outcome of the change that produced `endpoint`."""
     if not asked.options["wait"]:
         return text
     asked.say(text)
     paused = endpoint["replicas"] == 0
-    return until(asked, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
+    return wait_until_phase(asked, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
 
 
-def until(asked: CommandContext, name: str, phase: str) -> str:
+def wait_until_phase(asked: CommandContext, name: str, phase: str) -> str:
     """Return the message on success; raise CommandError on permanent failure or timeout."""
-    seen = _Seen(asked)
+    seen = _StepPrinter(asked)
     deadline = time.monotonic() + asked.options["timeout"]
     try:
         asked.client.endpoints.get(name)  # raise NotFound instead of waiting
     except NotFound:
-        if phase != GONE:
+        if phase != DELETED:
             raise
         return f"{name} is deleted."
     watch = asked.client.endpoints.watch(name, timeout_s=asked.options["timeout"])
     try:
         for state in watch:
             seen.how(watch)
-            found = _healed(asked, seen.of(state), deadline)
+            found = _wait_for_recovery(asked, seen.of(state), deadline)
             if found["observed_generation"] == found["generation"] and found["phase"] == phase:
                 return f"{name} is {phase}. {found['url']}".rstrip()
     except TimedOut:
         why = f"Not within {asked.options['timeout']:.0f} s."
         raise CommandError(seen.told_of(why), TIMEOUT) from None
-    if phase != GONE:
+    if phase != DELETED:
         raise CommandError(seen.told_of(f"{name} was deleted meanwhile."), FAILED)
     return f"{name} is deleted."
 
 
-def _healed(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
+def _wait_for_recovery(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
     """Return the state; if it is Failed, wait for the next one or the deadline."""
-    seen = _Seen(asked)
+    seen = _StepPrinter(asked)
     begun = time.monotonic()
     while state["phase"] == Phase.FAILED:
         now = time.monotonic()
-        if now - begun > HEAL_S or now > deadline:
-            raise CommandError(f"It has failed.\n{described(state)}", FAILED)
+        if now - begun > RECOVERY_S or now > deadline:
+            raise CommandError(f"It has failed.\n{format_endpoint(state)}", FAILED)
         asked.client.http.pause(min(0.5, max(deadline - now, 0)))
         state = seen.of(asked.client.endpoints.get(state["name"]))
     return state
 
 
 @dataclass(slots=True)
-class _Seen:
+class _StepPrinter:
     asked: CommandContext
     last: Endpoint | None = None
     began: float = field(default_factory=time.monotonic)
@@ -109,7 +109,10 @@ class _Seen:
             line = f"{step['state']} {step['message']}".strip()
             if step["state"] != "waiting" and self.told.get(step["code"]) != line:
                 self.told[step["code"]] = line
-                self.asked.say(f"  {after_s:5.0f} s  {label(step['code'])}: {output.plain(line)}")
+                self.asked.say(
+                    f"  {after_s:5.0f} s  {step_label(step['code'])}: "
+                    f"{output.strip_control_characters(line)}"
+                )
         return found
 
     def how(self, watch: Watch) -> None:
@@ -119,4 +122,4 @@ class _Seen:
             self.asked.say(f"  (asked again and again: {watch.fallback})")
 
     def told_of(self, why: str) -> str:
-        return why if self.last is None else f"{why}\n{described(self.last)}"
+        return why if self.last is None else f"{why}\n{format_endpoint(self.last)}"

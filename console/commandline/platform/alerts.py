@@ -21,27 +21,29 @@ _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes o
 def add_to(rooms: Any) -> None:
     verbs = add_group(rooms, "alert", "what fires, and the rules that say so")
     listed = add_verb(verbs, "list", list_all, "what fires now, or will if it goes on")
-    _of(listed, "only of this endpoint")
+    _add_endpoint_option(listed, "only of this endpoint")
     output.add_output(listed)
     rules = add_verb(verbs, "rules", list_rules, "every rule with its numbers")
-    _of(rules, "as they count for this endpoint")
+    _add_endpoint_option(rules, "as they count for this endpoint")
     output.add_output(rules, names=True)
     one = add_verb(verbs, "get", get, "one rule with all that is set of it", "name")
-    _of(one, "as it counts for this endpoint")
+    _add_endpoint_option(one, "as it counts for this endpoint")
     one.add_argument(
         "-o", "--output", choices=(output.YAML, output.JSON), default=output.YAML, help="(yaml)"
     )
-    said = add_verb(verbs, "set", set_, "numbers of a rule, for all endpoints or for one", "name")
+    said = add_verb(
+        verbs, "set", set_rule, "numbers of a rule, for all endpoints or for one", "name"
+    )
     said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_FIELDS)
-    _of(said, "for this endpoint alone")
-    tried = add_verb(verbs, "try", try_, "how often a rule would have fired; changes nothing")
+    _add_endpoint_option(said, "for this endpoint alone")
+    tried = add_verb(verbs, "try", try_rule, "how often a rule would have fired; changes nothing")
     tried.add_argument(
         "words",
         nargs="+",
         metavar="NAME|FIELD=VALUE",
         help=f"a rule's name and its fields, {_FIELDS}; without a name one that is not written yet",
     )
-    _of(tried, "for this endpoint alone")
+    _add_endpoint_option(tried, "for this endpoint alone")
     tried.add_argument("--range", choices=("24h", "7d"), default="24h", help="(24h)")
     output.add_output(tried)
     written = add_verb(verbs, "create", create, "a rule of your own: expr=... summary=...", "name")
@@ -49,13 +51,13 @@ def add_to(rooms: Any) -> None:
     back = add_verb(
         verbs, "reset", reset, "as it was built in; a rule of your own is deleted", "name"
     )
-    _of(back, "as all endpoints have it")
+    _add_endpoint_option(back, "as all endpoints have it")
     file = add_verb(verbs, "file", as_file, "all rules as a file, for a Prometheus of your own")
     file.add_argument("--object", action="store_true", help="as a PrometheusRule")
     add_clusters_to(verbs)
 
 
-def _of(parser: argparse.ArgumentParser, text: str) -> None:
+def _add_endpoint_option(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--endpoint", default="", help=text)
 
 
@@ -69,7 +71,7 @@ def _alert(one: dict[str, Any]) -> tuple[str, ...]:
     value = "" if one["value"] is None else f"{one['value']:.4g}"
     return (
         *(one["state"], one["severity"], one["alert"], one["endpoint"], value),
-        *(output.when(one["since"]), one["summary"]),
+        *(output.format_time(one["since"]), one["summary"]),
     )
 
 
@@ -87,31 +89,33 @@ def _rule(one: dict[str, Any]) -> tuple[str, ...]:
 
 def get(asked: CommandContext) -> str:
     found = asked.client.alerts.get(asked.name, asked.options["endpoint"])
-    return output.written(found, asked.options["output"])
+    return output.format_data(found, asked.options["output"])
 
 
-def set_(asked: CommandContext) -> str:
-    wish = commandline_input.facts(asked.options["fields"])
+def set_rule(asked: CommandContext) -> str:
+    wish = commandline_input.parse_facts(asked.options["fields"])
     made = asked.client.alerts.set(asked.name, wish, asked.options["endpoint"])
     return f"{', '.join(_rule(made)[2:])}: {made['summary']}."
 
 
-def try_(asked: CommandContext) -> str:
+def try_rule(asked: CommandContext) -> str:
     words: list[str] = asked.options["words"]
     name = "" if "=" in words[0] else words[0]
     wish = {
-        **commandline_input.facts(words[1:] if name else words),
+        **commandline_input.parse_facts(words[1:] if name else words),
         "range": asked.options["range"],
     }
     found = asked.client.alerts.dry_run(name, wish, asked.options["endpoint"])
     if asked.options["output"] != output.TABLE:
-        return output.written(found, asked.options["output"])
+        return output.format_data(found, asked.options["output"])
     told = [_verdict("With these numbers", found)]
     if found["now"] is not None:
         told.append(_verdict("As it is set now", found["now"]))
-    told += _unknown(found)
+    told += _missing_fields(found)
     fired = [one for one in found["about"] if one["times"]]
-    return "\n".join([*told, *([output.table(_FIRED, map(_fired, fired))] if fired else [])])
+    return "\n".join(
+        [*told, *([output.table(_FIRED, map(_format_firings, fired))] if fired else [])]
+    )
 
 
 def _verdict(head: str, one: dict[str, Any]) -> str:
@@ -119,7 +123,7 @@ def _verdict(head: str, one: dict[str, Any]) -> str:
     return f"{head}: fired {one['times']} times, for {one['firing_s']} s in all{off}."
 
 
-def _unknown(found: dict[str, Any]) -> list[str]:
+def _missing_fields(found: dict[str, Any]) -> list[str]:
     told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
     if found["unsure"]:
         told.append(f"{found['unsure']} times more it held too briefly to tell.")
@@ -133,13 +137,13 @@ def _unknown(found: dict[str, Any]) -> list[str]:
     return [*told, *found["missing"]]
 
 
-def _fired(one: dict[str, Any]) -> tuple[str, ...]:
-    last = f"{output.when(one['last'])}{' (still)' if one['firing'] else ''}"
+def _format_firings(one: dict[str, Any]) -> tuple[str, ...]:
+    last = f"{output.format_time(one['last'])}{' (still)' if one['firing'] else ''}"
     return one["about"], str(one["times"]), str(one["firing_s"]), str(one["longest_s"]), last
 
 
 def create(asked: CommandContext) -> str:
-    wish = {"name": asked.name, **commandline_input.facts(asked.options["fields"])}
+    wish = {"name": asked.name, **commandline_input.parse_facts(asked.options["fields"])}
     made = asked.client.alerts.create(wish)
     return f"{made['name']} is written. Prometheus reads it within seconds."
 
@@ -184,7 +188,9 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def keep(asked: CommandContext) -> str:
-    made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
+    made = asked.client.alerts.keep(
+        asked.name, commandline_input.parse_facts(asked.options["fields"])
+    )
     kept = " and ".join(name for name in ("rules", "receivers") if made[name])
     if not kept:
         return f"Nothing is kept in {made['cluster']} any more; what was there is removed."

@@ -54,7 +54,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     changes = "; ".join(f"{field}: {_pair(pair)}" for field, pair in sorted(row["changes"].items()))
     shown = changes if len(changes) <= 100 else f"{changes[:99]}…"
     return (
-        output.when(row["at"]),
+        output.format_time(row["at"]),
         row["actor"],
         row["verb"],
         row["target"],
@@ -65,5 +65,5 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _pair(pair: Any) -> str:
     if isinstance(pair, list) and len(pair) == 2:
-        return f"{output.short(pair[0], 30)} -> {output.short(pair[1], 30)}"
-    return output.short(pair, 30)
+        return f"{output.truncate(pair[0], 30)} -> {output.truncate(pair[1], 30)}"
+    return output.truncate(pair, 30)

@@ -54,9 +54,9 @@ def _budget(one: dict[str, Any]) -> tuple[str, ...]:
     return (
         one["name"],
         f"{one['whose']} {one['subject']}".strip(),
-        output.number(one["usd"]),
-        output.number(one["spent_usd"]),
-        output.number(one["foreseen_usd"]),
+        output.format_number(one["usd"]),
+        output.format_number(one["spent_usd"]),
+        output.format_number(one["foreseen_usd"]),
         f"{one['used_ratio']:.0%}",
     )
 
@@ -70,7 +70,7 @@ def keep(asked: CommandContext) -> str:
     known = room.named(asked.name)
     made = room.change(known["id"], facts) if known else room.create(facts)
     held = f"{made['whose']} {made['subject']}".strip()
-    return f"{made['name']}: {output.number(made['usd'])} USD a month for {held}."
+    return f"{made['name']}: {output.format_number(made['usd'])} USD a month for {held}."
 
 
 def delete(asked: CommandContext) -> str:
@@ -88,8 +88,8 @@ def prices(asked: CommandContext) -> str:
 
 
 def _price(one: dict[str, Any]) -> tuple[str, ...]:
-    disk = output.number(one["disk_usd_gib_month"])
-    usd = output.number(one["usd_hour"])
+    disk = output.format_number(one["disk_usd_gib_month"])
+    usd = output.format_number(one["usd_hour"])
     return one["name"], one["since"], usd, one["machine"] or "-", disk, one["source"]
 
 
@@ -100,10 +100,10 @@ def history(asked: CommandContext) -> str:
 
 def price(asked: CommandContext) -> str:
     made = asked.client.tier_prices.set(
-        asked.name, commandline_input.facts(asked.options["fields"])
+        asked.name, commandline_input.parse_facts(asked.options["fields"])
     )
     where = made["machine"] or "-"
-    usd, since = output.number(made["usd_hour"]), made["since"]
+    usd, since = output.format_number(made["usd_hour"]), made["since"]
     return f"{made['name']} from {since} on: {usd} USD an hour, nodes on {where}."
 
 

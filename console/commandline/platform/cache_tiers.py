@@ -9,7 +9,7 @@ from console.client.documents import CacheTier
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
-from console.commandline.endpoint.changes import would
+from console.commandline.endpoint.changes import format_dry_run
 from console.commandline.verbs import add_group, add_verb
 
 _HEAD = ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HITS", "USED BY")
@@ -73,10 +73,12 @@ def _cells(one: CacheTier) -> tuple[str, ...]:
 def get(asked: CommandContext) -> str:
     found = asked.client.cache_tiers.get(asked.name)
     form = asked.options["output"]
-    return "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
+    return (
+        "\n".join(_format_tier(found)) if form == output.TABLE else output.format_data(found, form)
+    )
 
 
-def _told(one: CacheTier) -> Iterator[str]:
+def _format_tier(one: CacheTier) -> Iterator[str]:
     reason = f" ({one['reason']})" if one["reason"] else ""
     yield f"{one['name']}: {one['phase']}{reason}. {one['message']}".rstrip()
     yield (
@@ -102,26 +104,30 @@ def _told(one: CacheTier) -> Iterator[str]:
 def contents(asked: CommandContext) -> str:
     found = asked.client.cache_tiers.contents(asked.name)
     form = asked.options["output"]
-    return output.written(found, output.YAML if form == output.TABLE else form)
+    return output.format_data(found, output.YAML if form == output.TABLE else form)
 
 
 def _facts(asked: CommandContext) -> dict[str, Any]:
-    file = commandline_input.document(asked.options["file"]) if asked.options["file"] else {}
-    return {**file, **commandline_input.facts(asked.options["fields"])}
+    file = commandline_input.read_document(asked.options["file"]) if asked.options["file"] else {}
+    return {**file, **commandline_input.parse_facts(asked.options["fields"])}
 
 
 def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     made = asked.client.cache_tiers.create(asked.name, _facts(asked), dry_run=dry)
     if dry:
-        return would(made)
+        return format_dry_run(made)
     return f"{asked.name} is accepted. See: emberline cache-tier get {asked.name}"
 
 
 def update(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     changed = asked.client.cache_tiers.change(asked.name, _facts(asked), dry_run=dry)
-    return would(changed) if dry else f"{asked.name} is at generation {changed['generation']}."
+    return (
+        format_dry_run(changed)
+        if dry
+        else f"{asked.name} is at generation {changed['generation']}."
+    )
 
 
 def flush(asked: CommandContext) -> str:

@@ -31,7 +31,7 @@ _FACTS = ("kind", "context", "namespace", "reach")
 
 def add_to(rooms: Any) -> None:
     verbs = add_group(rooms, "cluster", "clusters endpoints can be placed in")
-    add_verb(verbs, "list", listed, "every cluster with what was last seen of it", listing=True)
+    add_verb(verbs, "list", list_all, "every cluster with what was last seen of it", listing=True)
     add_verb(verbs, "get", get, "what a cluster can carry, as last seen", "name", listing=False)
     adding = add_verb(verbs, "add", add, "let the console use a cluster", "name")
     adding.add_argument("--kind", choices=KINDS, default="kubeconfig", help="how it is reached")
@@ -52,7 +52,7 @@ def add_to(rooms: Any) -> None:
     add_verb(verbs, "rekey", rekey, "the same as `emberline rekey`")
 
 
-def add_room(rooms: Any) -> None:
+def add_rekey(rooms: Any) -> None:
     """Add `rekey` under both names: kubeconfigs were the first encrypted secrets."""
     text = "seal every kept secret anew with the first key (on the console's own machine)"
     add_verb(rooms, "rekey", rekey, text)
@@ -65,7 +65,7 @@ def _add_facts(parser: Any) -> None:
     parser.add_argument("--reach", choices=REACHES, help="what the console can connect to")
 
 
-def listed(asked: CommandContext) -> str:
+def list_all(asked: CommandContext) -> str:
     none = "There is no cluster yet. Add one with: emberline cluster add NAME --kubeconfig FILE"
     found = asked.client.clusters.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -77,9 +77,13 @@ def _cells(one: Cluster) -> tuple[str, ...]:
 
 
 def get(asked: CommandContext) -> str:
-    found = _found(asked)
+    found = _get_or_fail(asked)
     form = asked.options["output"]
-    return "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
+    return (
+        "\n".join(_format_cluster(found))
+        if form == output.TABLE
+        else output.format_data(found, form)
+    )
 
 
 def add(asked: CommandContext) -> str:
@@ -97,7 +101,7 @@ def _facts(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
     facts = {key: options[key] for key in _FACTS if options[key] is not None}
     if options["kubeconfig"]:
-        facts["kubeconfig"] = commandline_input.text(options["kubeconfig"])
+        facts["kubeconfig"] = commandline_input.read_text(options["kubeconfig"])
     return facts
 
 
@@ -105,19 +109,23 @@ def check(asked: CommandContext) -> CommandResult:
     try:
         found = asked.client.clusters.check(asked.name)
     except NotFound:
-        raise CommandError(_unknown(asked), _NO_ANSWER) from None
+        raise CommandError(_not_found_text(asked), _NO_ANSWER) from None
     form = asked.options["output"]
-    text = "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
+    text = (
+        "\n".join(_format_cluster(found))
+        if form == output.TABLE
+        else output.format_data(found, form)
+    )
     return CommandResult(text, _VERDICTS.get(found["phase"], _NO_ANSWER))
 
 
-def _told(found: Cluster) -> Iterator[str]:
+def _format_cluster(found: Cluster) -> Iterator[str]:
     yield f"{found['name']}: {found['phase']} ({found['reason']})"
     if found["message"]:
         yield found["message"]
     if not found["seen_at"]:
         return
-    seen = f"{output.when(found['seen_at'])} UTC, {output.age(found['seen_at'])} ago"
+    seen = f"{output.format_time(found['seen_at'])} UTC, {output.format_age(found['seen_at'])} ago"
     yield f"  seen {seen}" if found["phase"] in _VERDICTS else f"It answered last at {seen}:"
     yield f"  Kubernetes {found['server_version']}"
     for one in found["capabilities"]:
@@ -143,11 +151,11 @@ def print_role(asked: CommandContext) -> str:
             asked.name, namespace=options["namespace"], follow=options["follow"]
         ).rstrip()
     except NotFound:
-        raise CommandError(_unknown(asked), NOT_FOUND) from None
+        raise CommandError(_not_found_text(asked), NOT_FOUND) from None
 
 
 def remove(asked: CommandContext) -> str:
-    _found(asked)
+    _get_or_fail(asked)
     asked.client.clusters.remove(asked.name)
     return f"Cluster {asked.name} is forgotten, with its credentials."
 
@@ -158,13 +166,13 @@ def rekey(asked: CommandContext) -> str:
     return asked.here.rekey()
 
 
-def _found(asked: CommandContext) -> Cluster:
+def _get_or_fail(asked: CommandContext) -> Cluster:
     try:
         return asked.client.clusters.get(asked.name)
     except NotFound:
-        raise CommandError(_unknown(asked), NOT_FOUND) from None
+        raise CommandError(_not_found_text(asked), NOT_FOUND) from None
 
 
-def _unknown(asked: CommandContext) -> str:
+def _not_found_text(asked: CommandContext) -> str:
     known = ", ".join(one["name"] for one in asked.client.clusters.list()) or "none yet"
     return f"There is no cluster {asked.name}. There are: {known}."

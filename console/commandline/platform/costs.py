@@ -33,7 +33,7 @@ def month(asked: CommandContext) -> str:
     found = asked.client.cost_reports.get(asked.options["month"])
     form = asked.options["output"]
     if form != output.TABLE:
-        return output.written(found, form)
+        return output.format_data(found, form)
     groups = found["groups"]
     if asked.options["by"] not in groups:
         raise CommandError(f"There is no such grouping. Known: {', '.join(groups)}.", USAGE)
@@ -50,10 +50,11 @@ def costs(asked: CommandContext) -> str:
     found = asked.client.costs(asked.options["range"])
     form = asked.options["output"]
     if form != output.TABLE:
-        return output.written(found, form)
+        return output.format_data(found, form)
     lines = [
-        f"Now {output.number(found['usd_hour_now'])} USD an hour; in {found['range']} "
-        f"{output.number(found['cost_usd'])} USD spent, {output.number(found['saved_usd'])} saved."
+        f"Now {output.format_number(found['usd_hour_now'])} USD an hour; in {found['range']} "
+        f"{output.format_number(found['cost_usd'])} USD spent, "
+        f"{output.format_number(found['saved_usd'])} saved."
     ]
     if found["problem"]:
         lines.append(found["problem"])

@@ -30,7 +30,7 @@ def list_all(asked: CommandContext) -> str:
 
 
 def get(asked: CommandContext) -> str:
-    return output.written(asked.client.grafana.get(asked.options["uid"]), output.JSON)
+    return output.format_data(asked.client.grafana.get(asked.options["uid"]), output.JSON)
 
 
 def export(asked: CommandContext) -> str:

@@ -15,7 +15,7 @@ def add_to(rooms: Any) -> None:
     verbs = add_group(
         rooms, "follow", "make endpoints of InferenceEndpointConfig objects of a namespace"
     )
-    add_verb(verbs, "list", listed, "followed namespaces", listing=False)
+    add_verb(verbs, "list", list_all, "followed namespaces", listing=False)
     adding = add_verb(verbs, "add", add, "install the definition and follow a namespace")
     _place(adding)
     adding.add_argument(
@@ -30,7 +30,7 @@ def _place(parser: Any) -> None:
     parser.add_argument("namespace")
 
 
-def listed(asked: CommandContext) -> str:
+def list_all(asked: CommandContext) -> str:
     none = "No namespace is followed. Follow one: emberline follow add CLUSTER NAMESPACE"
     found = asked.client.follows.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)

@@ -37,19 +37,19 @@ def _cells(one: InstanceType) -> tuple[str, ...]:
         str(one["vcpus"]),
         f"{one['memory_gib']:g} GiB",
         gpus,
-        output.number(one["price_usd_hour"]),
+        output.format_number(one["price_usd_hour"]),
         one["price_date"] or "-",
         one["origin"],
     )
 
 
 def get(asked: CommandContext) -> str:
-    return output.written(asked.client.instance_types.get(asked.name), asked.options["output"])
+    return output.format_data(asked.client.instance_types.get(asked.name), asked.options["output"])
 
 
 def set_(asked: CommandContext) -> str:
     made = asked.client.instance_types.set(
-        asked.name, commandline_input.facts(asked.options["fields"])
+        asked.name, commandline_input.parse_facts(asked.options["fields"])
     )
     vcpus, memory, gpus, price = _cells(made)[1:5]
     facts = f"{vcpus} vCPUs, {memory}, GPUs {gpus}, USD/hour {price}"

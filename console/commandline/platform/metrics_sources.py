@@ -42,7 +42,7 @@ _FILES = {
 def add_to(rooms: Any) -> None:
     text = "where numbers of endpoints are kept"
     verbs = add_group(rooms, "metrics-source", text)
-    add_verb(verbs, "list", listed, "every source beside the console's own", listing=True)
+    add_verb(verbs, "list", list_all, "every source beside the console's own", listing=True)
     add_verb(
         verbs,
         "get",
@@ -79,13 +79,13 @@ def _facts(asked: CommandContext) -> dict[str, Any]:
     facts = {name: options[name] for name in ("auth", *_PLAIN) if options[name] is not None}
     for name in _FILES:
         if options[f"{name}_from"]:
-            facts[name] = commandline_input.text(options[f"{name}_from"]).strip()
+            facts[name] = commandline_input.read_text(options[f"{name}_from"]).strip()
     if options["enable"] or options["disable"]:
         facts["enabled"] = bool(options["enable"])
     return facts
 
 
-def listed(asked: CommandContext) -> str:
+def list_all(asked: CommandContext) -> str:
     none = "There is no source beside the console's own. Add one: emberline metrics-source add NAME"
     found = asked.client.metrics_sources.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -102,7 +102,7 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def get(asked: CommandContext) -> str:
-    return _shown(asked, _found(asked))
+    return _format_source(asked, _get_or_fail(asked))
 
 
 def add(asked: CommandContext) -> str:
@@ -112,7 +112,7 @@ def add(asked: CommandContext) -> str:
 
 
 def update(asked: CommandContext) -> str:
-    _found(asked)
+    _get_or_fail(asked)
     changed = asked.client.metrics_sources.change(asked.name, _facts(asked))
     return f"Source {changed['name']} is changed."
 
@@ -121,22 +121,24 @@ def test(asked: CommandContext) -> CommandResult:
     try:
         found = asked.client.metrics_sources.test(asked.name)
     except NotFound:
-        raise CommandError(_unknown(asked), _NO) from None
-    return CommandResult(_shown(asked, found), _VERDICTS.get(found["found"]["verdict"], _NO))
+        raise CommandError(_not_found_text(asked), _NO) from None
+    return CommandResult(
+        _format_source(asked, found), _VERDICTS.get(found["found"]["verdict"], _NO)
+    )
 
 
 def remove(asked: CommandContext) -> str:
-    _found(asked)
+    _get_or_fail(asked)
     asked.client.metrics_sources.remove(asked.name)
     return f"Source {asked.name} is forgotten, with its secrets."
 
 
-def _shown(asked: CommandContext, one: Mapping[str, Any]) -> str:
+def _format_source(asked: CommandContext, one: Mapping[str, Any]) -> str:
     form = asked.options["output"]
-    return "\n".join(_told(one)) if form == output.TABLE else output.written(one, form)
+    return "\n".join(_format_test(one)) if form == output.TABLE else output.format_data(one, form)
 
 
-def _told(one: Mapping[str, Any]) -> Iterator[str]:
+def _format_test(one: Mapping[str, Any]) -> Iterator[str]:
     whose = f"endpoints on {one['cluster']}" if one["cluster"] else "all without their own"
     used = "" if one["enabled"] else ", disabled"
     yield f"{one['name']}: {one['url']} ({one['auth']}), {whose}{used}"
@@ -154,13 +156,13 @@ def _told(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'+' if family['series'] else '-'} {family['name']}"
 
 
-def _found(asked: CommandContext) -> dict[str, Any]:
+def _get_or_fail(asked: CommandContext) -> dict[str, Any]:
     try:
         return asked.client.metrics_sources.get(asked.name)
     except NotFound:
-        raise CommandError(_unknown(asked), NOT_FOUND) from None
+        raise CommandError(_not_found_text(asked), NOT_FOUND) from None
 
 
-def _unknown(asked: CommandContext) -> str:
+def _not_found_text(asked: CommandContext) -> str:
     known = ", ".join(one["name"] for one in asked.client.metrics_sources.list()) or "none yet"
     return f"There is no metrics source {asked.name}. There are: {known}."

@@ -62,7 +62,7 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     alerts = ", ".join(one["matchers"])
     return (
         *(one["id"], one["state"], alerts),
-        *(output.when(one["ends_at"]), one["author"], one["comment"]),
+        *(output.format_time(one["ends_at"]), one["author"], one["comment"]),
     )
 
 
@@ -72,12 +72,12 @@ def add_silence(asked: CommandContext) -> str:
         "duration": asked.options["duration"],
         "comment": asked.options["comment"],
     }
-    return _told(asked.client.silences.add(facts))
+    return _format_silence(asked.client.silences.add(facts))
 
 
-def _told(made: dict[str, Any]) -> str:
+def _format_silence(made: dict[str, Any]) -> str:
     alerts = ", ".join(made["matchers"])
-    return f"{made['id']} silences {alerts} until {output.when(made['ends_at'])}."
+    return f"{made['id']} silences {alerts} until {output.format_time(made['ends_at'])}."
 
 
 def edit_silence(asked: CommandContext) -> str:
@@ -85,7 +85,7 @@ def edit_silence(asked: CommandContext) -> str:
     facts = {name: value for name, value in given.items() if value is not None}
     if asked.options["conditions"]:
         facts["matchers"] = asked.options["conditions"]
-    return _told(asked.client.silences.change(asked.options["id"], facts))
+    return _format_silence(asked.client.silences.change(asked.options["id"], facts))
 
 
 def expire(asked: CommandContext) -> str:

@@ -115,7 +115,7 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
         "yes" if one["active"] else "no",
         teams or "-",
         str(one["tokens"]),
-        output.when(one["last_login"]) or "never",
+        output.format_time(one["last_login"]) or "never",
     )
 
 
@@ -125,7 +125,7 @@ def get_user(asked: CommandContext) -> str:
     return (
         output.table(_USERS, [_user(found)])
         if form == output.TABLE
-        else output.written(found, form)
+        else output.format_data(found, form)
     )
 
 
@@ -174,9 +174,10 @@ def get_team(asked: CommandContext) -> str:
     found = asked.client.teams.get(slug)
     members = list(asked.client.teams.members(slug))
     if form != output.TABLE:
-        return output.written({**found, "members": members}, form)
+        return output.format_data({**found, "members": members}, form)
     rows = [
-        (one["username"], one["role"], one["said_by"], output.when(one["since"])) for one in members
+        (one["username"], one["role"], one["said_by"], output.format_time(one["since"]))
+        for one in members
     ]
     return f"{output.table(_TEAMS, [_team(found)])}\n\n{output.table(_MEMBERS, rows)}"
 
@@ -235,8 +236,8 @@ def _token(one: dict[str, Any]) -> tuple[str, ...]:
         f"{one['prefix']}…",
         one["role"],
         one["team"] or "all",
-        output.when(one["expires_at"]) or "never",
-        output.when(one["last_used_at"]) or "-",
+        output.format_time(one["expires_at"]) or "never",
+        output.format_time(one["last_used_at"]) or "-",
     )
 
 
@@ -250,6 +251,6 @@ def create_token(asked: CommandContext) -> str:
 
 def revoke_token(asked: CommandContext) -> str:
     given, listing = asked.options["id"], "emberline token list"
-    token = commandline_input.one_of(asked.client.tokens.list(), given, "token", listing)
+    token = commandline_input.find_row(asked.client.tokens.list(), given, "token", listing)
     asked.client.tokens.revoke(str(token["id"]))
     return f"Token {token['name']} is revoked."

@@ -43,7 +43,7 @@ class Command(BaseCommand):
             # The password was created by an `up` killed before it was shown.
             password, _nothing_to_end = actions.reset_password(None, unused)
             self._print(username, password)
-        elif selectors.admins().exists():
+        elif selectors.list_admins().exists():
             self.stdout.write("An admin exists already; nothing changed.")
         else:
             _user, password = actions.create_user(None, username, Role.ADMIN)

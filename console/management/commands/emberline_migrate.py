@@ -50,7 +50,7 @@ class Command(BaseCommand):
         self.stdout.write("The database is at this version.")
 
     def _first_admin(self) -> None:
-        if selectors.admins().exists():
+        if selectors.list_admins().exists():
             return
         password = environment.text(os.environ, "EMBERLINE_ADMIN_PASSWORD")
         if not password:

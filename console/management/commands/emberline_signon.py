@@ -27,7 +27,7 @@ class Command(BaseCommand):
         provider = options["secret"] or options["forget"]
         known = [one.id for one in settings.OIDC_PROVIDERS]
         if options["forget"]:
-            oidc.forget(provider)
+            oidc.delete_secret(provider)
             record(None, "signon.secret.forget", f"signon/{provider}")
             self.stdout.write(f"No secret of {provider} is kept.")
             return
@@ -36,6 +36,6 @@ class Command(BaseCommand):
         secret = sys.stdin.read().strip()
         if not secret:
             raise CommandError("Standard input was empty; send the secret there.")
-        oidc.keep(provider, secret)
+        oidc.store_secret(provider, secret)
         record(None, "signon.secret.keep", f"signon/{provider}")
         self.stdout.write(f"The secret of {provider} is sealed in the vault.")

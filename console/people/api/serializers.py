@@ -185,7 +185,7 @@ class MadeTokenSerializer(TokenSerializer):
         read_only_fields = fields
 
 
-def body(data: Any, known: Sequence[str]) -> dict[str, Any]:
+def parse_body(data: Any, known: Sequence[str]) -> dict[str, Any]:
     """Return the JSON object; raise for other types and for unknown fields."""
     if data in (None, ""):
         data = {}
@@ -202,7 +202,7 @@ def body(data: Any, known: Sequence[str]) -> dict[str, Any]:
     return dict(data)
 
 
-def text(data: Mapping[str, Any], name: str, default: str | None = None) -> str:
+def parse_text(data: Mapping[str, Any], name: str, default: str | None = None) -> str:
     """Return a string field; without a default it is required."""
     value = data.get(name, default)
     if not isinstance(value, str) or (name not in data and default is None):

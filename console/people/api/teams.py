@@ -16,7 +16,7 @@ from console.accounts.models import Membership, Team
 from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
-from console.api.preconditions import expect_same
+from console.api.preconditions import require_match
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
 from console.people import team_actions
@@ -26,7 +26,7 @@ from console.people.api.serializers import (
     RoleSerializer,
     TeamSerializer,
     TeamWriteSerializer,
-    body,
+    parse_body,
 )
 from console.people.team_actions import FIELDS
 
@@ -41,7 +41,7 @@ class Teams(GenericAPIView[Team]):
     filters = (Filter("q", ("name__icontains", "slug__icontains"), "In the name."),)
 
     def get_queryset(self) -> QuerySet[Team]:
-        return selectors.teams_seen(self.request.user)
+        return selectors.list_visible_teams(self.request.user)
 
     @extend_schema(tags=_TAGS, summary="List teams", responses=TeamSerializer(many=True))
     def get(self, _request: Request) -> Response:
@@ -57,8 +57,8 @@ class Teams(GenericAPIView[Team]):
     @idempotent
     def post(self, request: Request) -> Response:
         """Requires the admin role."""
-        made = team_actions.create(actor_of(request), body(request.data, FIELDS))
-        return Response(_shown(request, made.slug), status=201)
+        made = team_actions.create(actor_of(request), parse_body(request.data, FIELDS))
+        return Response(_serialize_team(request, made.slug), status=201)
 
 
 class TeamView(GenericAPIView[Team]):
@@ -69,7 +69,7 @@ class TeamView(GenericAPIView[Team]):
         tags=_TAGS, summary="Read a team", responses={200: TeamSerializer, 404: ErrorSerializer}
     )
     def get(self, request: Request, slug: str) -> Response:
-        return Response(_shown(request, slug))
+        return Response(_serialize_team(request, slug))
 
     @extend_schema(
         tags=_TAGS,
@@ -80,9 +80,9 @@ class TeamView(GenericAPIView[Team]):
     )
     def patch(self, request: Request, slug: str) -> Response:
         """Requires the admin role. Endpoints outside new namespaces stay where they are."""
-        expect_same(request, _shown(request, slug))
-        team_actions.change(actor_of(request), slug, body(request.data, FIELDS))
-        return Response(_shown(request, slug))
+        require_match(request, _serialize_team(request, slug))
+        team_actions.change(actor_of(request), slug, parse_body(request.data, FIELDS))
+        return Response(_serialize_team(request, slug))
 
     @extend_schema(
         tags=_TAGS,
@@ -92,7 +92,7 @@ class TeamView(GenericAPIView[Team]):
     )
     def delete(self, request: Request, slug: str) -> Response:
         """Rejected while the team owns an endpoint. Tokens limited to the team are revoked."""
-        expect_same(request, _shown(request, slug))
+        require_match(request, _serialize_team(request, slug))
         team_actions.delete(actor_of(request), slug)
         return Response(status=204)
 
@@ -104,7 +104,7 @@ class Members(GenericAPIView[Membership]):
     def get_queryset(self) -> QuerySet[Membership]:
         if getattr(self, "swagger_fake_view", False):
             return Membership.objects.none()
-        return selectors.members(found(self.request, self.kwargs["slug"]))
+        return selectors.list_members(find_team_or_404(self.request, self.kwargs["slug"]))
 
     @extend_schema(tags=_TAGS, summary="Who is in a team", responses=MemberSerializer(many=True))
     def get(self, _request: Request, slug: str) -> Response:  # noqa: ARG002
@@ -134,12 +134,12 @@ class MemberView(GenericAPIView[Membership]):
     )
     def put(self, request: Request, slug: str, username: str) -> Response:
         """Requires the admin role, for the team or console-wide."""
-        team = found(request, slug)
-        data = body(request.data, ("role",))
+        team = find_team_or_404(request, slug)
+        data = parse_body(request.data, ("role",))
         if "role" not in data:
             raise Refused(Problem("role", None, "It is missing.", "Send a role.", "required"))
-        now = selectors.members(team).filter(user__username=username).first()
-        expect_same(request, MemberSerializer(now).data if now else None)
+        now = selectors.list_members(team).filter(user__username=username).first()
+        require_match(request, MemberSerializer(now).data if now else None)
         team_actions.set_member(actor_of(request), slug, username, data["role"])
         return Response(_member(request, slug, username))
 
@@ -150,24 +150,24 @@ class MemberView(GenericAPIView[Membership]):
         responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
     )
     def delete(self, request: Request, slug: str, username: str) -> Response:
-        expect_same(request, _member(request, slug, username))
+        require_match(request, _member(request, slug, username))
         team_actions.remove_member(actor_of(request), slug, username)
         return Response(status=204)
 
 
-def found(request: Request, slug: str) -> Team:
-    team = selectors.teams_seen(request.user).filter(slug=slug).first()
+def find_team_or_404(request: Request, slug: str) -> Team:
+    team = selectors.list_visible_teams(request.user).filter(slug=slug).first()
     if team is None:
         raise Http404
     return team
 
 
-def _shown(request: Request, slug: str) -> Any:
-    return TeamSerializer(found(request, slug)).data
+def _serialize_team(request: Request, slug: str) -> Any:
+    return TeamSerializer(find_team_or_404(request, slug)).data
 
 
 def _member(request: Request, slug: str, username: str) -> Any:
-    members = selectors.members(found(request, slug))
+    members = selectors.list_members(find_team_or_404(request, slug))
     one = members.filter(user__username=username).first()
     if one is None:
         raise Http404

@@ -16,7 +16,7 @@ from console.accounts.models import ApiToken, User
 from console.accounts.permissions import actor_of, allows
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
-from console.api.preconditions import expect_same
+from console.api.preconditions import require_match
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
 from console.people import token_actions
@@ -24,8 +24,8 @@ from console.people.api.serializers import (
     MadeTokenSerializer,
     NewTokenSerializer,
     TokenSerializer,
-    body,
-    text,
+    parse_body,
+    parse_text,
 )
 
 _TAGS = ["access"]
@@ -43,7 +43,7 @@ class TokenListView(GenericAPIView[ApiToken]):
     )
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        return _seen(self.request)
+        return _visible_tokens(self.request)
 
     @extend_schema(tags=_TAGS, summary="List API tokens", responses=TokenSerializer(many=True))
     def get(self, _request: Request) -> Response:
@@ -60,13 +60,13 @@ class TokenListView(GenericAPIView[ApiToken]):
     @idempotent
     def post(self, request: Request) -> Response:
         """A token cannot exceed the rights and lifetime of the credentials that create it."""
-        data = body(request.data, _FIELDS)
+        data = parse_body(request.data, _FIELDS)
         days = data.get("days")
         if days is not None and (isinstance(days, bool) or not isinstance(days, int)):
             remedy = "Send a whole number of days, or null."
             raise Refused(Problem("days", days, "This is no number of days.", remedy, "type"))
-        name, role = text(data, "name"), text(data, "role")
-        team = text(data, "team", "") if data.get("team") is not None else ""
+        name, role = parse_text(data, "name"), parse_text(data, "role")
+        team = parse_text(data, "team", "") if data.get("team") is not None else ""
         made, clear = token_actions.create_token(
             actor_of(request), name, role, days, team, _owner(request, data)
         )
@@ -85,7 +85,7 @@ class TokenView(GenericAPIView[ApiToken]):
         responses={200: TokenSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, pk: int) -> Response:
-        return Response(TokenSerializer(_found(request, pk)).data)
+        return Response(TokenSerializer(_find_token(request, pk)).data)
 
     @extend_schema(
         tags=_TAGS,
@@ -97,14 +97,14 @@ class TokenView(GenericAPIView[ApiToken]):
         """An admin may revoke any token, other users their own. Programs using it lose access at
         once.
         """
-        token = _found(request, pk)
-        expect_same(request, TokenSerializer(token).data)
+        token = _find_token(request, pk)
+        require_match(request, TokenSerializer(token).data)
         token_actions.revoke_token(actor_of(request), token)
         return Response(status=204)
 
 
-def _seen(request: Request) -> QuerySet[ApiToken]:
-    rows = selectors.all_tokens()
+def _visible_tokens(request: Request) -> QuerySet[ApiToken]:
+    rows = selectors.list_all_tokens()
     if allows(request.user, "admin"):
         return rows
     rows = rows.filter(user=request.user.pk)
@@ -113,8 +113,8 @@ def _seen(request: Request) -> QuerySet[ApiToken]:
     return rows.filter(team=cap) if cap is not None else rows
 
 
-def _found(request: Request, pk: int) -> ApiToken:
-    token = _seen(request).filter(pk=pk).first()
+def _find_token(request: Request, pk: int) -> ApiToken:
+    token = _visible_tokens(request).filter(pk=pk).first()
     if token is None:
         raise Http404
     return token
@@ -123,12 +123,12 @@ def _found(request: Request, pk: int) -> ApiToken:
 def _owner(request: Request, data: dict[str, Any]) -> User | None:
     """Return the requested owner for commands on the server, else None for the caller."""
     if request.user.pk is not None:
-        if text(data, "user", request.user.get_username()) != request.user.get_username():
+        if parse_text(data, "user", request.user.get_username()) != request.user.get_username():
             message = "People make tokens for themselves only."
             raise Refused(Problem("user", data["user"], message, "Leave it out.", "not_yours"))
         return None
-    name = text(data, "user")
-    owner = selectors.people().filter(username=name).first()
+    name = parse_text(data, "user")
+    owner = selectors.list_users().filter(username=name).first()
     if owner is None:
         message = f"Nobody here is called {name}."
         raise Refused(Problem("user", name, message, "Name somebody who is.", "unknown_user"))

@@ -16,7 +16,7 @@ from console.accounts.models import Role, User
 from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
-from console.api.preconditions import expect_same
+from console.api.preconditions import require_match
 from console.api.serializers import ErrorSerializer
 from console.people import actions
 from console.people.api.serializers import (
@@ -25,13 +25,13 @@ from console.people.api.serializers import (
     PasswordSerializer,
     UserChangeSerializer,
     UserSerializer,
-    body,
-    text,
+    parse_body,
+    parse_text,
 )
 
 _TAGS = ["access"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer}
-_ONCE = {"Cache-Control": "no-store"}
+_PASSWORD_ONCE = {"Cache-Control": "no-store"}
 
 
 class UserListView(GenericAPIView[User]):
@@ -51,7 +51,7 @@ class UserListView(GenericAPIView[User]):
     )
 
     def get_queryset(self) -> QuerySet[User]:
-        return selectors.people()
+        return selectors.list_users()
 
     @extend_schema(tags=_TAGS, summary="List people", responses=UserSerializer(many=True))
     def get(self, _request: Request) -> Response:
@@ -67,11 +67,11 @@ class UserListView(GenericAPIView[User]):
     @idempotent
     def post(self, request: Request) -> Response:
         """The password is returned in this response only."""
-        data = body(request.data, ("username", "role"))
-        name, role = text(data, "username"), text(data, "role", Role.MEMBER.value)
+        data = parse_body(request.data, ("username", "role"))
+        name, role = parse_text(data, "username"), parse_text(data, "role", Role.MEMBER.value)
         user, password = actions.create_user(actor_of(request), name, role)
-        answer = {**UserSerializer(_found(user.username)).data, "password": password}
-        return Response(answer, status=201, headers=_ONCE)
+        answer = {**UserSerializer(_find_user(user.username)).data, "password": password}
+        return Response(answer, status=201, headers=_PASSWORD_ONCE)
 
 
 class UserView(GenericAPIView[User]):
@@ -84,7 +84,7 @@ class UserView(GenericAPIView[User]):
         responses={200: UserSerializer, 404: ErrorSerializer},
     )
     def get(self, _request: Request, username: str) -> Response:
-        return Response(UserSerializer(_found(username)).data)
+        return Response(UserSerializer(_find_user(username)).data)
 
     @extend_schema(
         tags=_TAGS,
@@ -97,17 +97,17 @@ class UserView(GenericAPIView[User]):
         """The last admin cannot be removed. Deactivation ends all sessions and revokes all API
         tokens; a lower role also lowers the user's tokens.
         """
-        user = _found(username)
-        expect_same(request, UserSerializer(user).data)
-        data = body(request.data, ("role", "active"))
+        user = _find_user(username)
+        require_match(request, UserSerializer(user).data)
+        data = parse_body(request.data, ("role", "active"))
         with transaction.atomic():
             if "role" in data:
-                actions.set_role(actor_of(request), user, text(data, "role"))
+                actions.set_role(actor_of(request), user, parse_text(data, "role"))
             if "active" in data:
                 if not isinstance(data["active"], bool):
                     raise ValidationError({"active": "Send true or false."})
                 actions.set_active(actor_of(request), user, data["active"])
-        return Response(UserSerializer(_found(username)).data)
+        return Response(UserSerializer(_find_user(username)).data)
 
 
 class Password(GenericAPIView[User]):
@@ -124,14 +124,14 @@ class Password(GenericAPIView[User]):
         """The new password is returned in this response only. The old password stops working, all
         sessions end and all API tokens of the user are revoked.
         """
-        body(request.data, ())
-        password, ended = actions.reset_password(actor_of(request), _found(username))
+        parse_body(request.data, ())
+        password, ended = actions.reset_password(actor_of(request), _find_user(username))
         facts = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
-        return Response({"password": password, **facts}, headers=_ONCE)
+        return Response({"password": password, **facts}, headers=_PASSWORD_ONCE)
 
 
-def _found(username: str) -> User:
-    user = selectors.people().filter(username=username).first()
+def _find_user(username: str) -> User:
+    user = selectors.list_users().filter(username=username).first()
     if user is None:
         raise Http404
     return user

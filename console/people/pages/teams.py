@@ -33,8 +33,8 @@ def teams(request: HttpRequest) -> HttpResponseBase:
         else:
             messages.success(request, f"Team {team.name} is made. Take people in below.")
             return redirect(team)
-    owned = team_actions.by_team()
-    seen = selectors.teams_seen(request.user)
+    owned = team_actions.list_owned_by_team()
+    seen = selectors.list_visible_teams(request.user)
     context = {
         "rows": [{"team": one, "owned": len(owned.get(one.slug, ()))} for one in seen],
         "form": form,
@@ -45,29 +45,29 @@ def teams(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def team(request: HttpRequest, slug: str) -> HttpResponse:
-    return _shown(request, found(request, slug))
+    return _render_team(request, find_team_or_404(request, slug))
 
 
 @role_required("admin")
 @require_POST
 def change(request: HttpRequest, slug: str) -> HttpResponseBase:
-    one = found(request, slug)
+    one = find_team_or_404(request, slug)
     form = TeamForm(request.POST, team=one)
     form.full_clean()
     try:
         team_actions.change(_user(request), slug, form.facts())
     except Refused as error:
         form.refuse(error)
-        return _shown(request, one, form)
+        return _render_team(request, one, form)
     messages.success(request, f"Team {one.name} is changed.")
     return redirect("accounts:team", slug)
 
 
 @require_POST
 def member_set(request: HttpRequest, slug: str) -> HttpResponseBase:
-    found(request, slug)
+    find_team_or_404(request, slug)
     name, role = request.POST.get("username", "").strip(), request.POST.get("role", "")
-    return _done(
+    return _redirect_done(
         request,
         slug,
         lambda: team_actions.set_member(_user(request), slug, name, role),
@@ -77,9 +77,9 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 @require_POST
 def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
-    found(request, slug)
+    find_team_or_404(request, slug)
     name = request.POST.get("username", "")
-    answer = _done(
+    answer = _redirect_done(
         request,
         slug,
         lambda: team_actions.remove_member(_user(request), slug, name),
@@ -93,7 +93,7 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
     """Delete after the slug was typed: tokens limited to the team are revoked."""
-    one = found(request, slug)
+    one = find_team_or_404(request, slug)
     error = ""
     if request.method == "POST":
         if request.POST.get("name", "").strip() == slug:
@@ -106,33 +106,35 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
                 return redirect("accounts:teams")
         else:
             error = f"Type {slug} to delete it."
-    context = {"team": one, "owned": team_actions.owned_by(slug), "error": error}
+    context = {"team": one, "owned": team_actions.list_owned(slug), "error": error}
     return render(request, "console/access/team_delete.html", context, status=400 if error else 200)
 
 
-def found(request: HttpRequest, slug: str) -> Team:
-    one = selectors.teams_with(request.user).filter(slug=slug).first()
+def find_team_or_404(request: HttpRequest, slug: str) -> Team:
+    one = selectors.list_teams_with_role(request.user).filter(slug=slug).first()
     if one is None:
         raise Http404
     return one
 
 
-def _shown(request: HttpRequest, one: Team, form: TeamForm | None = None) -> HttpResponse:
+def _render_team(request: HttpRequest, one: Team, form: TeamForm | None = None) -> HttpResponse:
     form = form or TeamForm(team=one)
     context: dict[str, Any] = {
         "team": one,
-        "members": selectors.members(one),
+        "members": selectors.list_members(one),
         "by_hand": MembershipSource.HAND,
         "roles": TeamRole.choices,
-        "owned": team_actions.owned_by(one.slug),
-        "everywhere": selectors.everywhere(),
+        "owned": team_actions.list_owned(one.slug),
+        "everywhere": selectors.list_console_wide_users(),
         "may_manage": allows(request.user, "admin", of=one),
         "form": form,
     }
     return render(request, "console/access/team.html", context, status=form.status)
 
 
-def _done(request: HttpRequest, slug: str, act: Callable[[], Any], text: str) -> HttpResponseBase:
+def _redirect_done(
+    request: HttpRequest, slug: str, act: Callable[[], Any], text: str
+) -> HttpResponseBase:
     try:
         act()
     except Refused as error:

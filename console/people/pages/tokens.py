@@ -19,7 +19,7 @@ from console.accounts import selectors
 from console.accounts.gate import role_required
 from console.accounts.models import ApiToken, User
 from console.people import token_actions
-from console.people.forms import NewTokenForm, refuse
+from console.people.forms import NewTokenForm, add_errors
 
 
 @role_required("member")
@@ -40,7 +40,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
         try:
             token, clear = token_actions.create_token(user, **form.cleaned_data)
         except ValidationError as error:
-            refuse(form, error)
+            add_errors(form, error)
         else:
             return _profile(request, new_token=token, clear=clear)
     return _profile(request, token_form=form, status=400)
@@ -59,7 +59,7 @@ def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
 def _profile(request: HttpRequest, status: int = 200, **context: Any) -> HttpResponse:
     user = cast(User, request.user)
     context.setdefault("token_form", NewTokenForm(user))
-    context["tokens"] = selectors.tokens_of(user)
+    context["tokens"] = selectors.list_tokens_of(user)
     return render(request, "console/profile.html", context, status=status)
 
 
@@ -70,7 +70,7 @@ PAGE = 50
 @require_safe
 def tokens(request: HttpRequest) -> HttpResponse:
     wanted = {name: request.GET.get(name, "").strip() for name in ("q", "state")}
-    found = selectors.all_tokens(search=wanted["q"], state=wanted["state"])
+    found = selectors.list_all_tokens(search=wanted["q"], state=wanted["state"])
     context = {
         "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
         "wanted": wanted,

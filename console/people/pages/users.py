@@ -21,7 +21,7 @@ from console.accounts.gate import role_required
 from console.accounts.models import Role, User
 from console.accounts.permissions import allows
 from console.people import actions
-from console.people.forms import NewPersonForm, refuse
+from console.people.forms import NewPersonForm, add_errors
 
 PAGE = 50
 _STATES = {
@@ -47,7 +47,7 @@ def _create_or_show(request: HttpRequest) -> HttpResponse:
         try:
             user, password = actions.create_user(cast(User, request.user), **form.cleaned_data)
         except ValidationError as error:
-            refuse(form, error)
+            add_errors(form, error)
         else:
             return _people(request, NewPersonForm(), shown_user=user, password=password)
     return _people(request, form, status=400 if form.errors else 200)
@@ -58,7 +58,7 @@ def _create_or_show(request: HttpRequest) -> HttpResponse:
 def person_role(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     role = request.POST.get("role", "")
-    return _changed(
+    return _redirect_changed(
         request,
         lambda: actions.set_role(cast(User, request.user), person, role),
         f"{person.username} is now {role}.",
@@ -70,7 +70,7 @@ def person_role(request: HttpRequest, pk: int) -> HttpResponse:
 def person_active(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     active = request.POST.get("active") == "1"
-    return _changed(
+    return _redirect_changed(
         request,
         lambda: actions.set_active(cast(User, request.user), person, active),
         f"{person.username} {_STATES[active]}.",
@@ -88,21 +88,21 @@ def person_password(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:
     wanted = {name: request.GET.get(name, "").strip() for name in FILTERS}
-    found = selectors.people(
+    found = selectors.list_users(
         search=wanted["q"], role=wanted["role"], team=wanted["team"], state=wanted["state"]
     )
     context |= {
         "form": form,
         "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
         "roles": Role.choices,
-        "teams": selectors.teams_with(None),
+        "teams": selectors.list_teams_with_role(None),
         "wanted": wanted,
         "filtered": any(wanted.values()),
     }
     return render(request, "console/access/people.html", context, status=status)
 
 
-def _changed(request: HttpRequest, change: Any, done: str) -> HttpResponse:
+def _redirect_changed(request: HttpRequest, change: Any, done: str) -> HttpResponse:
     try:
         change()
     except ValidationError as error:

@@ -25,7 +25,7 @@ from console.provisioners.kubernetes.rendering.target import RenderingTarget, Se
 from console.provisioners.kubernetes.workload import anchor_record, logs, removal
 from console.provisioners.kubernetes.workload import observation as observe
 from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
-from console.provisioners.kubernetes.workload.apply import apply, wanted
+from console.provisioners.kubernetes.workload.apply import apply, desired_objects
 from console.provisioners.kubernetes.workload.observation_cache import MEMORY, RecentObservation
 from console.provisioners.specs import check_ref, check_spec, read_secrets
 
@@ -52,12 +52,12 @@ class KubernetesProvisioner:
         env = read_secrets(spec.secret_env, spec.secrets_within)
         secrets = Secrets(env, read_secrets(spec.secret_files))
         target = RenderingTarget(self._client.namespace, self._capabilities())
-        apply(self._client, wanted(spec, target, secrets), self._seen(spec.name))
+        apply(self._client, desired_objects(spec, target, secrets), self._seen(spec.name))
         return Ref(self.name, spec.name)
 
     def observe(self, ref: Ref) -> Observation:
         check_ref(ref, self.name)
-        possible = kinds.possible(self._capabilities())
+        possible = kinds.possible_kinds(self._capabilities())
         found = observe.observe(self._client, ref.name, possible, self._seen(ref.name))
         if not found.exists:
             MEMORY.forget(self._key(ref.name))
@@ -65,7 +65,7 @@ class KubernetesProvisioner:
 
     def delete(self, ref: Ref) -> None:
         check_ref(ref, self.name)
-        removal.delete(self._client, ref.name, kinds.possible(self._capabilities()))
+        removal.delete(self._client, ref.name, kinds.possible_kinds(self._capabilities()))
         MEMORY.forget(self._key(ref.name))
 
     def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
@@ -78,28 +78,28 @@ class KubernetesProvisioner:
         if kept is None:
             return ()
         seen = self._seen(ref.name)
-        seen.drift = observe.compare(self._client, kept, ref.name)
+        seen.drift = observe.find_all_drift(self._client, kept, ref.name)
         return seen.drift
 
     def heal(self, ref: Ref) -> None:
         """Make the next apply restore every drifted field."""
         kept = self._kept(ref)
         if kept is not None:
-            self._client.apply(anchor_record.changed(kept, force=True), force=True)
+            self._client.apply(anchor_record.with_decision(kept, force=True), force=True)
 
     def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
         """Release these fields from the next apply on."""
         kept = self._kept(ref)
         if kept is None:
             raise PermanentError("NothingThere", f"Workload {ref.name!r} does not exist.")
-        changed = anchor_record.changed(kept, left=kept.left | frozenset(paths))
+        changed = anchor_record.with_decision(kept, left=kept.left | frozenset(paths))
         self._client.apply(changed, force=True)
         MEMORY.forget(self._key(ref.name))
 
     def events(self, ref: Ref) -> tuple[ClusterEvent, ...]:
         """Return events, also of a healthy workload."""
         kept = self._kept(ref)
-        return observe.recent(self._client, ref.name, kept) if kept else ()
+        return observe.recent_events(self._client, ref.name, kept) if kept else ()
 
     def follow(
         self,
@@ -112,15 +112,15 @@ class KubernetesProvisioner:
         stay: bool = True,
     ) -> Iterator[str]:
         check_ref(ref, self.name)
-        begin = logs.Begin(since, tail, stay)
+        begin = logs.LogPosition(since, tail, stay)
         return logs.follow(self._client, ref.name, replica, container, begin)
 
     def _kept(self, ref: Ref) -> AnchorRecord | None:
         check_ref(ref, self.name)
         found = self._client.get(kinds.CONFIG_MAP, ref.name)
-        if found is None or not removal.ours(found, ref.name):
+        if found is None or not removal.is_owned(found, ref.name):
             return None
-        return anchor_record.read(found)
+        return anchor_record.read_record(found)
 
     def _capabilities(self) -> frozenset[str]:
         if self._known is not None:

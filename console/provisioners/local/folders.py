@@ -34,7 +34,7 @@ def prepare(
     facts = replica_facts(spec, index, folder, ports)
     make_private_dir(folder.parent)
     make_private_dir(folder)
-    place(folder, (*spec.files, *spec.live_files), facts)
+    write_files(folder, (*spec.files, *spec.live_files), facts)
     env = {name: facts.fill(value) for name, value in spec.env.items()}
     argv = tuple(facts.fill(word) for word in spec.argv)
     Launch(argv, env | secrets, float(spec.stop_grace_s)).write(folder)
@@ -54,7 +54,7 @@ def socket_name(channel: str) -> str:
     return f"{channel}.sock"
 
 
-def place(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:
+def write_files(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:
     """Write files whose content differs."""
     for file in files:
         path, content = folder / file.path, facts.fill(file.content)
@@ -94,7 +94,7 @@ def remove_replica(var: Path, name: str, folder: Path) -> list[int]:
     """Kill the remaining processes, then remove the log and folder. Return the pids that could not
     be killed, in which case nothing is removed.
     """
-    left = leftovers.end(folder, LaunchRun.read(folder).group)
+    left = leftovers.end_leftovers(folder, LaunchRun.read(folder).group)
     if left:
         return left
     log = log_path(var, name)

@@ -30,19 +30,19 @@ def observe(
 ) -> tuple[ReplicaObservation, ...]:
     """Return observations; without `probe`, a running replica counts as starting."""
     seen = [
-        _look(var, workload.name, index, replica, infos.get(f"{workload.name}-{index}"))
+        _observe_replica(var, workload.name, index, replica, infos.get(f"{workload.name}-{index}"))
         for index, replica in sorted(workload.replicas.items())
     ]
     if not probe:
         return tuple(seen)
     running = [r for r in seen if r.state is ReplicaState.STARTING]
     asked = [r for r in running if workload.replicas[r.index].probe_port]
-    answers = probes.ask([_target(workload.replicas[r.index]) for r in asked])
-    judged = {r.index: _judge(r, answer) for r, answer in zip(asked, answers, strict=True)}
+    answers = probes.probe_targets([_target(workload.replicas[r.index]) for r in asked])
+    judged = {r.index: _probe_state(r, answer) for r, answer in zip(asked, answers, strict=True)}
     return tuple(_with_port(workload, judged.get(r.index, r)) for r in seen)
 
 
-def _look(
+def _observe_replica(
     var: Path, name: str, index: int, replica: Replica, info: ProcessInfo | None
 ) -> ReplicaObservation:
     folder = state.replica_dir(var, name, index)
@@ -61,7 +61,7 @@ def _look(
         state=found,
         spec_hash=replica.spec_hash,
         urls={port: f"http://{HOST}:{number}" for port, number in replica.ports.items()},
-        pid=served_by(pid),
+        pid=served_pid(pid),
         started_at=started_at,
         restarts=run.deaths,
         message=message,
@@ -89,7 +89,7 @@ def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservati
     for port in (known[name] for name in state.fixed_ports(workload.role) if name in known):
         if ports.is_free(port):
             continue
-        pid, text = ports.holder(port)
+        pid, text = ports.port_holder(port)
         if not pid or pid != seen.pid:
             message = (
                 f"Port {port} is held by {text}. It is kept and tried again every few seconds."
@@ -116,7 +116,7 @@ def _state(replica: Replica, info: ProcessInfo | None) -> tuple[ReplicaState, st
     return ReplicaState.UNKNOWN, "supervisord does not know."
 
 
-def _judge(replica: ReplicaObservation, answer: str) -> ReplicaObservation:
+def _probe_state(replica: ReplicaObservation, answer: str) -> ReplicaObservation:
     if answer == probes.OK:
         return replace(replica, state=ReplicaState.READY, message="")
     late = answer.startswith(probes.LATE)
@@ -131,7 +131,7 @@ def _target(replica: Replica) -> probes.ProbeTarget:
     return probes.ProbeTarget(HOST, port, replica.probe_path, replica.probe_timeout_s)
 
 
-def served_by(launcher: int) -> int:
+def served_pid(launcher: int) -> int:
     """Return the process started by the launcher, or the launcher itself before that."""
-    below = leftovers.children(launcher) if launcher else []
+    below = leftovers.child_pids(launcher) if launcher else []
     return below[0] if below else launcher

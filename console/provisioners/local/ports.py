@@ -30,7 +30,7 @@ def is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
-def holder(port: int) -> tuple[int, str]:
+def port_holder(port: int) -> tuple[int, str]:
     """Return the pid that holds the port (0 if unreadable) and its description: pid and name, never
     its arguments, which may contain secrets.
     """
@@ -48,7 +48,7 @@ def holder(port: int) -> tuple[int, str]:
     return pid, f"pid {pid} ({name})" if pid else "a process of another user"
 
 
-def choose(
+def choose_ports(
     names: Iterable[str],
     remembered: Mapping[str, int],
     taken: set[int],

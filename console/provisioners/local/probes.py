@@ -25,7 +25,7 @@ class ProbeTarget:
     timeout_s: float
 
 
-class _Asking:
+class _ProbeRequest:
     def __init__(self, target: ProbeTarget) -> None:
         self.target = target
         self.deadline = time.monotonic() + target.timeout_s
@@ -65,9 +65,9 @@ class _Asking:
             self.answer = "no HTTP answer"
 
 
-def ask(targets: Sequence[ProbeTarget]) -> list[str]:
+def probe_targets(targets: Sequence[ProbeTarget]) -> list[str]:
     """Return OK or a short reason for each target (starting with LATE after its deadline)."""
-    asking = [_Asking(target) for target in targets]
+    asking = [_ProbeRequest(target) for target in targets]
     with selectors.DefaultSelector() as selector:
         for one in asking:
             selector.register(one.socket, one.wants, one)
@@ -85,7 +85,7 @@ def ask(targets: Sequence[ProbeTarget]) -> list[str]:
     return [one.answer for one in asking]
 
 
-def _expire(asking: Sequence[_Asking], selector: selectors.BaseSelector) -> None:
+def _expire(asking: Sequence[_ProbeRequest], selector: selectors.BaseSelector) -> None:
     now = time.monotonic()
     for one in asking:
         if not one.answer and now >= one.deadline:

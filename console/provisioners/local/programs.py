@@ -13,12 +13,12 @@ from pathlib import Path
 
 from console.processkit.launch import LaunchRun
 from console.provisioners.local import folders, state
-from console.provisioners.local.observation import served_by
+from console.provisioners.local.observation import served_pid
 from console.provisioners.local.rpc import ProcessInfo, ProcessState, Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 
 DEADLINE_S = 2.0
-KEEPER = "supervisord"
+SUPERVISORD = "supervisord"
 """Log name of supervisord itself, beside those of the programs."""
 
 _LOG_LINES = 400
@@ -59,11 +59,11 @@ class Supervised:
     programs: tuple[ProgramSeen, ...]
 
 
-def look(var: Path) -> Supervised:
+def list_programs(var: Path) -> Supervised:
     """Return all programs; raise TemporaryError or PermanentError if supervisord is down."""
     var = var.resolve()
     pid, infos = Supervisor(socket_path(var), DEADLINE_S).snapshot()
-    endings = parse_endings(folders.tail(log_path(var, KEEPER), _LOG_LINES))
+    endings = parse_endings(folders.tail(log_path(var, SUPERVISORD), _LOG_LINES))
     programs = [
         _program(var, name, info, endings.get(name)) for name, info in sorted(infos.items())
     ]
@@ -100,7 +100,7 @@ def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> 
     return ProgramSeen(
         name,
         info.state,
-        served_by(info.pid),
+        served_pid(info.pid),
         info.started_at,
         info.spawn_error,
         ending=Ending(run.last_exit, asked=False) if run.last_exit else ending,

@@ -46,7 +46,7 @@ from console.provisioners.local.supervisord import (
     log_path,
     socket_path,
 )
-from console.provisioners.rollout import plan
+from console.provisioners.rollout import plan_step
 from console.provisioners.specs import check_ref, check_spec, read_secrets
 
 Infos = dict[str, ProcessInfo]
@@ -76,7 +76,7 @@ class LocalProvisioner:
                     "StillStopping", f"{spec.name} is still being deleted.", delay_s=1.0
                 )
             workload.owner, workload.role = spec.owner, spec.role
-            step = plan(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
+            step = plan_step(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
             changes = bool(step.create) or step.replace is not None
             secrets = read_secrets(spec.secret_env, spec.secrets_within) if changes else {}
             # By index rather than from the plan: a replica being replaced may have become surplus.
@@ -165,7 +165,7 @@ class LocalProvisioner:
             taken = state.ports_in_use(self._var)
             for index in indexes:
                 known = workload.replicas.get(index, Replica()).ports
-                given = ports.choose(spec.ports, known, taken, state.fixed_ports(spec.role))
+                given = ports.choose_ports(spec.ports, known, taken, state.fixed_ports(spec.role))
                 taken.update(given.values())
                 workload.replicas[index] = Replica(
                     ports=given,
@@ -192,7 +192,7 @@ class LocalProvisioner:
             if replica.goal is Goal.RUN and set(spec.ports) <= set(replica.ports):
                 folder = state.replica_dir(self._var, spec.name, index)
                 facts = folders.replica_facts(spec, index, folder, replica.ports)
-                folders.place(folder, spec.live_files, facts)
+                folders.write_files(folder, spec.live_files, facts)
 
     def _settle(self, name: str, infos: Infos) -> Workload | None:
         """Complete what earlier calls began; return None if nothing of the workload is left.

@@ -111,19 +111,19 @@ def _path(var: Path, name: str) -> Path:
 
 @contextmanager
 def workload_lock(var: Path, name: str) -> Iterator[None]:
-    with _held(var, f"workload-{zlib.crc32(name.encode()) % _FILES:02d}"):
+    with _hold_lock(var, f"workload-{zlib.crc32(name.encode()) % _FILES:02d}"):
         yield
 
 
 @contextmanager
 def ports_lock(var: Path) -> Iterator[None]:
     """Lock port allocation. Acquire it inside a workload's lock, never the other way round."""
-    with _held(var, "ports"):
+    with _hold_lock(var, "ports"):
         yield
 
 
 @contextmanager
-def _held(var: Path, name: str) -> Iterator[None]:
+def _hold_lock(var: Path, name: str) -> Iterator[None]:
     folder = var / "run" / "locks"
     make_private_dir(folder)
     deadline = time.monotonic() + _WAIT_S

@@ -44,7 +44,7 @@ class Sessions(GenericAPIView[Session]):
     list_order = ("-created_at", "-session_key")
 
     def get_queryset(self) -> QuerySet[Session]:
-        return models.of(_caller(self.request))
+        return models.live_sessions(_caller(self.request))
 
     @extend_schema(
         tags=_TAGS, summary="List one's own sessions", responses=SessionSerializer(many=True)
@@ -121,7 +121,7 @@ def _caller(request: Request) -> User:
 
 
 def _own(request: Request, key: str) -> Session:
-    session = models.of(_caller(request)).filter(pk=key).first()
+    session = models.live_sessions(_caller(request)).filter(pk=key).first()
     if session is None:
         raise Http404
     return session

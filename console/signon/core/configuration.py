@@ -49,7 +49,7 @@ class Provider:
     teams: Mapping[str, Mapping[str, Groups]] = field(default_factory=dict)
 
 
-def load(env: Mapping[str, str]) -> tuple[Provider, ...]:
+def load_providers(env: Mapping[str, str]) -> tuple[Provider, ...]:
     text = environment.text(env, _SETTING)
     issuer = environment.text(env, "EMBERLINE_OIDC_ISSUER")
     if text and issuer:
@@ -57,12 +57,12 @@ def load(env: Mapping[str, str]) -> tuple[Provider, ...]:
         raise SettingError("EMBERLINE_OIDC_ISSUER", issuer, remedy)
     if issuer:
         return (_single(env, issuer),)
-    return parse(text) if text else ()
+    return parse_providers(text) if text else ()
 
 
-def parse(text: str) -> tuple[Provider, ...]:
+def parse_providers(text: str) -> tuple[Provider, ...]:
     try:
-        document = yaml_reader.read(text)
+        document = yaml_reader.read_document(text)
     except YamlError as error:
         raise SettingError(_SETTING, f"line {error.line}", "this is not YAML") from None
     entries = document.get("providers") if isinstance(document, dict) else None
@@ -77,7 +77,7 @@ def parse(text: str) -> tuple[Provider, ...]:
 
 def _single(env: Mapping[str, str], issuer: str) -> Provider:
     roles = {
-        role: environment.words(env, f"EMBERLINE_OIDC_{role.upper()}_GROUPS") for role in ROLES
+        role: environment.split_list(env, f"EMBERLINE_OIDC_{role.upper()}_GROUPS") for role in ROLES
     }
     entry = {
         "id": "oidc",
@@ -86,7 +86,7 @@ def _single(env: Mapping[str, str], issuer: str) -> Provider:
         "client_id": environment.text(env, "EMBERLINE_OIDC_CLIENT_ID"),
         "secret": environment.text(env, "EMBERLINE_OIDC_CLIENT_SECRET"),
         "groups_claim": environment.text(env, "EMBERLINE_OIDC_GROUPS_CLAIM", "groups"),
-        "scopes": environment.words(env, "EMBERLINE_OIDC_SCOPES") or list(SCOPES),
+        "scopes": environment.split_list(env, "EMBERLINE_OIDC_SCOPES") or list(SCOPES),
         "roles": {role: groups for role, groups in roles.items() if groups},
     }
     return _provider(entry, "EMBERLINE_OIDC_*", secret_allowed=True)
@@ -158,16 +158,16 @@ def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provid
         roles=fields.groups("roles", fields.left.pop("roles", {})),
         teams={str(team): fields.groups(f"teams.{team}", of) for team, of in teams.items()},
     )
-    _sound(fields, found)
+    _check_provider(fields, found)
     return found
 
 
-def _sound(fields: _Entry, found: Provider) -> None:
+def _check_provider(fields: _Entry, found: Provider) -> None:
     if fields.left:
         raise fields.wrong(min(map(str, fields.left)), "...", "there is no such field; remove it")
     if not _ID.fullmatch(found.id):
         raise fields.wrong("id", found.id, "write lower-case letters, digits and dashes")
-    if not safe(found.issuer):
+    if not is_safe_url(found.issuer):
         raise fields.wrong("issuer", found.issuer, "write https://... as its metadata says it")
     if "openid" not in found.scopes:
         raise fields.wrong("scopes", " ".join(found.scopes), "add openid")
@@ -176,7 +176,7 @@ def _sound(fields: _Entry, found: Provider) -> None:
         raise fields.wrong("default_role", found.default_role, remedy)
 
 
-def safe(url: object) -> bool:
+def is_safe_url(url: object) -> bool:
     """Return whether the URL uses TLS or loopback."""
     if not isinstance(url, str):
         return False
@@ -196,20 +196,20 @@ class Rights:
     claimed: bool  # whether the claim was present
 
 
-def rights(provider: Provider, claims: Mapping[str, Any]) -> Rights:
+def rights_of(provider: Provider, claims: Mapping[str, Any]) -> Rights:
     """Return the highest role of any group, else the provider's default."""
-    value = claim(claims, provider.groups_claim)
-    groups = _words(value)
-    teams = {team: _highest(roles, groups) for team, roles in provider.teams.items()}
+    value = read_claim(claims, provider.groups_claim)
+    groups = _parse_words(value)
+    teams = {team: _highest_role(roles, groups) for team, roles in provider.teams.items()}
     held = {team: role for team, role in teams.items() if role}
-    role = _highest(provider.roles, groups)
+    role = _highest_role(provider.roles, groups)
     if not role:
         by_default = "" if provider.default_role == REFUSE else provider.default_role
         role = by_default or ("member" if held else "")
     return Rights(role, held, groups, value is not None)
 
 
-def claim(claims: Mapping[str, Any], name: str) -> Any:
+def read_claim(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by name or dotted path, such as `realm_access.roles`."""
     if name in claims:
         return claims[name]
@@ -219,7 +219,7 @@ def claim(claims: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def _words(value: Any) -> Groups:
+def _parse_words(value: Any) -> Groups:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
@@ -227,6 +227,6 @@ def _words(value: Any) -> Groups:
     return tuple(sorted({word for word in value if isinstance(word, str)}))
 
 
-def _highest(roles: Mapping[str, Groups], groups: Groups) -> str:
+def _highest_role(roles: Mapping[str, Groups], groups: Groups) -> str:
     held = set(groups)
     return next((role for role in reversed(ROLES) if held & set(roles.get(role, ()))), "")

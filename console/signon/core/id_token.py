@@ -22,7 +22,7 @@ class Rejected(Exception):
     """Invalid token; the text is for logs and never contains the token."""
 
 
-def verified(
+def verify_token(
     token: str, keys: Mapping[str, Any], *, issuer: str, client_id: str, nonce: str
 ) -> dict[str, Any]:
     try:

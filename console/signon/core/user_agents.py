@@ -14,7 +14,7 @@ _SYSTEMS = (
 )  # fmt: skip
 
 
-def named(agent: str) -> str:
+def name_agent(agent: str) -> str:
     """Return a name such as "Firefox on Linux"."""
     browser = next((name for mark, name in _BROWSERS if mark in agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in agent), "")

@@ -14,10 +14,10 @@ from django.views.decorators.http import require_POST
 from console.accounts.models import User
 from console.signon import confirmation, flow, login_limits, totp
 from console.signon.pages.forms import ConfirmForm
-from console.web.server.client_address import client_address, network
+from console.web.server.client_address import client_address, network_of
 
 
-class Onward(HttpResponseRedirect):
+class RepeatPost(HttpResponseRedirect):
     """307 redirect: the browser resends the original fields."""
 
     status_code = 307
@@ -25,43 +25,43 @@ class Onward(HttpResponseRedirect):
 
 @never_cache
 @require_POST
-def again(request: HttpRequest) -> HttpResponse:
+def confirm(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     to = request.POST.get("to", "")
-    if not _ours(request, to):
+    if not _is_own_target(request, to):
         return redirect("signon:security")
     form = confirmation.form_for(user, request.POST)
     if not form.fields or not form.is_valid():
-        return confirmation.ask(request, form, to)
+        return confirmation.render_form(request, form, to)
     # Counted for the session's owner; other users cannot use up the limit.
-    who = (f"{user.username} (again)", network(client_address(request)), f"again-{user.pk}")
-    if login_limits.attempt(*who):
-        flow.refused(request, user, "too many confirmations")
-        flow.leave(request)
+    who = (f"{user.username} (again)", network_of(client_address(request)), f"again-{user.pk}")
+    if login_limits.count_attempt(*who):
+        flow.record_refusal(request, user, "too many confirmations")
+        flow.log_out(request)
         return redirect("signon:login")
-    if not _right(user, form):
-        flow.refused(request, user, "confirmation")
+    if not _is_right(user, form):
+        flow.record_refusal(request, user, "confirmation")
         form.add_error(None, "This is not right. Try again.")
-        return confirmation.ask(request, form, to)
-    login_limits.forgive(*who)
-    confirmation.confirmed(request)
-    return Onward(to)
+        return confirmation.render_form(request, form, to)
+    login_limits.forgive_attempt(*who)
+    confirmation.mark_confirmed(request)
+    return RepeatPost(to)
 
 
-def _right(user: User, form: ConfirmForm) -> bool:
+def _is_right(user: User, form: ConfirmForm) -> bool:
     """Check password and second factor, as far as the user has them."""
     given = form.cleaned_data
     if "again_password" in form.fields and not user.check_password(given["again_password"]):
         return False
-    return "again_code" not in form.fields or bool(totp.spend(user, given["again_code"]))
+    return "again_code" not in form.fields or bool(totp.use_code(user, given["again_code"]))
 
 
-def _ours(request: HttpRequest, to: str) -> bool:
+def _is_own_target(request: HttpRequest, to: str) -> bool:
     """Return whether the path needs confirmation; fields are forwarded nowhere else."""
     hosts = {request.get_host()}
     if not to.startswith("/") or not url_has_allowed_host_and_scheme(to, hosts):
         return False
     try:
-        return confirmation.is_one(resolve(to.partition("?")[0]).view_name)
+        return confirmation.needs_confirmation(resolve(to.partition("?")[0]).view_name)
     except Resolver404:
         return False

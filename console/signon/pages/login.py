@@ -16,10 +16,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts.models import User
-from console.core.counters import count
+from console.core.counters import increment
 from console.signon import flow, login_limits, totp
 from console.signon.pages.forms import CodeForm, LoginForm
-from console.web.server.client_address import client_address, network
+from console.web.server.client_address import client_address, network_of
 from console.web.templatetags.emberline import duration
 
 
@@ -30,35 +30,35 @@ class LoginView(auth_views.LoginView):
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        wait = login_limits.attempt(*_who(request, self._name()))
+        wait = login_limits.count_attempt(*_who(request, self._name()))
         if wait:
-            count("login_throttled")
-            return too_many(request, wait, self.get_success_url())
+            increment("login_throttled")
+            return render_too_many(request, wait, self.get_success_url())
         return super().post(request, *args, **kwargs)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(**kwargs) | ways_in()
+        return super().get_context_data(**kwargs) | login_methods()
 
     def form_valid(self, form: Any) -> HttpResponse:
         user = cast(User, form.get_user())
         if not may_use_password(user.username):
             return self._without_password(form, user)
-        login_limits.forgive(*_who(self.request, self._name()))
-        if not flow.begin(self.request, user, flow.LOCAL, self.get_success_url()):
+        login_limits.forgive_attempt(*_who(self.request, self._name()))
+        if not flow.begin_login(self.request, user, flow.LOCAL_METHOD, self.get_success_url()):
             return redirect("signon:code")
         response = redirect(self.get_success_url())
-        login_limits.remember(self.request, response, user.username)
+        login_limits.remember_device(self.request, response, user.username)
         return response
 
     def form_invalid(self, form: Any) -> HttpResponse:
         user = User.objects.filter(username=self._name()).first()
         reason = "name" if user is None else "password" if user.is_active else "inactive"
-        flow.refused(self.request, user, reason)
+        flow.record_refusal(self.request, user, reason)
         return super().form_invalid(form)
 
     def _without_password(self, form: Any, user: User) -> HttpResponse:
         """Respond as for a wrong password, so that a correct one is not revealed."""
-        flow.refused(self.request, user, "passwords are switched off")
+        flow.record_refusal(self.request, user, "passwords are switched off")
         form.add_error(None, form.get_invalid_login_error())
         return super().form_invalid(form)
 
@@ -69,29 +69,29 @@ class LoginView(auth_views.LoginView):
 @login_not_required
 @never_cache
 @require_http_methods(["GET", "POST"])
-def code(request: HttpRequest) -> HttpResponse:
+def second_factor(request: HttpRequest) -> HttpResponse:
     """Ask for the second factor after a correct first one."""
-    found = flow.pending(request)
+    found = flow.pending_login(request)
     if found is None:
         return redirect("signon:login")
     waiting, user = found
     form = CodeForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         # The visitor has the password: count by name only.
-        wait = login_limits.attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
+        wait = login_limits.count_attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
         if wait:
-            count("login_throttled")
-            flow.refused(request, user, "too many codes", waiting.method)
-            return too_many(request, wait, waiting.next)
-        how = totp.spend(user, form.cleaned_data["code"])
+            increment("login_throttled")
+            flow.record_refusal(request, user, "too many codes", waiting.method)
+            return render_too_many(request, wait, waiting.next)
+        how = totp.use_code(user, form.cleaned_data["code"])
         if how:
-            login_limits.forgive(f"{user.username} (code)", "", device=f"code-{user.pk}")
+            login_limits.forgive_attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
             method = f"{waiting.method} and {how}"
-            flow.finish(request, user, method, more=waiting.more)
+            flow.finish_login(request, user, method, more=waiting.more)
             response = redirect(waiting.next)
-            login_limits.remember(request, response, user.username)
+            login_limits.remember_device(request, response, user.username)
             return response
-        flow.refused(request, user, "second factor", waiting.method)
+        flow.record_refusal(request, user, "second factor", waiting.method)
         form.add_error("code", "This code is not right, or it was used before. Take the next one.")
     return render(request, "console/signon/code.html", {"form": form})
 
@@ -100,8 +100,8 @@ def code(request: HttpRequest) -> HttpResponse:
 @require_POST
 def logout(request: HttpRequest) -> HttpResponse:
     """Log out; the provider's logout is a link, since the CSP forbids redirecting a form to it."""
-    kept = flow.of(request)
-    flow.leave(request)
+    kept = flow.login_facts(request)
+    flow.log_out(request)
     if not kept.get("end_session"):
         return redirect("signon:login")
     back = request.build_absolute_uri(reverse("signon:login"))
@@ -111,7 +111,7 @@ def logout(request: HttpRequest) -> HttpResponse:
     return render(request, "console/signon/left.html", context)
 
 
-def ways_in() -> dict[str, Any]:
+def login_methods() -> dict[str, Any]:
     return {
         "providers": settings.OIDC_PROVIDERS,
         "break_glass": settings.SIGNON.local_login == flow.BREAK_GLASS,
@@ -123,19 +123,19 @@ def may_use_password(username: str) -> bool:
     return policy.local_login != flow.BREAK_GLASS or username.casefold() in policy.break_glass
 
 
-def login_page(request: HttpRequest, text: str, status: int, next_: str = "") -> HttpResponse:
+def render_login(request: HttpRequest, text: str, status: int, next_: str = "") -> HttpResponse:
     """Render the login page with an error."""
-    context = {"form": LoginForm(request), "refused": text, "next": next_, **ways_in()}
+    context = {"form": LoginForm(request), "refused": text, "next": next_, **login_methods()}
     return render(request, "console/login.html", context, status=status)
 
 
-def too_many(request: HttpRequest, wait: int, next_: str = "") -> HttpResponse:
+def render_too_many(request: HttpRequest, wait: int, next_: str = "") -> HttpResponse:
     """Reject without revealing whether the credentials were correct."""
     text = f"Too many failed logins. Wait {duration(wait)}, then try again."
-    response = login_page(request, text, 429, next_)
+    response = render_login(request, text, 429, next_)
     response["Retry-After"] = str(wait)
     return response
 
 
 def _who(request: HttpRequest, name: str) -> tuple[str, str, str]:
-    return name, network(client_address(request)), login_limits.known(request, name)
+    return name, network_of(client_address(request)), login_limits.known_device(request, name)

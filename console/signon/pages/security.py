@@ -32,14 +32,14 @@ def security(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and user.has_usable_password() and form.is_valid():
         form.save()
         update_session_auth_hash(request, user)
-        ended = actions.password_changed(
+        ended = actions.record_password_change(
             user,
-            flow.end_sessions(user, but=_own(request)),
+            flow.end_sessions(user, but=_own_session(request)),
             with_tokens=form.cleaned_data["revoke_tokens"],
         )
         messages.success(request, f"Your password is changed. {ended}")
         return redirect("signon:security")
-    return _page(request, form, status=400 if form.errors else 200)
+    return _render_page(request, form, status=400 if form.errors else 200)
 
 
 @never_cache
@@ -47,23 +47,23 @@ def security(request: HttpRequest) -> HttpResponse:
 def factor(request: HttpRequest) -> HttpResponse:
     """Set up TOTP: the secret is kept encrypted in the session until a code confirms it."""
     user = cast(User, request.user)
-    if totp.on(user):
+    if totp.is_on(user):
         return redirect("signon:security")
-    secret = _waiting(request, user)
+    secret = _pending_secret(request, user)
     form = SetupForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         codes = totp.turn_on(user, secret, form.cleaned_data["code"])
         if codes:
             request.session.pop(_SETUP, None)
-            flow.end_sessions(user, but=_own(request))
-            return _codes(request, codes)
+            flow.end_sessions(user, but=_own_session(request))
+            return _render_codes(request, codes)
         form.add_error("code", "This is not the code that the app shows now. Try the next one.")
-    uri = totp.uri(user, secret, request.get_host())
+    uri = totp.otpauth_uri(user, secret, request.get_host())
     context = {
         "form": form,
         "secret": " ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
         "uri": uri,
-        "picture": totp.picture(uri),
+        "picture": totp.qr_code(uri),
         "demanded": flow.must_have_factor(request, user),
     }
     return render(
@@ -76,7 +76,7 @@ def factor(request: HttpRequest) -> HttpResponse:
 def factor_off(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     if totp.turn_off(user, user):
-        flow.end_sessions(user, but=_own(request))
+        flow.end_sessions(user, but=_own_session(request))
         text = "Your second factor is off, and your other sessions are ended."
         messages.success(request, f"{text} Your password alone lets you in.")
     return redirect("signon:security")
@@ -86,17 +86,17 @@ def factor_off(request: HttpRequest) -> HttpResponse:
 @require_POST
 def recovery_codes(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
-    if not totp.on(user):
+    if not totp.is_on(user):
         return redirect("signon:security")
-    return _codes(request, totp.new_recovery_codes(user))
+    return _render_codes(request, totp.new_recovery_codes(user))
 
 
 @require_POST
 def session_end(request: HttpRequest, key: str) -> HttpResponse:
     user = cast(User, request.user)
     session = get_object_or_404(Session, pk=key, user=user)
-    if session.pk == _own(request):
-        flow.leave(request)
+    if session.pk == _own_session(request):
+        flow.log_out(request)
         return redirect("signon:login")
     session.delete()
     record(user, "user.session.end", flow.target(user), {"address": session.address})
@@ -107,38 +107,38 @@ def session_end(request: HttpRequest, key: str) -> HttpResponse:
 @require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
-    ended = flow.end_sessions(user, but=_own(request))
+    ended = flow.end_sessions(user, but=_own_session(request))
     record(user, "user.session.end", flow.target(user), {"others": ended})
     messages.success(request, f"Ended {ended} other session{'' if ended == 1 else 's'}.")
     return redirect("signon:security")
 
 
-def _page(request: HttpRequest, form: ChangePasswordForm, status: int = 200) -> HttpResponse:
+def _render_page(request: HttpRequest, form: ChangePasswordForm, status: int = 200) -> HttpResponse:
     user = cast(User, request.user)
-    live = models.of(user).order_by("-last_seen_at")
+    live = models.live_sessions(user).order_by("-last_seen_at")
     identities = list(user.identities.all())
     linked = {identity.provider for identity in identities}
     context: dict[str, Any] = {
         "password_form": form,
         "has_password": user.has_usable_password(),
-        "factor": totp.of(user),
+        "factor": totp.factor_of(user),
         "demanded": flow.must_have_factor(request, user),
         "identities": identities,
         "linkable": [one for one in settings.OIDC_PROVIDERS if one.id not in linked],
         "sessions": live[:50],
-        "own": _own(request),
+        "own": _own_session(request),
         "idle": settings.SIGNON.idle.total_seconds(),
         "longest": settings.SIGNON.longest.total_seconds(),
     }
     return render(request, "console/signon/security.html", context, status=status)
 
 
-def _codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
+def _render_codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
     """Render the codes instead of redirecting: they are not stored in clear text."""
     return render(request, "console/signon/recovery_codes.html", {"codes": codes})
 
 
-def _waiting(request: HttpRequest, user: User) -> str:
+def _pending_secret(request: HttpRequest, user: User) -> str:
     purpose = f"signon/setup/{user.pk}"
     kept = request.session.get(_SETUP, "")
     try:
@@ -149,5 +149,5 @@ def _waiting(request: HttpRequest, user: User) -> str:
         return secret
 
 
-def _own(request: HttpRequest) -> str:
+def _own_session(request: HttpRequest) -> str:
     return digest(request.session.session_key or "")

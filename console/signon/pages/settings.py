@@ -51,12 +51,12 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_POST
 def test(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Fetch the provider's metadata as a login would."""
-    provider = oidc.find(provider_id)
+    provider = oidc.find_provider(provider_id)
     if provider is None:
         raise Http404
     try:
-        oidc.metadata(oidc.Adapter(request, provider.id), provider)
-    except (oidc.Departure, oidc.Rejected) as error:
+        oidc.load_metadata(oidc.Adapter(request, provider.id), provider)
+    except (oidc.ProviderUnavailable, oidc.Rejected) as error:
         messages.error(request, f"{provider.name} cannot be used: {error}.")
     else:
         messages.success(request, f"{provider.name} answers, and is the issuer written down.")
@@ -70,7 +70,7 @@ def _shown(
     return {
         "provider": provider,
         "callback": request.build_absolute_uri(callback),
-        "secret": oidc.where(provider),
+        "secret": oidc.secret_source(provider),
         "people": people.get(provider.id, 0),
         "given": [
             *((role, "", groups) for role, groups in provider.roles.items()),

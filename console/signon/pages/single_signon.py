@@ -16,11 +16,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from console.accounts.models import User
-from console.core.counters import count
+from console.core.counters import increment
 from console.signon import confirmation, flow, login_limits, oidc, provider_users
 from console.signon.core.configuration import Provider
 from console.signon.models import Identity, digest
-from console.signon.pages.login import login_page
+from console.signon.pages.login import render_login
 
 log = logging.getLogger(__name__)
 LOGIN, LINK, CONFIRM = "login", "link", "confirm"
@@ -32,14 +32,16 @@ _ASKED_AGAIN_S = 300
 @never_cache
 @require_POST
 def start(request: HttpRequest, provider_id: str) -> HttpResponse:
-    return _away(request, _provider(provider_id), {"process": LOGIN, "next": _next(request)})
+    return _render_departure(
+        request, _provider(provider_id), {"process": LOGIN, "next": _next(request)}
+    )
 
 
 @never_cache
 @require_POST
 def link(request: HttpRequest, provider_id: str) -> HttpResponse:
     state = {"process": LINK, "user": request.user.pk, "next": ""}
-    return _away(request, _provider(provider_id), state)
+    return _render_departure(request, _provider(provider_id), state)
 
 
 @never_cache
@@ -47,7 +49,7 @@ def link(request: HttpRequest, provider_id: str) -> HttpResponse:
 def confirm_with(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Confirm at the provider, for users with neither password nor code."""
     state = {"process": CONFIRM, "user": request.user.pk, "next": ""}
-    return _away(request, _provider(provider_id), state, prompt="login", max_age="0")
+    return _render_departure(request, _provider(provider_id), state, prompt="login", max_age="0")
 
 
 @require_POST
@@ -55,7 +57,7 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)
     identity = get_object_or_404(Identity, pk=pk, user=user)
     try:
-        provider_users.unlink(user, identity, digest(request.session.session_key or ""))
+        provider_users.unlink_identity(user, identity, digest(request.session.session_key or ""))
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
@@ -71,31 +73,31 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
 def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     provider = _provider(provider_id)
     try:
-        person = oidc.arrival(request, provider)
+        person = oidc.finish_authorization(request, provider)
         if person.state["process"] == LINK:
-            return _linked(request, person)
+            return _finish_link(request, person)
         if person.state["process"] == CONFIRM:
-            return _confirmed(request, person)
-        return _logged_in(request, person)
-    except oidc.Departure as error:
-        return _is_away(request, provider, error)
+            return _finish_confirmation(request, person)
+        return _finish_login(request, person)
+    except oidc.ProviderUnavailable as error:
+        return _render_unavailable(request, provider, error)
     except oidc.Rejected as error:
-        flow.refused(request, None, str(error), _method(provider))
+        flow.record_refusal(request, None, str(error), _method(provider))
         text = f"Signing on with {provider.name} did not work. Please begin anew."
         if request.GET.get("error") == "access_denied":
             text = f"You did not sign on at {provider.name}."
-        return login_page(request, text, 403)
-    except provider_users.Unwelcome as error:
-        flow.refused(request, error.user, error.reason, _method(provider))
-        return login_page(request, str(error), 403)
+        return render_login(request, text, 403)
+    except provider_users.SignOnRefused as error:
+        flow.record_refusal(request, error.user, error.reason, _method(provider))
+        return render_login(request, str(error), 403)
 
 
-def _logged_in(request: HttpRequest, person: oidc.Person) -> HttpResponse:
+def _finish_login(request: HttpRequest, person: oidc.ProviderUser) -> HttpResponse:
     provider = person.provider
-    user = provider_users.arrived(person)
+    user = provider_users.resolve_user(person)
     trusted = provider.second_factor == "provider"
     # A login starts a new session, whoever used the browser before.
-    done = flow.begin(
+    done = flow.begin_login(
         request,
         user,
         _method(provider),
@@ -110,65 +112,67 @@ def _logged_in(request: HttpRequest, person: oidc.Person) -> HttpResponse:
     if not done:
         return redirect("signon:code")
     response = redirect(person.state["next"])
-    login_limits.remember(request, response, user.username)
+    login_limits.remember_device(request, response, user.username)
     return response
 
 
-def _linked(request: HttpRequest, person: oidc.Person) -> HttpResponse:
+def _finish_link(request: HttpRequest, person: oidc.ProviderUser) -> HttpResponse:
     user = _same_user(request, person)
     try:
-        provider_users.link(user, person)
-    except provider_users.Unwelcome as error:
+        provider_users.link_identity(user, person)
+    except provider_users.SignOnRefused as error:
         messages.error(request, str(error))
     else:
         messages.success(request, f"You can sign on with {person.provider.name} now.")
     return redirect("signon:security")
 
 
-def _confirmed(request: HttpRequest, person: oidc.Person) -> HttpResponse:
+def _finish_confirmation(request: HttpRequest, person: oidc.ProviderUser) -> HttpResponse:
     user = _same_user(request, person)
-    if not provider_users.is_theirs(user, person):
+    if not provider_users.owns_identity(user, person):
         raise oidc.Rejected("confirmed by another account than the person's")
     at = person.claims.get("auth_time")
     if not isinstance(at, int) or at < time.time() - _ASKED_AGAIN_S:
         raise oidc.Rejected("the provider did not ask again (auth_time)")
-    confirmation.confirmed(request)
+    confirmation.mark_confirmed(request)
     messages.success(request, "Thank you. You can do it now.")
     return redirect("signon:security")
 
 
-def _same_user(request: HttpRequest, person: oidc.Person) -> User:
+def _same_user(request: HttpRequest, person: oidc.ProviderUser) -> User:
     user = request.user
     if not isinstance(user, User) or user.pk != person.state["user"]:
         raise oidc.Rejected("another person is logged in now than when this began")
     return user
 
 
-def _away(
+def _render_departure(
     request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str
 ) -> HttpResponse:
     """Render a link to the provider: the CSP forbids redirecting a form to another host."""
     try:
-        url = oidc.departure(request, provider, state, **more)
-    except oidc.Departure as error:
-        return _is_away(request, provider, error)
+        url = oidc.begin_authorization(request, provider, state, **more)
+    except oidc.ProviderUnavailable as error:
+        return _render_unavailable(request, provider, error)
     except oidc.Rejected as error:
         log.error("Provider %s is misconfigured: %s", provider.id, error)
-        count("signon_misconfigured", provider=provider.id)
+        increment("signon_misconfigured", provider=provider.id)
         text = f"{provider.name} is not set up as this console expects. Tell an admin: {error}."
-        return login_page(request, text, 502, state["next"])
+        return render_login(request, text, 502, state["next"])
     return render(request, "console/signon/away.html", {"url": url, "provider": provider})
 
 
-def _is_away(request: HttpRequest, provider: Provider, error: oidc.Departure) -> HttpResponse:
+def _render_unavailable(
+    request: HttpRequest, provider: Provider, error: oidc.ProviderUnavailable
+) -> HttpResponse:
     log.warning("Provider %s is unreachable: %s", provider.id, error)
-    count("signon_provider_away", provider=provider.id)
+    increment("signon_provider_away", provider=provider.id)
     text = f"{provider.name} does not answer ({error}). Try again in a minute, or tell an admin."
-    return login_page(request, text, 502)
+    return render_login(request, text, 502)
 
 
 def _provider(provider_id: str) -> Provider:
-    found = oidc.find(provider_id)
+    found = oidc.find_provider(provider_id)
     if found is None:
         raise Http404
     return found

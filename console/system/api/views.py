@@ -53,9 +53,9 @@ class Processes(APIView):
     @extend_schema(tags=["system"], summary="List managed processes", responses=SystemSerializer)
     def get(self, _request: Request) -> Response:
         """While supervisord is unreachable: the last known state, with reason and remedy."""
-        found = selectors.system()
+        found = selectors.load_system()
         shown = {field: getattr(found, field) for field in found.__dataclass_fields__}
-        return Response(SystemSerializer({**shown, "disk": selectors.look()}).data)
+        return Response(SystemSerializer({**shown, "disk": selectors.disk_usage()}).data)
 
 
 class RoundSerializer(serializers.Serializer[Any]):
@@ -82,4 +82,4 @@ class Rounds(APIView):
         """Periodic jobs such as alert evaluation, rule loading and cost accounting: last run, and
         the cause if late.
         """
-        return Response(RoundsSerializer({"rounds": rounds.rounds()}).data)
+        return Response(RoundsSerializer({"rounds": rounds.list_rounds()}).data)

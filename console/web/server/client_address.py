@@ -19,7 +19,7 @@ def client_address(request: HttpRequest) -> str:
     return str(request.META.get("REMOTE_ADDR", ""))[:45]
 
 
-def network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the unit of rate limits: an IPv4 address or an IPv6 prefix."""
     try:
         parsed = ipaddress.ip_address(address)

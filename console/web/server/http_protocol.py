@@ -12,16 +12,16 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from console.core.counters import count
+from console.core.counters import increment
 
 HEAD_S = 10.0
-MOST_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024
 # 256 streams (console/web/server/sse.py) and as many for pages; below the default limit of 1024
 # open files.
 MOST_CONNECTIONS = 512
 _TEXTS = {
     408: ("Request Timeout", f"The head of the request was not complete in {HEAD_S:g} seconds."),
-    431: ("Request Header Fields Too Large", f"The head is larger than {MOST_HEAD} bytes."),
+    431: ("Request Header Fields Too Large", f"The head is larger than {MAX_HEAD} bytes."),
     503: ("Service Unavailable", f"More than {MOST_CONNECTIONS} connections are open."),
 }
 
@@ -51,7 +51,7 @@ class HeadLimits(asyncio.Protocol):
             self._head_is_complete()
             return
         self._head_bytes += len(data)
-        if self._head_bytes > MOST_HEAD:
+        if self._head_bytes > MAX_HEAD:
             self._refuse(431)
         elif self._timer is None:
             self._await_head()
@@ -79,7 +79,7 @@ class HeadLimits(asyncio.Protocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        count("connections_refused", reason=str(status))
+        increment("connections_refused", reason=str(status))
         title, text = _TEXTS[status]
         lines = (
             f"HTTP/1.1 {status} {title}",

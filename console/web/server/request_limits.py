@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 
-from console.core.counters import count
+from console.core.counters import increment
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -52,7 +52,7 @@ class Refusal:
     retry_after_s: int = 0
 
 
-def limited(
+def limit_bodies(
     application: Application, identify: Identify, limits: BodyLimits | None = None
 ) -> Application:
     gate = _Gate(application, identify, limits or BodyLimits())
@@ -191,7 +191,7 @@ async def _refuse(refusal: Refusal, scope: Any, receive: Receive, send: Send) ->
 
     Closing a connection with unread bytes resets it, and the client would not see the response.
     """
-    count("bodies_refused", reason=refusal.code)
+    increment("bodies_refused", reason=refusal.code)
     facts: dict[str, Any] = {
         "code": refusal.code,
         "detail": refusal.detail,

@@ -31,7 +31,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections
 from django.http import HttpRequest, StreamingHttpResponse
 
-from console.core.counters import count
+from console.core.counters import increment
 from console.core.errors import Problem, Refused
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _LONGEST_ID = 200
 # Polling threads of all streams (one blocked on a router must not delay others), and the CPU share
 # of each: a quarter in total, since the interpreter runs one thread at a time.
 LOOKERS = 4
-SHARE_EACH = 0.0625
+CPU_SHARE = 0.0625
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ Source = AsyncIterator[ServerSentEvent]
 T = TypeVar("T")
 
 
-class _Places:
+class _StreamPlaces:
     """Active streams of this process; responses dropped before close() do not count."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class _Places:
                 ("process", len(readers) >= PLACES),
             ):
                 if full:
-                    count("streams", outcome="refused", reason=reason)
+                    increment("streams", outcome="refused", reason=reason)
                     raise _too_many(reason)
             self._streams.add(stream)
 
@@ -104,7 +104,7 @@ class _Places:
             return len(self._streams)
 
 
-places = _Places()
+places = _StreamPlaces()
 
 
 class _Stream:
@@ -116,7 +116,7 @@ class _Stream:
 
     def __init__(self, request: HttpRequest, source: Source, life_s: float) -> None:
         self.reader = _reader(request)
-        self._bytes = _bytes(source, partial(_still_there, request), life_s)
+        self._bytes = _bytes(source, partial(_is_authorized, request), life_s)
         places.take(self)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -136,11 +136,11 @@ def stream(request: Any, source: Source, *, life_s: float | None = None) -> Stre
     answer = StreamingHttpResponse(body, content_type=CONTENT_TYPE)
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["X-Accel-Buffering"] = "no"  # disables nginx buffering
-    count("streams", outcome="opened")
+    increment("streams", outcome="opened")
     return answer
 
 
-async def changes(
+async def poll_changes(
     look: Callable[[], ServerSentEvent | None],
     *,
     since: str = "",
@@ -153,7 +153,7 @@ async def changes(
     """
     known = since
     while True:
-        seen = await looks.ask(look)
+        seen = await poll_threads.ask(look)
         if seen is None:
             yield ServerSentEvent({}, "gone")
             return
@@ -163,7 +163,7 @@ async def changes(
         await asyncio.sleep(every_s)
 
 
-class _Looks:
+class _PollThreads:
     """Polling threads with a bounded CPU share.
 
     Pages stay fast with many watchers; streams poll less often under load. Streams with the same
@@ -192,10 +192,10 @@ class _Looks:
         time.sleep(max(0.0, getattr(self._rest, "until", 0.0) - time.monotonic()))
         began = time.thread_time()
         try:
-            return asked(look)
+            return run_query(look)
         finally:
             cost = time.thread_time() - began
-            self._rest.until = time.monotonic() + cost * (1 / SHARE_EACH - 1)
+            self._rest.until = time.monotonic() + cost * (1 / CPU_SHARE - 1)
 
 
 def last_event_id(request: HttpRequest) -> str:
@@ -203,10 +203,10 @@ def last_event_id(request: HttpRequest) -> str:
     return request.headers.get("Last-Event-ID", "")[:_LONGEST_ID]
 
 
-looks = _Looks()
+poll_threads = _PollThreads()
 
 
-def asked(question: Callable[[], T]) -> T:
+def run_query(question: Callable[[], T]) -> T:
     try:
         return question()
     finally:
@@ -225,7 +225,7 @@ async def _bytes(
         try:
             while (now := loop.time()) < end:
                 if now >= beat:
-                    if not await sync_to_async(asked)(still_there):
+                    if not await sync_to_async(run_query)(still_there):
                         return
                     yield b": still here\n\n"
                     beat = loop.time() + HEARTBEAT_S
@@ -238,12 +238,12 @@ async def _bytes(
             return
         except Exception:  # any failure of the source ends the stream with an `error` event
             log.exception("Stream source failed; closing the stream")
-            count("streams", outcome="failed")
+            increment("streams", outcome="failed")
             yield ServerSentEvent(
                 {"detail": "The console could not go on with this stream."}, "error"
             ).encode()
         finally:
-            await _stopped(next_one)
+            await _stop_step(next_one)
 
 
 async def _generator(source: Source) -> AsyncGenerator[ServerSentEvent]:
@@ -257,7 +257,7 @@ async def _generator(source: Source) -> AsyncGenerator[ServerSentEvent]:
             await close()
 
 
-async def _stopped(step: asyncio.Future[ServerSentEvent] | None) -> None:
+async def _stop_step(step: asyncio.Future[ServerSentEvent] | None) -> None:
     """Cancel the pending step: a running generator cannot be closed."""
     if step is not None:
         step.cancel()
@@ -269,7 +269,7 @@ def _reader(request: Any) -> str:
     return f"user {known}" if known else f"address {request.META.get('REMOTE_ADDR', '')}"
 
 
-def _still_there(request: Any) -> bool:
+def _is_authorized(request: Any) -> bool:
     """Return whether the session or token is valid and the role unchanged."""
     user = getattr(request, "user", None)
     if user is None or user.pk is None:  # public page: checked by its view

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection
 from django.urls import NoReverseMatch, reverse
 
-from console.accounts.permissions import allows, allows_somewhere
+from console.accounts.permissions import allows, allows_in_any_team
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +54,20 @@ class ShownCard:
 _cards: dict[str, Card] = {}
 
 
-def register(card: Card) -> None:
+def register_card(card: Card) -> None:
     _cards[card.key] = card
 
 
-def shown(viewer: Any) -> list[ShownCard]:
-    mine = [card for card in _cards.values() if _sees(viewer, card)]
-    return [_one(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
+def list_cards(viewer: Any) -> list[ShownCard]:
+    mine = [card for card in _cards.values() if _may_see(viewer, card)]
+    return [_show_card(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
 
 
-def _sees(viewer: Any, card: Card) -> bool:
-    return (allows_somewhere if card.role == "viewer" else allows)(viewer, card.role)
+def _may_see(viewer: Any, card: Card) -> bool:
+    return (allows_in_any_team if card.role == "viewer" else allows)(viewer, card.role)
 
 
-def _one(viewer: Any, card: Card) -> ShownCard:
+def _show_card(viewer: Any, card: Card) -> ShownCard:
     try:
         url = reverse(card.url_name) if card.url_name else ""
     except NoReverseMatch:  # page not installed

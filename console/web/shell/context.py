@@ -10,7 +10,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from console.accounts import gate
-from console.accounts.permissions import Somebody, allows, allows_somewhere
+from console.accounts.permissions import Somebody, allows, allows_in_any_team
 from console.web.shell import navigation
 
 log = logging.getLogger(__name__)
@@ -30,13 +30,13 @@ Provider = Callable[[Somebody], Banner | None]
 _providers: list[Provider] = []
 
 
-def register(provider: Provider) -> None:
+def register_banner(provider: Provider) -> None:
     """Register a provider; it makes at most one cheap query and returns None for no banner."""
     if provider not in _providers:
         _providers.append(provider)
 
 
-def banners(viewer: Somebody) -> list[Banner]:
+def list_banners(viewer: Somebody) -> list[Banner]:
     found = []
     for provider in _providers:
         try:
@@ -49,7 +49,7 @@ def banners(viewer: Somebody) -> list[Banner]:
     return found
 
 
-def shell(request: HttpRequest) -> dict[str, Any]:
+def shell_context(request: HttpRequest) -> dict[str, Any]:
     """Return menu, banners and rights.
 
     `may_operate` and `may_admin` apply to the page's endpoint if it has one, else console-wide;
@@ -57,27 +57,27 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     """
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    shown = banners(user) if known else []
+    shown = list_banners(user) if known else []
     return {
         "navigation": _menu(request) if known else [],
         "banners": shown,
         "simulated_workers": any(banner.key == "simulated" for banner in shown),
         "may_operate": _may(request, "operator"),
         "may_admin": _may(request, "admin"),
-        "may_create": allows_somewhere(user, "operator"),
+        "may_create": allows_in_any_team(user, "operator"),
     }
 
 
 def _may(request: HttpRequest, role: str) -> bool:
     user = getattr(request, "user", None)
-    return allows(user, role) or allows(user, role, of=gate.subject(request))
+    return allows(user, role) or allows(user, role, of=gate.get_subject(request))
 
 
 def _menu(request: HttpRequest) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for item in navigation.items():
+    for item in navigation.list_items():
         # Operator entries are shown to operators of any team.
-        may = allows if item.role == "admin" else allows_somewhere
+        may = allows if item.role == "admin" else allows_in_any_team
         if not may(request.user, item.role):
             continue
         url = navigation.url_of(item)

@@ -31,11 +31,11 @@ _SECTIONS = ((80, "Administration"), (60, "Machines"), (50, "Numbers"), (30, "Tr
 _items: dict[str, NavItem] = {}
 
 
-def register(item: NavItem) -> None:
+def register_item(item: NavItem) -> None:
     _items[item.url_name] = item
 
 
-def items() -> list[NavItem]:
+def list_items() -> list[NavItem]:
     return sorted(_items.values(), key=lambda item: (item.order, item.label))
 
 
@@ -61,11 +61,11 @@ class Tab:
 _tabs: dict[tuple[str, str], Tab] = {}
 
 
-def register_tabs(tab: Tab) -> None:
+def register_tab(tab: Tab) -> None:
     _tabs[tab.kind, tab.url_name] = tab
 
 
-def of(kind: str, name: str, path: str) -> list[dict[str, Any]]:
+def list_tabs(kind: str, name: str, path: str) -> list[dict[str, Any]]:
     """Return the object's tabs in order; `active` has the longest URL that prefixes `path`."""
     found = []
     for tab in sorted(_tabs.values(), key=lambda one: (one.order, one.label)):

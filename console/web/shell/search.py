@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.accounts.permissions import allows, allows_somewhere
+from console.accounts.permissions import allows, allows_in_any_team
 from console.web.shell import navigation
 
 log = logging.getLogger(__name__)
-MOST = 12
-EACH = 6
-LONGEST = 100
+MAX_HITS = 12
+MAX_HITS_PER_FINDER = 6
+MAX_TEXT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,36 +34,36 @@ Find = Callable[[Any, str], Sequence[Hit]]
 _finders: list[Find] = []
 
 
-def register(find: Find) -> None:
+def register_finder(find: Find) -> None:
     """Register `find(viewer, text)`, which returns at most `EACH` hits in one or two queries."""
     if find not in _finders:
         _finders.append(find)
 
 
-def found(viewer: Any, text: str) -> list[Hit]:
+def search_all(viewer: Any, text: str) -> list[Hit]:
     """Return the hits: prefix matches first, then substring matches."""
-    wanted = cleaned(text)
+    wanted = clean_text(text)
     if not wanted:
         return []
     hits: list[Hit] = []
     for find in _finders:
         try:
-            hits += find(viewer, wanted)[:EACH]
+            hits += find(viewer, wanted)[:MAX_HITS_PER_FINDER]
         except Exception:
             log.exception("Search finder failed; its hits are omitted")
     ranked = sorted(hits, key=lambda hit: not hit.label.casefold().startswith(wanted.casefold()))
-    return ranked[:MOST]
+    return ranked[:MAX_HITS]
 
 
-def cleaned(text: str) -> str:
-    return text.replace("\0", "").strip()[:LONGEST]
+def clean_text(text: str) -> str:
+    return text.replace("\0", "").strip()[:MAX_TEXT]
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
-    found = []
-    for item in navigation.items():
-        may = (allows_somewhere if item.role == "viewer" else allows)(viewer, item.role)
+    search_all = []
+    for item in navigation.list_items():
+        may = (allows_in_any_team if item.role == "viewer" else allows)(viewer, item.role)
         url = navigation.url_of(item)
         if may and url and text.casefold() in item.label.casefold():
-            found.append(Hit("page", item.label, url, item.icon))
-    return found
+            search_all.append(Hit("page", item.label, url, item.icon))
+    return search_all

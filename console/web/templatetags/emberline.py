@@ -43,7 +43,7 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
 @register.inclusion_tag("console/inc/tabs.html", takes_context=True)
 def tabs(context: template.Context, kind: str, name: str) -> dict[str, Any]:
     """Render an object's tabs: `{% tabs "endpoint" endpoint.name %}`."""
-    return {"tabs": web_tabs.of(kind, name, context["request"].path), "name": name}
+    return {"tabs": web_tabs.list_tabs(kind, name, context["request"].path), "name": name}
 
 
 @register.simple_tag
@@ -80,7 +80,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 @register.filter(name="bytes")
 def bytes_(number: float | None) -> str:
     """1536 -> "1.5 KiB"."""
-    return "–" if number is None else disk.size(number)
+    return "–" if number is None else disk.format_bytes(number)
 
 
 @register.filter

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row as account
+from console.accounts.credentials import stored_actor as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.claims import mark_due
@@ -68,16 +68,16 @@ def _locked(found: selectors.ClusterAlertsSummary) -> ClusterAlerts:
 
 
 def _asked(before: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    given = input_values.mapping(data, FIELDS)
+    given = input_values.parse_mapping(data, FIELDS)
     whole = {**before, **given}
-    namespace, labels = input_values.text(whole, "namespace", 63), whole["labels"]
+    namespace, labels = input_values.parse_text(whole, "namespace", 63), whole["labels"]
     wrong = label_name_problem(namespace)
     if wrong is not None:
         raise Refused(Problem("namespace", namespace, wrong[0], wrong[1], wrong[2]))
     check_labels(labels)
     return {
-        "rules": input_values.flag(whole, "rules", False),
-        "receivers": input_values.flag(whole, "receivers", False),
+        "rules": input_values.parse_flag(whole, "rules", False),
+        "receivers": input_values.parse_flag(whole, "receivers", False),
         "namespace": namespace,
         "labels": dict(labels),
     }

@@ -14,7 +14,7 @@ class AlertObjectsConfig(AppConfig):
         from dashboards.alerts import sections
         from dashboards.alerts.cluster_objects import selectors
 
-        related_objects.register_usage(selectors.users)
-        related_objects.register_parts(selectors.parts)
-        related_objects.register(selectors.line)
+        related_objects.register_users(selectors.clusters_in_use)
+        related_objects.register_parts(selectors.required_permissions)
+        related_objects.register_related(selectors.related_object)
         sections.register(sections.AlertsSection("Clusters", "alert_objects:list", 25))

@@ -19,7 +19,7 @@ from dashboards.alerts.cluster_objects.objects import manifests as bodies
 from dashboards.alerts.notify import deliveries
 from dashboards.alerts.notify import selectors as notify
 from dashboards.alerts.notify.protocol import alertmanager_object
-from dashboards.alerts.notify.selectors import ForAlertmanager
+from dashboards.alerts.notify.selectors import AlertmanagerExport
 from dashboards.alerts.rules import Settings
 from dashboards.alerts.settings import selectors as alerting
 
@@ -35,7 +35,7 @@ class ClusterFacts:
     secret."""
 
     rules: Settings
-    told: ForAlertmanager
+    told: AlertmanagerExport
     generations: tuple[tuple[str, int], ...]
 
 
@@ -48,21 +48,23 @@ class DesiredObjects:
     trouble: str = ""
 
 
-def facts() -> ClusterFacts:
+def load_facts() -> ClusterFacts:
     generations = tuple(notify.receivers().values_list("name", "generation"))
-    return ClusterFacts(alerting.settings(), notify.for_alertmanager(), generations)
+    return ClusterFacts(alerting.settings(), notify.alertmanager_export(), generations)
 
 
-def digest(row: ClusterAlerts, known: ClusterFacts) -> str:
+def desired_digest(row: ClusterAlerts, known: ClusterFacts) -> str:
     found = [_rules(row, known)] if row.rules else []
     if not row.receivers:
-        return bodies.digest(found, row.generation)
+        return bodies.objects_digest(found, row.generation)
     password = salted_hmac(__name__, settings.MAIL.password).hexdigest()
     told = (known.told.spec(), known.generations, password)
-    return bodies.digest(found, row.generation, selectors.has_alertmanager(row.cluster.name), *told)
+    return bodies.objects_digest(
+        found, row.generation, selectors.has_alertmanager(row.cluster.name), *told
+    )
 
 
-def wanted(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
+def build_desired(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
     found: list[dict[str, Any]] = []
     reason = trouble = ""
     if row.receivers:
@@ -75,10 +77,12 @@ def wanted(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
 
 def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
     own = row.cluster.kind == IN_CLUSTER
-    return bodies.rules(known.rules, *_place(row), routed=row.receivers, with_console=own)
+    return bodies.build_rules(known.rules, *_place(row), routed=row.receivers, with_console=own)
 
 
-def _receivers(row: ClusterAlerts, told: ForAlertmanager) -> tuple[list[dict[str, Any]], str, str]:
+def _receivers(
+    row: ClusterAlerts, told: AlertmanagerExport
+) -> tuple[list[dict[str, Any]], str, str]:
     if not selectors.has_alertmanager(row.cluster.name):
         return [], "NoAlertmanager", _NO_ALERTMANAGER
     texts = _addresses(told.keys)
@@ -86,12 +90,15 @@ def _receivers(row: ClusterAlerts, told: ForAlertmanager) -> tuple[list[dict[str
     if missing:
         text = f"{', '.join(missing)} cannot be read with the present encryption key."
         return [], "AddressUnreadable", f"{text} Give it anew under Receivers."
-    secret = [bodies.addresses(texts, *_place(row))] if texts else []
-    return [*secret, bodies.receivers(told.spec(), *_place(row))], "", ""
+    secret = [bodies.build_address_secret(texts, *_place(row))] if texts else []
+    return [*secret, bodies.build_receivers(told.spec(), *_place(row))], "", ""
 
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
-    known = {alertmanager_object.url_key(name): url for name, url in deliveries.addresses().items()}
+    known = {
+        alertmanager_object.url_key(name): url
+        for name, url in deliveries.receiver_addresses().items()
+    }
     known[alertmanager_object.MAIL_KEY] = settings.MAIL.password
     return {key: known.get(key, "") for key in keys}
 

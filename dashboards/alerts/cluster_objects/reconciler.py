@@ -17,10 +17,10 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.audit.record import record
-from console.claims import Claim, claim, due
+from console.claims import Claim, due, take_claim
 from console.clusters import selectors as clusters
 from console.clusters.choices import IN_CLUSTER, ClusterPhase
-from console.core.counters import count
+from console.core.counters import increment
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
 from dashboards.alerts.cluster_objects import desired_objects, selectors
@@ -48,13 +48,13 @@ class ReconcileResult:
     soon: bool = False
 
 
-def due_now() -> list[str]:
+def find_due() -> list[str]:
     """Return the rows that are due, or whose desired objects have changed since the latest pass."""
     found = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}
-    rows = [row for row in selectors.wanted() if row.on and str(row.pk) not in found]
-    known = desired_objects.facts() if rows else None
+    rows = [row for row in selectors.desired_rows() if row.on and str(row.pk) not in found]
+    known = desired_objects.load_facts() if rows else None
     for row in rows:
-        if known is not None and desired_objects.digest(row, known) != row.status.tried:
+        if known is not None and desired_objects.desired_digest(row, known) != row.status.tried:
             found.add(str(row.pk))
     return sorted(found)
 
@@ -81,12 +81,12 @@ def ensure_in_cluster() -> None:
         return
 
 
-def keep(alerts_id: str) -> None:
+def reconcile(alerts_id: str) -> None:
     """Run one pass unless another process holds the claim."""
-    held = claim(ClusterAlertsStatus, alerts_id, ttl_s=CLAIM_S)
+    held = take_claim(ClusterAlertsStatus, alerts_id, ttl_s=CLAIM_S)
     if held is None:
         return
-    row = selectors.wanted().filter(cluster=UUID(alerts_id)).first()
+    row = selectors.desired_rows().filter(cluster=UUID(alerts_id)).first()
     if row is None:
         return
     try:
@@ -95,7 +95,7 @@ def keep(alerts_id: str) -> None:
         # Deferred, so that one bad row cannot occupy a worker.
         held.release(AFTER_CRASH_S)
         raise
-    count("alert_object_passes", outcome=seen.reason)
+    increment("alert_object_passes", outcome=seen.reason)
     held.write(
         observed_generation=row.generation,
         phase=seen.phase,
@@ -108,10 +108,10 @@ def keep(alerts_id: str) -> None:
 
 
 def _pass(row: ClusterAlerts, held: Claim) -> ReconcileResult:
-    seen, known = ReconcileResult(), desired_objects.facts()
-    seen.facts["tried"] = desired_objects.digest(row, known)
+    seen, known = ReconcileResult(), desired_objects.load_facts()
+    seen.facts["tried"] = desired_objects.desired_digest(row, known)
     try:
-        _bring(row, desired_objects.wanted(row, known), held, seen)
+        _bring(row, desired_objects.build_desired(row, known), held, seen)
     except ProvisionError as error:
         seen.phase, seen.reason, seen.message = ClusterPhase.FAILED, error.reason, error.message
         seen.soon = error.reason == "StillStopping"
@@ -168,7 +168,7 @@ def _note(held: Claim, seen: ReconcileResult, there: set[Item]) -> None:
 def _corrected(row: ClusterAlerts, seen: ReconcileResult, changes: list[str]) -> None:
     if not changes:
         return
-    count("alert_objects_corrected", cluster=row.cluster.name)
+    increment("alert_objects_corrected", cluster=row.cluster.name)
     log.warning(
         "reverted foreign changes to alert objects in cluster %s: %s",
         row.cluster.name,
@@ -185,7 +185,7 @@ def _expect_operator(cluster: str) -> None:
     """Raise unless the last capability check found the operator; an unchecked cluster passes."""
     found = clusters.capabilities(cluster)
     if found is not None and PROMETHEUS_OPERATOR not in found:
-        why = clusters.why_not(cluster, PROMETHEUS_OPERATOR)
+        why = clusters.missing_reason(cluster, PROMETHEUS_OPERATOR)
         known = CAPABILITIES[PROMETHEUS_OPERATOR]
         text = f"The cluster has no {known.label}, which would read the objects. {why}"
         raise PermanentError("MissingCapability", text.strip())

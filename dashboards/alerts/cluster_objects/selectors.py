@@ -20,7 +20,7 @@ from console.clusters.choices import ClusterPhase
 from console.clusters.related_objects import RelatedObject
 from console.clusters.removal_proof import SILENT_FOR_S
 from console.core.errors import Problem, Refused
-from console.provisioners.kubernetes.discovery.rights import RECEIVERS
+from console.provisioners.kubernetes.discovery.rights import RECEIVERS_GROUP
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.prometheus.sources import selectors as metrics_sources
 
@@ -56,9 +56,9 @@ class ClusterAlertsSummary:
         return [f"{kind}/{name}" for kind, _namespace, name in self.status.there]
 
 
-def shown() -> list[ClusterAlertsSummary]:
+def cluster_summaries() -> list[ClusterAlertsSummary]:
     """Return every cluster, including those without alert objects."""
-    rows = {row.cluster_id: row for row in wanted()}
+    rows = {row.cluster_id: row for row in desired_rows()}
     return [_shown(cluster, rows.get(cluster.pk)) for cluster in clusters.clusters()]
 
 
@@ -68,7 +68,7 @@ def one(name: str) -> ClusterAlertsSummary:
         text = f"There is no cluster {name[:80]}."
         problem = Problem("cluster", name[:80], text, "Choose one of Clusters.", "not_found")
         raise Refused(problem, status_code=404)
-    return _shown(cluster, wanted().filter(cluster=cluster).first())
+    return _shown(cluster, desired_rows().filter(cluster=cluster).first())
 
 
 def _shown(cluster: Any, row: ClusterAlerts | None) -> ClusterAlertsSummary:
@@ -80,23 +80,23 @@ def _shown(cluster: Any, row: ClusterAlerts | None) -> ClusterAlertsSummary:
     return ClusterAlertsSummary(cluster, row, status, row.namespace or cluster.namespace)
 
 
-def wanted() -> QuerySet[ClusterAlerts]:
+def desired_rows() -> QuerySet[ClusterAlerts]:
     return ClusterAlerts.objects.select_related("status", "cluster", "changed_by")
 
 
 def has_alertmanager(cluster: str) -> bool:
     """Return whether an Alertmanager is configured with the cluster's metrics source."""
-    source = metrics_sources.of_cluster(cluster, metrics_sources.asked())
+    source = metrics_sources.get_source_of_cluster(cluster, metrics_sources.list_in_use())
     return bool(source.alertmanager_url)
 
 
-def users() -> Mapping[str, list[str]]:
+def clusters_in_use() -> Mapping[str, list[str]]:
     """Return the clusters that contain our objects and therefore cannot be deleted.
 
     An unreachable cluster can be deleted once nothing is desired there.
     """
     found = {}
-    for row in wanted().select_related("cluster__status"):
+    for row in desired_rows().select_related("cluster__status"):
         seen = row.cluster.status.seen_at
         silent = seen is None or timezone.now() - seen > timedelta(seconds=SILENT_FOR_S)
         if row.on or (row.status.there and not silent):
@@ -104,25 +104,25 @@ def users() -> Mapping[str, list[str]]:
     return found
 
 
-def parts() -> Mapping[str, list[str]]:
+def required_permissions() -> Mapping[str, list[str]]:
     """Return the permission groups needed, by cluster.
 
     Permissions in a namespace other than the cluster's own only show when a request is denied.
     """
-    rows = wanted().filter(receivers=True, namespace="")
-    return {row.cluster.name: [RECEIVERS] for row in rows}
+    rows = desired_rows().filter(receivers=True, namespace="")
+    return {row.cluster.name: [RECEIVERS_GROUP] for row in rows}
 
 
-def line(cluster: str, viewer: Any) -> RelatedObject | None:
+def related_object(cluster: str, viewer: Any) -> RelatedObject | None:
     """Return the entry on the cluster's page: a link if nothing is configured."""
     return _line(one(cluster)) if allows(viewer, "viewer") else None
 
 
-def lines(viewer: Any) -> list[RelatedObject]:
+def related_objects(viewer: Any) -> list[RelatedObject]:
     """Return the entries of all clusters with desired or remaining objects."""
     if not allows(viewer, "viewer"):
         return []
-    rows = [one for one in shown() if one.phase != OFF]
+    rows = [one for one in cluster_summaries() if one.phase != OFF]
     return [replace(_line(one), title=one.name) for one in rows]
 
 

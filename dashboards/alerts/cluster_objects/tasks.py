@@ -10,12 +10,12 @@ from dashboards.alerts.cluster_objects import reconciler
 
 @shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.keep")
 def keep(alerts_id: str) -> None:
-    reconciler.keep(alerts_id)
+    reconciler.reconcile(alerts_id)
 
 
 @shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.sweep")
 def sweep() -> None:
     """Start passes for rows that are due or whose desired objects changed."""
     reconciler.ensure_in_cluster()
-    for pk in reconciler.due_now():
+    for pk in reconciler.find_due():
         keep.nudge(pk)

@@ -22,7 +22,7 @@ from dashboards.alerts.cluster_objects.forms import ClusterAlertsForm
 @require_safe
 @role_required("viewer")
 def index(request: HttpRequest) -> HttpResponse:
-    context = {"rows": selectors.shown()}
+    context = {"rows": selectors.cluster_summaries()}
     return responses.render(
         request, "alert_objects/list.html", "alert_objects/htmx/list.html", context
     )

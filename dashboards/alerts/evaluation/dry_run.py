@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.evaluation.intervals import Looks, RuleVerdict, verdict
-from dashboards.alerts.evaluation.measure import VALUE, Drawing, Measure
-from dashboards.alerts.rules.parameter import in_words
+from dashboards.alerts.evaluation.intervals import RuleVerdict, SampleTimes, judge_rule
+from dashboards.alerts.evaluation.measure import VALUE, Measure, MeasureChart
+from dashboards.alerts.rules.parameter import describe_duration
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import resolution
 from dashboards.prometheus.http.client import (
@@ -36,8 +36,10 @@ _LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
 MOST_SERIES: Final = 300  # limit for user-written conditions
-AGGREGATE: Final = "Aggregate it, as in sum by (endpoint) (...), or match fewer label values."
-NARROW: Final = (
+AGGREGATE_REMEDY: Final = (
+    "Aggregate it, as in sum by (endpoint) (...), or match fewer label values."
+)
+NARROW_REMEDY: Final = (
     "Name one metric, match an endpoint or a job, shorten ranges such as [5m], or record it first."
 )
 MOST_CONDITIONS: Final = 6
@@ -83,7 +85,7 @@ class DryRun:
     measured_s: int | None
     left: int = 0
     missing: tuple[str, ...] = ()
-    drawing: Drawing = field(default_factory=Drawing)
+    drawing: MeasureChart = field(default_factory=MeasureChart)
 
     @property
     def length_s(self) -> int:
@@ -91,7 +93,7 @@ class DryRun:
 
     @property
     def step(self) -> str:
-        return in_words(self.step_s)
+        return describe_duration(self.step_s)
 
     @property
     def gap(self) -> bool:
@@ -113,7 +115,7 @@ def dry_run(
     length, step, rarely = RANGES[key]
     if min(one.lasting_s for one in (*draft.conditions, *before)) >= _LONG_S:
         step = rarely
-    elif resolution.targets(asker, Scope(), moment) > _MANY:
+    elif resolution.count_targets(asker, Scope(), moment) > _MANY:
         step = _MANY_S[key]
     looks, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])
@@ -130,7 +132,7 @@ def dry_run(
             for one in numbers.conditions
             for series in _joined(answers, one, windows)
         ]
-        return verdict(found, looks, off=numbers.off)
+        return judge_rule(found, looks, off=numbers.off)
 
     return DryRun(
         key,
@@ -148,7 +150,7 @@ def dry_run(
     )
 
 
-def too_many(asker: Asker, expr: str, key: str) -> int:
+def excess_series(asker: Asker, expr: str, key: str) -> int:
     """Return the number of series of a user-written condition if it exceeds the limit, else 0.
 
     Raise `Refused` if the query fails.
@@ -163,18 +165,18 @@ def too_many(asker: Asker, expr: str, key: str) -> int:
     return most if most > MOST_SERIES else 0
 
 
-def refusal(fault: Fault) -> Refused:
+def query_refused(fault: Fault) -> Refused:
     """Return the failed query as a `Refused` with its remedy."""
     if fault.kind is FaultKind.BAD_QUERY:
         text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
     if fault.kind is FaultKind.TOO_SLOW:
         text = f"Prometheus did not evaluate it in time: {fault.detail.rstrip('.')}."
-        remedy = f"Choose a shorter range. {NARROW}"
+        remedy = f"Choose a shorter range. {NARROW_REMEDY}"
         return Refused(Problem("range", None, text, remedy, "too_slow"), status_code=503)
     if fault.kind is FaultKind.TOO_EXPENSIVE:
         text = f"It reads more than Prometheus allows: {fault.detail.rstrip('.')}."
-        return Refused(Problem("expr", None, text, NARROW, "too_expensive"))
+        return Refused(Problem("expr", None, text, NARROW_REMEDY, "too_expensive"))
     text = f"Only a Prometheus can say. {fault.detail}"
     problem = Problem("", None, text, "Try again when it answers.", "not_known")
     return Refused(problem, status_code=503)
@@ -182,7 +184,7 @@ def refusal(fault: Fault) -> Refused:
 
 def _windows(
     moment: float, length: int, step: int, lasting_s: int
-) -> tuple[Looks, tuple[Window, ...]]:
+) -> tuple[SampleTimes, tuple[Window, ...]]:
     """Split the range into consecutive windows.
 
     They begin before the evaluated range, to tell which alerts were already firing.
@@ -195,7 +197,7 @@ def _windows(
     for first in range(0, points, _AT_ONCE):
         last = min(first + _AT_ONCE, points) - 1
         found.append(Window(start + first * step, start + last * step, step))
-    return Looks(start, step, since), tuple(found)
+    return SampleTimes(start, step, since), tuple(found)
 
 
 def _questions(one: Condition, windows: Sequence[Window]) -> dict[str, Question]:
@@ -211,7 +213,7 @@ def _key(one: Condition, place: int) -> str:
 def _all_there(answers: Mapping[str, QueryResult]) -> None:
     for answer in answers.values():
         if answer.fault is not None:
-            raise refusal(answer.fault)
+            raise query_refused(answer.fault)
 
 
 def _joined(

@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from dashboards.alerts.rules import BY_NAME, PAGE, UNSET, Only, Rule, Settings
+from dashboards.alerts.rules import (
+    BY_NAME,
+    DEFAULT_SETTINGS,
+    PAGE,
+    EndpointSelection,
+    Rule,
+    Settings,
+)
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
-from dashboards.boards.results.board import fault_message
+from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.http.client import Asker, Question, Series
 
 FIRING, PENDING = "firing", "pending"
@@ -22,7 +29,7 @@ _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class FiringAlert:
     """`remedy` is empty for rules that are not ours. `labels`: as in Prometheus. Pending: the
     condition holds, but not yet for the rule's `for` duration. `value`: current value of the rule's
     measure, None if unknown.
@@ -50,22 +57,24 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class FiringAlerts:
     """`why`: reason why nothing is known, else empty. `missing`: reason of a partial result, if one
     of several sources did not respond.
     """
 
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[FiringAlert, ...] = ()
     why: str = ""
     missing: str = ""
 
 
-def firing(prometheus: Asker, scope: Scope) -> Firing:
+def query_firing(prometheus: Asker, scope: Scope) -> FiringAlerts:
     """Return the firing alerts, pages first, then the oldest."""
     return _asked(prometheus, scope, queries.alerts(scope))
 
 
-def active(prometheus: Asker, scope: Scope, settings: Settings = UNSET) -> Firing:
+def query_active(
+    prometheus: Asker, scope: Scope, settings: Settings = DEFAULT_SETTINGS
+) -> FiringAlerts:
     """Return firing, then pending alerts, with current values and texts by the rules' settings."""
     found = _asked(prometheus, scope, queries.alerts_active(scope), settings)
     values = _values(prometheus, found.alerts, settings)
@@ -75,13 +84,13 @@ def active(prometheus: Asker, scope: Scope, settings: Settings = UNSET) -> Firin
 
 
 def _values(
-    prometheus: Asker, alerts: tuple[Alert, ...], settings: Settings
+    prometheus: Asker, alerts: tuple[FiringAlert, ...], settings: Settings
 ) -> dict[int, float | None]:
     """Query each rule and setting with an alert once; return values by `id` of the alert.
 
     A value belongs to an alert if the alert has all labels of its series.
     """
-    wanted: dict[tuple[str, str], list[Alert]] = {}
+    wanted: dict[tuple[str, str], list[FiringAlert]] = {}
     for alert in alerts:
         if alert.name in BY_NAME:
             own = settings.of_endpoints.get(alert.name, {})
@@ -104,10 +113,15 @@ def _values(
 
 
 def _measured(rule: Rule, endpoint: str, settings: Settings) -> str:
-    return rule.value(settings.of(rule, endpoint), Only((endpoint,)) if endpoint else Only())
+    return rule.value(
+        settings.of(rule, endpoint),
+        EndpointSelection((endpoint,)) if endpoint else EndpointSelection(),
+    )
 
 
-def _asked(prometheus: Asker, scope: Scope, query: str, settings: Settings = UNSET) -> Firing:
+def _asked(
+    prometheus: Asker, scope: Scope, query: str, settings: Settings = DEFAULT_SETTINGS
+) -> FiringAlerts:
     at = _now()
     answers = prometheus.ask(
         {
@@ -117,21 +131,21 @@ def _asked(prometheus: Asker, scope: Scope, query: str, settings: Settings = UNS
     )
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
-        message = fault_message(fault)
-        return Firing(why=f"{message.title}: {message.text}")
+        message = make_fault_message(fault)
+        return FiringAlerts(why=f"{message.title}: {message.text}")
     begun = {_key(series): series.latest for series in answers["since"].series}
     found = [
         _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series
     ]
     lost = next((one for answer in answers.values() for one in answer.missing), None)
-    return Firing(tuple(sorted(found, key=_place)), missing=lost.detail if lost else "")
+    return FiringAlerts(tuple(sorted(found, key=_place)), missing=lost.detail if lost else "")
 
 
 def _now() -> int:
     return int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
 
 
-def _place(alert: Alert) -> tuple[bool, bool, float, str]:
+def _place(alert: FiringAlert) -> tuple[bool, bool, float, str]:
     return alert.state != FIRING, not alert.pages, _epoch(alert), alert.name
 
 
@@ -140,15 +154,15 @@ def _key(series: Series) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in series.labels if pair[0] not in _OWN)
 
 
-def _epoch(alert: Alert) -> float:
+def _epoch(alert: FiringAlert) -> float:
     return alert.since.timestamp() if alert.since else 0.0
 
 
-def _alert(series: Series, begun: float | None, settings: Settings) -> Alert:
+def _alert(series: Series, begun: float | None, settings: Settings) -> FiringAlert:
     name = series.label("alertname")
     endpoint = series.label("endpoint") or series.label("endpoint_name")
     summary, remedy = _words(name, endpoint, settings)
-    return Alert(
+    return FiringAlert(
         name=name,
         endpoint=endpoint,
         worker=series.label("worker") or series.label("pod"),

@@ -9,13 +9,19 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from dashboards.alerts.evaluation.intervals import stretches
-from dashboards.alerts.evaluation.measure import Drawing, Measure, built_in, named, written
-from dashboards.alerts.rules import Only, Own, Rule, Settings
-from dashboards.alerts.rules.parameter import in_words
+from dashboards.alerts.evaluation.intervals import find_runs
+from dashboards.alerts.evaluation.measure import (
+    Measure,
+    MeasureChart,
+    built_in_measure,
+    series_label,
+    user_rule_measure,
+)
+from dashboards.alerts.rules import EndpointSelection, Rule, Settings, UserRule
+from dashboards.alerts.rules.parameter import describe_duration
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
-from dashboards.boards.results.board import fault_message
+from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.http.client import Asker, Question, Series, Window
 
 RANGES = {"1h": (3600, 15), "6h": (6 * 3600, 60), "24h": (24 * 3600, 300), "7d": (7 * 86_400, 1800)}
@@ -34,17 +40,19 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RuleHistory:
     """`why`: reason why nothing is known."""
 
     key: str
     episodes: tuple[Episode, ...] = ()
-    drawing: Drawing = field(default_factory=Drawing)
+    drawing: MeasureChart = field(default_factory=MeasureChart)
     step: str = ""
     why: str = ""
 
 
-def past(asker: Asker, rule: Rule | Own, scope: Scope, settings: Settings, key: str) -> Past:
+def query_history(
+    asker: Asker, rule: Rule | UserRule, scope: Scope, settings: Settings, key: str
+) -> RuleHistory:
     """Return the history; of a user-written rule the measure is the compared expression."""
     key = key if key in RANGES else DEFAULT
     length, step = RANGES[key]
@@ -57,34 +65,34 @@ def past(asker: Asker, rule: Rule | Own, scope: Scope, settings: Settings, key: 
     answers = asker.ask(asked)
     fault = answers["alerts"].fault
     if fault is not None:
-        message = fault_message(fault)
-        return Past(key, why=f"{message.title}: {message.text}")
+        message = make_fault_message(fault)
+        return RuleHistory(key, why=f"{message.title}: {message.text}")
     episodes = [one for series in answers["alerts"].series for one in _episodes(series, window)]
     episodes.sort(key=lambda one: one.since, reverse=True)
-    found = measure.drawn(answers, window) if measure else Drawing()
-    return Past(key, tuple(episodes[:_MOST_EPISODES]), found, in_words(step))
+    found = measure.drawn(answers, window) if measure else MeasureChart()
+    return RuleHistory(key, tuple(episodes[:_MOST_EPISODES]), found, describe_duration(step))
 
 
-def _measure(rule: Rule | Own, scope: Scope, settings: Settings) -> Measure | None:
+def _measure(rule: Rule | UserRule, scope: Scope, settings: Settings) -> Measure | None:
     """Return None if the measure has no endpoint label and the viewer may not see all endpoints."""
-    if isinstance(rule, Own):
-        return written(rule.expr)
+    if isinstance(rule, UserRule):
+        return user_rule_measure(rule.expr)
     only = _only(scope)
-    if not rule.per_endpoint and only != Only():
+    if not rule.per_endpoint and only != EndpointSelection():
         return None
-    return built_in(rule, settings.of(rule, scope.endpoint), only)
+    return built_in_measure(rule, settings.of(rule, scope.endpoint), only)
 
 
-def _only(scope: Scope) -> Only:
+def _only(scope: Scope) -> EndpointSelection:
     if scope.endpoint:
-        return Only((scope.endpoint,))
+        return EndpointSelection((scope.endpoint,))
     # No endpoint is named "-".
-    return Only() if scope.among is None else Only(scope.among or ("-",))
+    return EndpointSelection() if scope.among is None else EndpointSelection(scope.among or ("-",))
 
 
 def _episodes(series: Series, window: Window) -> list[Episode]:
-    whose = named(series)
-    return [_episode(whose, one.first, one.last, window) for one in stretches(series.values)]
+    whose = series_label(series)
+    return [_episode(whose, one.first, one.last, window) for one in find_runs(series.values)]
 
 
 def _episode(whose: str, first: int, last: int, window: Window) -> Episode:
@@ -92,4 +100,4 @@ def _episode(whose: str, first: int, last: int, window: Window) -> Episode:
     ended = None if last == window.points - 1 else datetime.fromtimestamp(end + window.step, UTC)
     seconds = max(window.step, end - begin)
     rounded = seconds // 60 * 60 if seconds >= 60 else seconds
-    return Episode(whose, datetime.fromtimestamp(begin, UTC), ended, in_words(rounded))
+    return Episode(whose, datetime.fromtimestamp(begin, UTC), ended, describe_duration(rounded))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from dashboards.alerts.evaluation.measure import named
+from dashboards.alerts.evaluation.measure import series_label
 from dashboards.prometheus.http.client import Series
 
 MOST_SHOWN: Final = 50
@@ -20,7 +20,7 @@ Values = Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class SampleTimes:
     """Sample times: the first at `start`, then every `step` seconds. Samples before `since` only
     show whether an alert is already firing.
     """
@@ -34,7 +34,7 @@ class Looks:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SampleRun:
     """First and last index of consecutive samples at which the condition held."""
 
     first: int
@@ -42,7 +42,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class FiringSummary:
     """Firing intervals of one alert.
 
     `unsure`: number of intervals observed shorter than the `for` duration that may have reached it.
@@ -63,7 +63,7 @@ class RuleVerdict:
     the enabled rule.
     """
 
-    about: tuple[Fired, ...] = ()
+    about: tuple[FiringSummary, ...] = ()
     off: bool = False
 
     @property
@@ -79,24 +79,26 @@ class RuleVerdict:
         return sum(one.unsure for one in self.about)
 
     @property
-    def fired(self) -> list[Fired]:
+    def fired(self) -> list[FiringSummary]:
         return [one for one in self.about if one.times]
 
 
-def verdict(found: Iterable[tuple[Series, int]], looks: Looks, *, off: bool = False) -> RuleVerdict:
+def judge_rule(
+    found: Iterable[tuple[Series, int]], looks: SampleTimes, *, off: bool = False
+) -> RuleVerdict:
     """Return the verdict on `found`: series of the condition, each with its `for` duration in
     seconds.
     """
-    judged = [fired(series, looks, lasting_s) for series, lasting_s in found]
+    judged = [summarize_firing(series, looks, lasting_s) for series, lasting_s in found]
     worth = [one for one in judged if one.times or one.unsure]
     return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), off)
 
 
-def fired(series: Series, looks: Looks, lasting_s: int) -> Fired:
+def summarize_firing(series: Series, looks: SampleTimes, lasting_s: int) -> FiringSummary:
     times = total = longest = unsure = 0
     last, still = None, False
     wait = -(-lasting_s // looks.step)  # samples until the `for` duration has passed
-    for one in stretches(series.values):
+    for one in find_runs(series.values):
         ends = looks.at(one.last + 1)
         if ends <= looks.since:
             continue
@@ -108,17 +110,17 @@ def fired(series: Series, looks: Looks, lasting_s: int) -> Fired:
         longest = max(longest, ends - begins)
         last = datetime.fromtimestamp(begins, UTC)
         still = one.last == len(series.values) - 1
-    return Fired(named(series), times, total, longest, last, still, unsure)
+    return FiringSummary(series_label(series), times, total, longest, last, still, unsure)
 
 
-def stretches(values: Values) -> list[Stretch]:
+def find_runs(values: Values) -> list[SampleRun]:
     """Return the runs of consecutive values that are not None."""
-    found: list[Stretch] = []
+    found: list[SampleRun] = []
     for place, value in enumerate(values):
         if value is None:
             continue
         if found and found[-1].last == place - 1:
-            found[-1] = Stretch(found[-1].first, place)
+            found[-1] = SampleRun(found[-1].first, place)
         else:
-            found.append(Stretch(place, place))
+            found.append(SampleRun(place, place))
     return found

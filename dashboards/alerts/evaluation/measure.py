@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from dashboards.alerts.rules import Only, Rule, Setting
-from dashboards.alerts.rules.comparison import halves, number
-from dashboards.alerts.rules.parameter import said
-from dashboards.boards.charts.inline_chart import Chart, Values, drawn
+from dashboards.alerts.rules import EndpointSelection, Rule, Setting
+from dashboards.alerts.rules.comparison import parse_comparison, parse_number
+from dashboards.alerts.rules.parameter import format_value
+from dashboards.boards.charts.inline_chart import Chart, Values, make_line_chart
 from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 
 MOST_LINES = 6  # more lines cannot be told apart
@@ -25,7 +25,7 @@ _OWN = ("__name__", "alertname", "alertstate", "severity", "job", "instance", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class MeasureChart:
     """`left`: number of series not drawn, of the lowest values if `falls`. `undrawn`: there is a
     threshold, but not as a single number.
     """
@@ -59,7 +59,7 @@ class Measure:
             key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
         }
 
-    def drawn(self, answers: Mapping[str, QueryResult], window: Window) -> Drawing:
+    def drawn(self, answers: Mapping[str, QueryResult], window: Window) -> MeasureChart:
         lines = answers[VALUE].series
         levels: list[Values] = []
         for place, one in enumerate(self.thresholds):
@@ -69,7 +69,7 @@ class Measure:
                 levels.append(found[0].values)
         left = max(0, len(lines) - MOST_LINES)
         undrawn = len(levels) < len(self.thresholds)
-        return Drawing(self._chart(lines, levels, window), left, self.falls, undrawn)
+        return MeasureChart(self._chart(lines, levels, window), left, self.falls, undrawn)
 
     def _chart(
         self, lines: Sequence[Series], levels: Sequence[Values], window: Window
@@ -77,7 +77,7 @@ class Measure:
         """Draw the most relevant series, ranked by their latest value."""
 
         def say(value: float | None) -> str:
-            return "–" if value is None else said(self.unit, value)
+            return "–" if value is None else format_value(self.unit, value)
 
         sign = 1 if self.falls else -1
         known = sorted(
@@ -86,23 +86,25 @@ class Measure:
         )
         if not known:
             return None
-        shown = [(named(one), f"n{n}", one.values) for n, one in enumerate(known[:MOST_LINES])]
+        shown = [
+            (series_label(one), f"n{n}", one.values) for n, one in enumerate(known[:MOST_LINES])
+        ]
         shown += [(_THRESHOLD, "threshold", tuple(one)) for one in levels]
         marks = [_clock(window, part / 4) for part in range(5)]
-        return drawn("measured", "What it measures", shown, marks, say)
+        return make_line_chart("measured", "What it measures", shown, marks, say)
 
 
-def built_in(rule: Rule, setting: Setting, only: Only) -> Measure:
+def built_in_measure(rule: Rule, setting: Setting, only: EndpointSelection) -> Measure:
     threshold = setting.values.get("threshold")
     levels = () if threshold is None else (threshold,)
     falls = rule.condition.startswith("<measured> <")
     return Measure(rule.value(setting, only), levels, rule.unit, falls)
 
 
-def written(condition: str) -> Measure:
+def user_rule_measure(condition: str) -> Measure:
     """Return the measure of a user-written rule, limited to the top series."""
-    found = halves(condition)
-    levels = [(one, number(one)) for one in found.thresholds]
+    found = parse_comparison(condition)
+    levels = [(one, parse_number(one)) for one in found.thresholds]
     most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
     texts = tuple(text if at is None else at for text, at in levels)
     return Measure(most, texts, falls=found.falls, heavy=True)
@@ -113,7 +115,7 @@ def _clock(window: Window, share: float) -> str:
     return moment.strftime("%b %-d" if window.length_s > 2 * 86_400 else "%H:%M")
 
 
-def named(series: Series) -> str:
+def series_label(series: Series) -> str:
     """Return a short text of the labels that identify the series."""
     pairs = [(key, value) for key, value in series.labels if key not in _OWN and value]
     whose = series.label("endpoint") or series.label("endpoint_name")

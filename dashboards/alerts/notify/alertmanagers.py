@@ -50,17 +50,17 @@ class AlertmanagerSnapshot:
     why: tuple[str, ...] = ()
 
 
-def of(endpoint: str) -> list[Alertmanager]:
+def alertmanagers_of(endpoint: str) -> list[Alertmanager]:
     """Return the Alertmanagers that may have alerts of the endpoint; all of them if it is empty."""
     found = list(connections.alertmanagers())
     if not found or not endpoint:
         return found
-    asked = metrics_sources.asked()
-    owner = metrics_sources.source_of(endpoint, asked).name
+    asked = metrics_sources.list_in_use()
+    owner = metrics_sources.get_source_of_endpoint(endpoint, asked).name
     return [one for one in found if one.source == owner]
 
 
-def told_elsewhere() -> Callable[[str], bool]:
+def alertmanager_delivers() -> Callable[[str], bool]:
     """Return a predicate: whether an Alertmanager delivers the alerts of an endpoint.
 
     An empty endpoint name means the default source.
@@ -68,8 +68,8 @@ def told_elsewhere() -> Callable[[str], bool]:
     having = {one.source for one in connections.alertmanagers()}
     if not having:
         return lambda _endpoint: False
-    asked = metrics_sources.asked()
-    owners, default = metrics_sources.owners(asked), asked[0].name
+    asked = metrics_sources.list_in_use()
+    owners, default = metrics_sources.map_endpoints(asked), asked[0].name
     return lambda endpoint: owners.get(endpoint, default) in having
 
 
@@ -101,7 +101,7 @@ class DesiredSilence:
         }
 
 
-def silence(managers: Iterable[Alertmanager], wanted: DesiredSilence) -> dict[str, str]:
+def create_silence(managers: Iterable[Alertmanager], wanted: DesiredSilence) -> dict[str, str]:
     """Create the silence in each Alertmanager and return its ids by source.
 
     Raise `Refused` on failure, after the silences created so far are expired.
@@ -118,7 +118,7 @@ def silence(managers: Iterable[Alertmanager], wanted: DesiredSilence) -> dict[st
     return made
 
 
-def replace(
+def replace_silence(
     managers: Iterable[Alertmanager],
     remote: Mapping[str, str],
     before: DesiredSilence,
@@ -140,7 +140,9 @@ def replace(
             return _put_back(done, remote, now, before), _away(one, error)
     kept = {one.source for one in asked}
     try:
-        expire({source: identity for source, identity in now.items() if source not in kept})
+        expire_silences(
+            {source: identity for source, identity in now.items() if source not in kept}
+        )
     except Refused as refused:
         return _put_back(done, remote, now, before), refused
     return {source: identity for source, identity in now.items() if source in kept}, None
@@ -181,7 +183,7 @@ def _put_back(
     return now
 
 
-def expire(remote: Mapping[str, str]) -> None:
+def expire_silences(remote: Mapping[str, str]) -> None:
     """Expire the silences; unknown sources and silences already expired are skipped.
 
     Raise `Refused` if an Alertmanager does not respond.
@@ -196,7 +198,7 @@ def expire(remote: Mapping[str, str]) -> None:
                 raise _away(known[source], error) from None
 
 
-def look(ours: Iterable[str]) -> AlertmanagerSnapshot:
+def take_snapshot(ours: Iterable[str]) -> AlertmanagerSnapshot:
     """Return the silences of others, and which of `ours` have expired there."""
     mine = set(ours)
     foreign: list[ForeignSilence] = []

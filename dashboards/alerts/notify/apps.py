@@ -13,7 +13,7 @@ class NotifyConfig(AppConfig):
         from dashboards.alerts import sections
         from dashboards.alerts.notify import health
 
-        rounds.register(health.as_round)
+        rounds.register_round(health.as_round)
         sections.register(sections.AlertsSection("Silences", "notify:silences", 30))
         sections.register(sections.AlertsSection("Receivers", "notify:receivers", 40))
         sections.register(sections.AlertsSection("History", "notify:history", 50))

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
-from console.core.counters import count
+from console.core.counters import increment
 from console.vault import store
 from dashboards.alerts.notify.channels import BY_KIND, DeliveryTarget, PostError
 from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver, ReceiverKind
@@ -30,7 +30,7 @@ PAUSES_S: Final = (10, 20, 40, 80, 160, 320, 600)
 _AT_ONCE, _OF_ONE = 40, 2
 
 
-def due(now: datetime) -> list[UUID]:
+def due_deliveries(now: datetime) -> list[UUID]:
     """Return due deliveries, the longest waiting first and few a receiver: slow ones block no
     other.
     """
@@ -46,7 +46,7 @@ def due(now: datetime) -> list[UUID]:
     return found[:_AT_ONCE]
 
 
-def attempt(delivery: UUID | str) -> None:
+def attempt_delivery(delivery: UUID | str) -> None:
     now = timezone.now()
     row = Delivery.objects.select_related("receiver").filter(pk=delivery).first()
     if row is None or row.state != DeliveryState.WAITING or row.next_at > now:
@@ -63,12 +63,12 @@ def attempt(delivery: UUID | str) -> None:
         _write(row, DeliveryState.SENT, "")
 
 
-def target(receiver: Receiver) -> DeliveryTarget:
+def delivery_target(receiver: Receiver) -> DeliveryTarget:
     where = vault_names(receiver)
     return DeliveryTarget(store.get(where["url"]), store.get(where["secret"]), tuple(receiver.to))
 
 
-def addresses() -> dict[str, str]:
+def receiver_addresses() -> dict[str, str]:
     """Return the address of each URL receiver by name, empty if it cannot be decrypted.
 
     Used for the configuration of Alertmanagers.
@@ -87,7 +87,7 @@ def _send(row: Delivery) -> None:
         raise PostError("Its receiver was removed.", permanent=True)
     if not receiver.enabled and not row.test:
         raise PostError("Its receiver is switched off.", permanent=True)
-    found = target(receiver)
+    found = delivery_target(receiver)
     if not (found.url or found.to) or (receiver.signed and not found.secret):
         text = "Its address or secret cannot be read with the present encryption key."
         raise PostError(f"{text} Give it anew.", permanent=True)
@@ -111,7 +111,7 @@ def _write(row: Delivery, state: str, error: str, next_at: datetime | None = Non
     over = state != DeliveryState.WAITING
     facts = {"state": state, "error": error[:300], "ended_at": now if over else None}
     mine.update(**facts, next_at=next_at or now)
-    count("notifications", kind=row.kind, outcome=state if over else "retried")
+    increment("notifications", kind=row.kind, outcome=state if over else "retried")
     if error:
         log.warning("delivery %s to receiver %s failed: %s", row.pk, row.receiver_name, error)
 

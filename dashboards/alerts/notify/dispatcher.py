@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from console.claims import claim
+from console.claims import take_claim
 from dashboards.alerts.evaluation import firing_alerts
 from dashboards.alerts.notify import alertmanagers, selectors
 from dashboards.alerts.notify.models import (
@@ -38,11 +38,11 @@ from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 
-MISSING = timedelta(seconds=60)
-UNKNOWN = timedelta(minutes=2)
+RESOLVED_AFTER = timedelta(seconds=60)
+UNKNOWN_AFTER = timedelta(minutes=2)
 _FORGOTTEN = timedelta(days=3)
 NO_METRICS: Final = "NoMetrics"
-AWAY, NOBODY, LOOKING = "PrometheusAway", "NoPrometheus", "Looking"
+PROMETHEUS_UNREACHABLE, NO_PROMETHEUS, LOOKING = "PrometheusAway", "NoPrometheus", "Looking"
 
 Alerts = dict[str, Alert]
 
@@ -56,13 +56,13 @@ class DispatchResult:
     unknown: bool = False
 
 
-def look() -> bool:
+def dispatch() -> bool:
     """Run one pass; return False if another process holds the claim."""
     Dispatch.objects.get_or_create(pk=1)
-    taken = claim(Dispatch, 1, ttl_s=60)
+    taken = take_claim(Dispatch, 1, ttl_s=60)
     if taken is None:
         return False
-    seen = read()
+    seen = read_firing()
     now = timezone.now()
     with transaction.atomic():
         # Written first: another process that assumes the claim blocks here and then finds it lost.
@@ -73,12 +73,12 @@ def look() -> bool:
     return True
 
 
-def read() -> DispatchResult:
+def read_firing() -> DispatchResult:
     """Return the firing alerts from Prometheus without those that an Alertmanager delivers."""
     if not connections.any_known():
-        return DispatchResult((), NOBODY)
-    found = firing_alerts.firing(connections.fleet(), Scope())
-    teams, elsewhere = selectors.teams(), alertmanagers.told_elsewhere()
+        return DispatchResult((), NO_PROMETHEUS)
+    found = firing_alerts.query_firing(connections.fleet(), Scope())
+    teams, elsewhere = selectors.teams(), alertmanagers.alertmanager_delivers()
     ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
     why = found.why or found.missing
     return DispatchResult(ours, why, unknown=bool(why))
@@ -96,7 +96,11 @@ def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
 def _state(seen: DispatchResult, now: datetime) -> dict[str, Any]:
     if seen.unknown:
         known = Dispatch.objects.get(pk=1).unknown_since
-        return {"reason": AWAY, "message": seen.why, "unknown_since": known or now}
+        return {
+            "reason": PROMETHEUS_UNREACHABLE,
+            "message": seen.why,
+            "unknown_since": known or now,
+        }
     reason = seen.why or LOOKING
     return {"reason": reason, "message": "", "unknown_since": None}
 
@@ -110,7 +114,7 @@ def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
         SeenAlert.objects.filter(ended_at=None).update(seen_at=now)
         _see(_unknown(seen, now), now)
     else:
-        lost = SeenAlert.objects.filter(ended_at=None, seen_at__lte=now - MISSING)
+        lost = SeenAlert.objects.filter(ended_at=None, seen_at__lte=now - RESOLVED_AFTER)
         lost.update(ended_at=now)
     SeenAlert.objects.filter(ended_at__lt=now - _FORGOTTEN).delete()
     rows = list(SeenAlert.objects.all())
@@ -121,7 +125,7 @@ def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
 def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
     """Return the alert for an unreachable Prometheus, which Prometheus cannot raise."""
     since = Dispatch.objects.get(pk=1).unknown_since
-    if since is None or now - since < UNKNOWN:
+    if since is None or now - since < UNKNOWN_AFTER:
         return []
     notes = {
         "summary": "Whether alerts fire is not known.",
@@ -156,7 +160,7 @@ def _alert(row: SeenAlert) -> Alert:
 
 def _owe(active: Alerts, ended: Alerts, now: datetime) -> None:
     """Create deliveries for all groups that are due."""
-    silences = [one.conditions for one in selectors.active()]
+    silences = [one.conditions for one in selectors.active_silences()]
     loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in silences)]
     names = dict(endpoints.endpoints().values_list("name", "pk"))
     for route in selectors.routes().filter(receiver__enabled=True).prefetch_related("groups"):
@@ -172,13 +176,13 @@ def _owe_of(
     )
     members: dict[str, list[Alert]] = {}
     for one in mine:
-        labels = protocol_groups.labels_of(one, route.group_by)
-        members.setdefault(protocol_groups.key(labels), []).append(one)
+        labels = protocol_groups.group_labels(one, route.group_by)
+        members.setdefault(protocol_groups.group_key(labels), []).append(one)
     groups = {group.key: group for group in route.groups.all()}
     for key, alerts in members.items():
         if key not in groups:
-            labels = protocol_groups.labels_of(alerts[0], route.group_by)
-            due = protocol_groups.begun(alerts, terms, now).due_at
+            labels = protocol_groups.group_labels(alerts[0], route.group_by)
+            due = protocol_groups.new_status(alerts, terms, now).due_at
             groups[key] = Group.objects.create(route=route, key=key, labels=labels, due_at=due)
     for key, group in groups.items():
         firing_now = {one.fingerprint: one for one in members.get(key, [])}
@@ -210,7 +214,7 @@ def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping
         ended_at=timezone.now(),
     )
     receiver = route.receiver
-    body = message.document(
+    body = message.build_document(
         receiver.name, f"{route.pk}:{group.key}", group.labels, alerts, settings.PUBLIC_URL
     )
     about = {one.endpoint for one in alerts}
@@ -220,6 +224,6 @@ def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping
         kind=receiver.kind,
         group=group,
         endpoint_id=names.get(about.pop()) if len(about) == 1 else None,
-        title=message.title(body),
+        title=message.format_title(body),
         body=body,
     )

@@ -28,7 +28,7 @@ DURATIONS = (
 _MOMENT = {"type": "datetime-local"}
 
 
-class Refusable(Styled, forms.Form):
+class ProblemForm(Styled, forms.Form):
     """`given` returns the submitted values in the shape that the actions take."""
 
     def given(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Refusable(Styled, forms.Form):
             self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
 
 
-class SilenceForm(Refusable):
+class SilenceForm(ProblemForm):
     matchers = forms.CharField(
         label="Which alerts",
         required=False,
@@ -102,7 +102,7 @@ def _typed(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-class ReceiverForm(Refusable):
+class ReceiverForm(ProblemForm):
     """Fields of one kind of receiver. `known`: the receiver exists; an empty secret field then
     keeps the stored secret.
     """
@@ -167,7 +167,7 @@ def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
     return {"url": url, "secret": secret}
 
 
-class RouteForm(Refusable):
+class RouteForm(ProblemForm):
     receiver = forms.ChoiceField(label="Tell", required=False)
     matchers = forms.CharField(
         label="Which alerts",

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.system.rounds import Round
 from console.system.rounds import RoundState as Doing
-from dashboards.alerts.notify.dispatcher import AWAY, NOBODY
+from dashboards.alerts.notify.dispatcher import NO_PROMETHEUS, PROMETHEUS_UNREACHABLE
 from dashboards.alerts.notify.models import Delivery, DeliveryState, Dispatch, Receiver
 from dashboards.prometheus import connections
 
@@ -35,7 +35,7 @@ class NotificationStatus:
     elsewhere: tuple[str, ...] = ()
 
 
-def standing() -> NotificationStatus:
+def notification_status() -> NotificationStatus:
     now = timezone.now()
     row = Dispatch.objects.filter(pk=1).first()
     counts = Delivery.objects.aggregate(
@@ -62,13 +62,13 @@ def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doin
             "Nobody looks for alerts: the console's background worker does not run.",
             "Look at System for the worker and the timetable (beat).",
         )
-    if row.reason == NOBODY:
+    if row.reason == NO_PROMETHEUS:
         return (
             Doing.IDLE,
             "There is no Prometheus to ask, so nobody is told of anything.",
             "Add a metrics source, or set PROMETHEUS_URL.",
         )
-    if row.reason == AWAY:
+    if row.reason == PROMETHEUS_UNREACHABLE:
         return (
             Doing.FAILING,
             f"Whether alerts fire is not known. {row.message}",
@@ -97,7 +97,7 @@ def _elsewhere() -> tuple[str, ...]:
 
 def as_round() -> Round:
     """Return the entry of the System page."""
-    found = standing()
+    found = notification_status()
     owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
     purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"
     text = found.trouble or owed

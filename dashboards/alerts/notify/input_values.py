@@ -16,7 +16,7 @@ _UNITS: Final = (86400, 3600, 60, 1)
 DURATION_REMEDY: Final = "Write it as 30m, 2h, 1d or 1h30m."
 
 
-def mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
+def parse_mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
     """Return the body as a mapping; raise `Refused` for unknown fields."""
     given = expect_object(data)
     names = list(known)
@@ -28,7 +28,7 @@ def mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
     return given
 
 
-def text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:
+def parse_text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:
     value = data.get(name, "")
     if not isinstance(value, str):
         raise Refused(Problem(name, value, "This is not a text.", "Send a text.", "type"))
@@ -41,7 +41,7 @@ def text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = Fal
     return value
 
 
-def choice(data: Mapping[str, Any], name: str, known: Iterable[str], default: str) -> str:
+def parse_choice(data: Mapping[str, Any], name: str, known: Iterable[str], default: str) -> str:
     value = data.get(name, default)
     choices = list(known)
     if value not in choices:
@@ -50,14 +50,14 @@ def choice(data: Mapping[str, Any], name: str, known: Iterable[str], default: st
     return str(value)
 
 
-def flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
+def parse_flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
     value = data.get(name, default)
     if not isinstance(value, bool):
         raise Refused(Problem(name, value, "This is not yes or no.", "Send true or false.", "type"))
     return value
 
 
-def seconds(
+def parse_seconds(
     data: Mapping[str, Any], name: str, default: int, low: int, high: int, field: str = ""
 ) -> int:
     """Parse a number of seconds or a Prometheus duration."""
@@ -66,13 +66,13 @@ def seconds(
     if isinstance(value, str):
         found = _spelled(value.strip())
     if found is None or not low <= found <= high:
-        remedy = f"{DURATION_REMEDY} From {spelled(low)} to {spelled(high)}."
+        remedy = f"{DURATION_REMEDY} From {format_duration(low)} to {format_duration(high)}."
         problem = "This is not a time that can be used here."
         raise Refused(Problem(field or name, value, problem, remedy, "duration"))
     return found
 
 
-def moment(data: Mapping[str, Any], name: str) -> datetime | None:
+def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
     """Return None if the field is missing. A time without a zone is UTC."""
     value = data.get(name)
     if value in (None, ""):
@@ -87,7 +87,7 @@ def moment(data: Mapping[str, Any], name: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def spelled(number: int) -> str:
+def format_duration(number: int) -> str:
     """Format seconds: 5400 -> "1h30m"."""
     left, said = number, ""
     for size, unit in zip(_UNITS, "dhms", strict=True):
@@ -97,7 +97,7 @@ def spelled(number: int) -> str:
     return said or "0s"
 
 
-def span(number: int) -> timedelta:
+def to_timedelta(number: int) -> timedelta:
     return timedelta(seconds=number)
 
 

@@ -15,11 +15,11 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.core.errors import Gathered, Problem, Refused, expect_generation
-from console.core.outbound import why_not_url
+from console.core.outbound import url_problem
 from console.vault import store
 from dashboards.alerts.notify import deliveries, input_values
 from dashboards.alerts.notify.models import Delivery, Receiver, ReceiverKind, Route
@@ -34,14 +34,14 @@ _MOST_TO, _LEAST_SECRET = 20, 16
 def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
     """Create a receiver; `everything` adds a route for all alerts."""
     require(actor, "admin")
-    given = input_values.mapping(data, FIELDS)
+    given = input_values.parse_mapping(data, FIELDS)
     gathered = Gathered()
     name = gathered.take(_name, given) or ""
     kind = gathered.take(
-        input_values.choice, given, "kind", ReceiverKind.values, ReceiverKind.WEBHOOK
+        input_values.parse_choice, given, "kind", ReceiverKind.values, ReceiverKind.WEBHOOK
     )
-    made = Receiver(name=name, kind=kind or "", created_by=row(actor))
-    everything = gathered.take(input_values.flag, given, "everything", False)
+    made = Receiver(name=name, kind=kind or "", created_by=stored_actor(actor))
+    everything = gathered.take(input_values.parse_flag, given, "everything", False)
     secrets = (_take(made, given, gathered, new=True) if kind else None) or {}
     gathered.end()
     try:
@@ -64,7 +64,7 @@ def change(
 ) -> Receiver:
     """Set the given fields; omitted fields and secrets keep their values."""
     require(actor, "admin")
-    given = input_values.mapping(data, ("url", "secret", "to", "enabled"))
+    given = input_values.parse_mapping(data, ("url", "secret", "to", "enabled"))
     with transaction.atomic():
         found = _locked(name)
         expect_generation(f"Receiver {name}", found.generation, expected)
@@ -94,7 +94,7 @@ def delete(actor: Any, name: str, *, expected: int | None = None, request_id: st
         record(actor, "delete", f"receiver/{name}", {}, request_id)
 
 
-def try_out(actor: Any, name: str, *, request_id: str = "") -> Delivery:
+def send_test(actor: Any, name: str, *, request_id: str = "") -> Delivery:
     """Send a test message in one immediate attempt; the delivery holds the result."""
     require(actor, "admin")
     found = Receiver.objects.filter(name=name).first() or _no_receiver(name)
@@ -106,24 +106,24 @@ def try_out(actor: Any, name: str, *, request_id: str = "") -> Delivery:
     from django.conf import settings
 
     alert = Alert(labels, notes, timezone.now())
-    body = message.document(name, f"test:{found.pk}", labels, [alert], settings.PUBLIC_URL)
+    body = message.build_document(name, f"test:{found.pk}", labels, [alert], settings.PUBLIC_URL)
     with transaction.atomic():
         made = Delivery.objects.create(
             receiver=found,
             receiver_name=name,
             kind=found.kind,
-            title=message.title(body),
+            title=message.format_title(body),
             body=body,
             test=True,
         )
         record(actor, "test", f"receiver/{name}", {"delivery": str(made.pk)}, request_id)
-    deliveries.attempt(made.pk)
+    deliveries.attempt_delivery(made.pk)
     made.refresh_from_db()
     return made
 
 
 def _name(given: Mapping[str, Any]) -> str:
-    name = input_values.text(given, "name", 60, needed=True)
+    name = input_values.parse_text(given, "name", 60, needed=True)
     if not _NAME.fullmatch(name) or name == "new":
         remedy = "Use lower-case letters, digits and hyphens, as in on-call."
         raise Refused(Problem("name", name, "This is no name for a receiver.", remedy, "name"))
@@ -134,7 +134,7 @@ def _take(
     receiver: Receiver, given: Mapping[str, Any], gathered: Gathered, *, new: bool
 ) -> dict[str, str]:
     """Write the values to the row and return those for the vault; add problems to `gathered`."""
-    enabled = gathered.take(input_values.flag, given, "enabled", receiver.enabled)
+    enabled = gathered.take(input_values.parse_flag, given, "enabled", receiver.enabled)
     receiver.enabled = bool(enabled)
     if receiver.kind == ReceiverKind.EMAIL:
         gathered.take(_refuse_others, given, "url", "secret")
@@ -146,21 +146,21 @@ def _take(
     url = gathered.take(_url, given, needed=new)
     secret = gathered.take(_secret, receiver, given)
     if url:
-        receiver.shown = http_post.shown(url)[:300]
+        receiver.shown = http_post.redact_url(url)[:300]
     receiver.signed = receiver.signed or bool(secret)
     return {name: value for name, value in (("url", url), ("secret", secret)) if value}
 
 
 def _url(given: Mapping[str, Any], *, needed: bool) -> str:
-    url = input_values.text(given, "url", 2000, needed=needed)
-    if url and (refused := why_not_url(url, query=True)):
+    url = input_values.parse_text(given, "url", 2000, needed=needed)
+    if url and (refused := url_problem(url, query=True)):
         remedy = "Write the address of a web server, as in https://hooks.example.org/...."
         raise Refused(Problem("url", HIDDEN, refused, remedy, "url"))
     return url
 
 
 def _secret(receiver: Receiver, given: Mapping[str, Any]) -> str:
-    secret = input_values.text(given, "secret", 500)
+    secret = input_values.parse_text(given, "secret", 500)
     if secret and receiver.kind == ReceiverKind.SLACK:
         _refuse_others(given, "secret")
     if secret and len(secret) < _LEAST_SECRET:
@@ -215,6 +215,6 @@ def _locked(name: str) -> Receiver:
 
 
 def _no_receiver(name: str) -> Any:
-    from dashboards.alerts.notify.selectors import missing
+    from dashboards.alerts.notify.selectors import not_found
 
-    raise missing("receiver", name)
+    raise not_found("receiver", name)

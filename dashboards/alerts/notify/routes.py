@@ -33,7 +33,7 @@ _TIMES: Final = (
 
 def create(actor: Any, data: Any, *, request_id: str = "") -> Route:
     require(actor, "admin")
-    given = input_values.mapping(data, FIELDS)
+    given = input_values.parse_mapping(data, FIELDS)
     made = Route(group_by=list(GROUP_BY))
     _take(made, given, new=True)
     with transaction.atomic():
@@ -46,7 +46,7 @@ def change(
     actor: Any, pk: UUID, data: Any, *, expected: int | None = None, request_id: str = ""
 ) -> Route:
     require(actor, "admin")
-    given = input_values.mapping(data, FIELDS)
+    given = input_values.parse_mapping(data, FIELDS)
     with transaction.atomic():
         found = _locked(pk, expected)
         before = facts(found)
@@ -68,7 +68,9 @@ def delete(actor: Any, pk: UUID, *, expected: int | None = None, request_id: str
 
 
 def facts(route: Route) -> dict[str, Any]:
-    times = {name: input_values.spelled(getattr(route, column)) for name, column, *_ in _TIMES}
+    times = {
+        name: input_values.format_duration(getattr(route, column)) for name, column, *_ in _TIMES
+    }
     return {
         "receiver": route.receiver.name,
         "matchers": [str(one) for one in route.conditions],
@@ -82,7 +84,7 @@ def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
     """Write the values to the row; raise `Refused` with all problems."""
     gathered = Gathered()
     receiver = gathered.take(
-        input_values.text, given, "receiver", 60, needed=new or "receiver" in given
+        input_values.parse_text, given, "receiver", 60, needed=new or "receiver" in given
     )
     if "matchers" in given:
         matchers = gathered.take(protocol_matchers.parse, given["matchers"]) or ()
@@ -91,8 +93,10 @@ def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
         route.group_by = gathered.take(_labels, given["group_by"]) or []
     for name, column, _default, low, high in _TIMES:
         now = getattr(route, column)
-        setattr(route, column, gathered.take(input_values.seconds, given, name, now, low, high))
-    sends = gathered.take(input_values.flag, given, "send_resolved", route.send_resolved)
+        setattr(
+            route, column, gathered.take(input_values.parse_seconds, given, name, now, low, high)
+        )
+    sends = gathered.take(input_values.parse_flag, given, "send_resolved", route.send_resolved)
     route.send_resolved = bool(sends)
     gathered.end()
     if receiver:
@@ -113,6 +117,6 @@ def _labels(value: Any) -> list[str]:
 def _locked(pk: UUID, expected: int | None) -> Route:
     found = Route.objects.select_for_update().filter(pk=pk).first()
     if found is None:
-        raise selectors.missing("route", pk)
+        raise selectors.not_found("route", pk)
     expect_generation("This route", found.generation, expected)
     return found

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from console.accounts.permissions import Somebody, visible
+from console.accounts.permissions import Somebody, filter_visible
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
 from dashboards.alerts.notify.protocol import alertmanager_config, alertmanager_object
@@ -33,10 +33,10 @@ SILENCE_STATES = ("active", "pending", "expired")
 def silences(viewer: Somebody) -> QuerySet[Silence]:
     """Return the visible silences, latest first."""
     rows = Silence.objects.select_related("endpoint")
-    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+    return filter_visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
 
 
-def in_state(state: str, now: datetime | None = None) -> Q:
+def silences_in_state(state: str, now: datetime | None = None) -> Q:
     at = now or timezone.now()
     if state == "expired":
         return Q(ends_at__lte=at)
@@ -47,13 +47,13 @@ def in_state(state: str, now: datetime | None = None) -> Q:
 def silence(viewer: Somebody, pk: UUID) -> Silence:
     found = silences(viewer).filter(pk=pk).first()
     if found is None:
-        raise missing("silence", pk)
+        raise not_found("silence", pk)
     return found
 
 
-def active() -> list[Silence]:
+def active_silences() -> list[Silence]:
     """Return all active silences, for the dispatcher."""
-    return list(Silence.objects.filter(in_state("active")))
+    return list(Silence.objects.filter(silences_in_state("active")))
 
 
 def remote_ids() -> list[str]:
@@ -63,7 +63,7 @@ def remote_ids() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ForAlertmanager:
+class AlertmanagerExport:
     """Configuration for an Alertmanager that sends what the console would send; holds no secret."""
 
     receivers: list[ReceiverFacts]
@@ -87,7 +87,7 @@ class ForAlertmanager:
         return alertmanager_object.render(self.receivers, self.routes, self.teams, self.mail)
 
 
-def for_alertmanager() -> ForAlertmanager:
+def alertmanager_export() -> AlertmanagerExport:
     of_team: dict[str, list[str]] = {}
     for name, team in teams().items():
         of_team.setdefault(team, []).append(name)
@@ -115,7 +115,7 @@ def for_alertmanager() -> ForAlertmanager:
     mail = settings.MAIL
     where = f"{mail.host}:{mail.port}" if mail.host else ""
     facts = MailFacts(where, mail.sender, mail.security != "none", mail.user)
-    return ForAlertmanager(found, told, of_team, facts)
+    return AlertmanagerExport(found, told, of_team, facts)
 
 
 def teams() -> Mapping[str, str]:
@@ -141,7 +141,7 @@ def receivers_with_latest() -> list[tuple[Receiver, Delivery | None]]:
 def receiver(name: str) -> Receiver:
     found = Receiver.objects.filter(name=name).first()
     if found is None:
-        raise missing("receiver", name)
+        raise not_found("receiver", name)
     return found
 
 
@@ -152,23 +152,23 @@ def routes() -> QuerySet[Route]:
 def route(pk: UUID) -> Route:
     found = routes().filter(pk=pk).first()
     if found is None:
-        raise missing("route", pk)
+        raise not_found("route", pk)
     return found
 
 
 def deliveries(viewer: Somebody) -> QuerySet[Delivery]:
     rows = Delivery.objects.select_related("endpoint")
-    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+    return filter_visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
 
 
 def delivery(viewer: Somebody, pk: UUID) -> Delivery:
     found = deliveries(viewer).filter(pk=pk).first()
     if found is None:
-        raise missing("delivery", pk)
+        raise not_found("delivery", pk)
     return found
 
 
-def missing(what: str, name: Any) -> Refused:
+def not_found(what: str, name: Any) -> Refused:
     problem = Problem(
         what, str(name)[:80], f"There is no such {what}.", "Choose one of the list.", "not_found"
     )

@@ -13,8 +13,8 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
-from console.accounts.permissions import allows, require, require_somewhere
+from console.accounts.credentials import stored_actor
+from console.accounts.permissions import allows, require, require_in_any_team
 from console.audit.record import diff, record
 from console.core.errors import Gathered, Problem, Refused
 from dashboards.alerts.notify import alertmanagers, input_values
@@ -30,19 +30,19 @@ _DEFAULT_S = 2 * 3600
 
 
 def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
-    require_somewhere(actor, "operator")
-    given = input_values.mapping(data, FIELDS)
+    require_in_any_team(actor, "operator")
+    given = input_values.parse_mapping(data, FIELDS)
     gathered = Gathered()
     conditions = gathered.take(_conditions, given) or ()
     times = gathered.take(_times, given, timezone.now())
-    comment = gathered.take(input_values.text, given, "comment", 500, needed=True) or ""
+    comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
     endpoint = _bound_to(actor, conditions) if conditions else None
     gathered.end()
     assert times is not None
     starts, ends = times
     author = actor.get_username()
     wanted = alertmanagers.DesiredSilence(conditions, starts, ends, author, comment)
-    remote = alertmanagers.silence(_concerned(endpoint), wanted)
+    remote = alertmanagers.create_silence(_concerned(endpoint), wanted)
     with transaction.atomic():
         made = Silence.objects.create(
             endpoint=endpoint,
@@ -52,7 +52,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
             comment=comment,
             author=author,
             remote=remote,
-            created_by=row(actor),
+            created_by=stored_actor(actor),
         )
         said = {"matchers": [str(one) for one in conditions], "ends_at": ends, "comment": comment}
         record(actor, "silence", f"silence/{made.pk}", said, request_id, of=endpoint)
@@ -65,7 +65,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
     now = timezone.now()
     if silence.ends_at <= now:
         raise _over()
-    given = input_values.mapping(data, FIELDS)
+    given = input_values.parse_mapping(data, FIELDS)
     gathered = Gathered()
     conditions = silence.conditions
     if "matchers" in given:
@@ -73,7 +73,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
     times = gathered.take(_new_times, given, silence, now)
     comment = silence.comment
     if "comment" in given:
-        comment = gathered.take(input_values.text, given, "comment", 500, needed=True) or ""
+        comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
     endpoint = _bound_to(actor, conditions) if conditions else None
     gathered.end()
     assert times is not None
@@ -82,7 +82,9 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
     after = alertmanagers.DesiredSilence(conditions, starts, ends, silence.author, comment)
     if after == before:
         return
-    remote, refused = alertmanagers.replace(_concerned(endpoint), silence.remote, before, after)
+    remote, refused = alertmanagers.replace_silence(
+        _concerned(endpoint), silence.remote, before, after
+    )
     live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
     if refused is not None:
         live.update(remote=remote)
@@ -100,7 +102,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
             said = diff(_facts(before), _facts(after))
             record(actor, "change silence", f"silence/{silence.pk}", said, request_id, of=endpoint)
     if not done:  # expired concurrently
-        alertmanagers.expire(remote)
+        alertmanagers.expire_silences(remote)
         raise _over()
 
 
@@ -119,7 +121,7 @@ def _facts(wanted: alertmanagers.DesiredSilence) -> dict[str, Any]:
 
 
 def _concerned(endpoint: Any) -> list[Alertmanager]:
-    return alertmanagers.of(endpoint.name if endpoint is not None else "")
+    return alertmanagers.alertmanagers_of(endpoint.name if endpoint is not None else "")
 
 
 def _over() -> Refused:
@@ -132,7 +134,7 @@ def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
     require(actor, "operator", of=silence.endpoint)
     now = timezone.now()
     if silence.ends_at > now:
-        alertmanagers.expire(silence.remote)
+        alertmanagers.expire_silences(silence.remote)
     with transaction.atomic():
         live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
         if live.update(ends_at=now):
@@ -154,7 +156,7 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
     """Return the only endpoint matched; None if there are several and the actor is a platform
     operator.
     """
-    name = matchers.pinned(conditions, "endpoint")
+    name = matchers.pinned_value(conditions, "endpoint")
     found = endpoints.endpoints(actor).filter(name=name).first() if name else None
     if found is not None:
         require(actor, "operator", of=found)
@@ -167,12 +169,12 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
 
 
 def _times(given: Mapping[str, Any], now: datetime) -> tuple[datetime, datetime]:
-    starts = max(input_values.moment(given, "starts_at") or now, now)
-    ends = input_values.moment(given, "ends_at")
+    starts = max(input_values.parse_time(given, "starts_at") or now, now)
+    ends = input_values.parse_time(given, "ends_at")
     if ends is None:
         most = int(LONGEST.total_seconds())
-        ends = starts + input_values.span(
-            input_values.seconds(given, "duration", _DEFAULT_S, 60, most)
+        ends = starts + input_values.to_timedelta(
+            input_values.parse_seconds(given, "duration", _DEFAULT_S, 60, most)
         )
     _judge_end(given, starts, ends)
     return starts, ends
@@ -182,17 +184,19 @@ def _new_times(
     given: Mapping[str, Any], silence: Silence, now: datetime
 ) -> tuple[datetime, datetime]:
     """Return the new times; `duration` counts from now, or from a later start."""
-    wished = input_values.moment(given, "starts_at")
+    wished = input_values.parse_time(given, "starts_at")
     begun = silence.starts_at <= now
     if begun and wished not in (None, silence.starts_at):
         text, remedy = "It has begun already.", "Leave its beginning as it is."
         value = str(given.get("starts_at"))
         raise Refused(Problem("starts_at", value, text, remedy, "begun"))
     starts = silence.starts_at if begun or wished is None else max(wished, now)
-    ends = input_values.moment(given, "ends_at")
+    ends = input_values.parse_time(given, "ends_at")
     if ends is None and given.get("duration") is not None:
         most = int(LONGEST.total_seconds())
-        length = input_values.span(input_values.seconds(given, "duration", 0, 60, most))
+        length = input_values.to_timedelta(
+            input_values.parse_seconds(given, "duration", 0, 60, most)
+        )
         ends = max(starts, now) + length
     if ends is None:
         ends = silence.ends_at

@@ -14,8 +14,8 @@ def look() -> None:
 
     from dashboards.alerts.notify import deliveries, dispatcher
 
-    dispatcher.look()
-    for pk in deliveries.due(timezone.now()):
+    dispatcher.dispatch()
+    for pk in deliveries.due_deliveries(timezone.now()):
         deliver.nudge(str(pk))
 
 
@@ -23,7 +23,7 @@ def look() -> None:
 def deliver(delivery: str) -> None:
     from dashboards.alerts.notify import deliveries
 
-    deliveries.attempt(delivery)
+    deliveries.attempt_delivery(delivery)
 
 
 @shared_task(base=BaseTask, name="dashboards.notify.tasks.prune")

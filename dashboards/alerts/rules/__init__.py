@@ -1,34 +1,34 @@
 """Built-in alert rules, a module for each subject, and the Prometheus rule file."""
 
-from dashboards.alerts.rules.rule import PAGE, SEVERITIES, TICKET, Only, Rule, Setting
+from dashboards.alerts.rules.rule import PAGE, SEVERITIES, TICKET, EndpointSelection, Rule, Setting
 from dashboards.alerts.rules.rule_file import (
     BY_NAME,
     GROUPS,
     OWN_GROUP,
     RULES,
-    groups,
-    in_cluster,
+    build_groups,
+    cluster_groups,
     render,
     render_object,
 )
-from dashboards.alerts.rules.settings import UNSET, Own, Settings
+from dashboards.alerts.rules.settings import DEFAULT_SETTINGS, Settings, UserRule
 
 __all__ = [
     "BY_NAME",
+    "DEFAULT_SETTINGS",
     "GROUPS",
     "OWN_GROUP",
     "PAGE",
     "RULES",
     "SEVERITIES",
     "TICKET",
-    "UNSET",
-    "Only",
-    "Own",
+    "EndpointSelection",
     "Rule",
     "Setting",
     "Settings",
-    "groups",
-    "in_cluster",
+    "UserRule",
+    "build_groups",
+    "cluster_groups",
     "render",
     "render_object",
 ]

@@ -6,7 +6,7 @@ A cache problem fails no request, so none of these rules pages: they explain a r
 from __future__ import annotations
 
 from dashboards.alerts.rules.parameter import Parameter
-from dashboards.alerts.rules.rule import TICKET, Rule, chosen, quantile, rate, window
+from dashboards.alerts.rules.rule import TICKET, Rule, quantile, rate, select, window
 from dashboards.boards import queries as q
 
 _POOL = "pool"
@@ -77,7 +77,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "L2NearFull",
-        f"sum by ({_MEDIUM}) ({chosen(q.L2_USED)}) / sum by ({_MEDIUM}) ({chosen(q.L2_CAPACITY)})",
+        f"sum by ({_MEDIUM}) ({select(q.L2_USED)}) / sum by ({_MEDIUM}) ({select(q.L2_CAPACITY)})",
         f"<measured> > <threshold> and on ({_POOL}) {_turning()}",
         "30m",
         TICKET,

@@ -30,7 +30,7 @@ _PREFIX = re.compile(r"\^?(?:\((?:\?:)?)*[A-Za-z_:][A-Za-z0-9_:]{2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Halves:
+class Comparison:
     """`thresholds`: operands compared with `value`, empty if unknown. `falls`: low values are
     bad."""
 
@@ -46,28 +46,28 @@ class _Token:
     end: int
 
 
-def halves(condition: str) -> Halves:
+def parse_comparison(condition: str) -> Comparison:
     """Split the condition; `and` and `unless` clauses are dropped, since they measure nothing."""
     text = _bare(condition)
     tokens = list(_outside(text))
     words = [one.text.lower() for one in tokens]
     if "or" in words:
-        return Halves(text)
+        return Comparison(text)
     narrowing = next((one for one in tokens if one.text.lower() in _NARROWING), None)
     if narrowing is not None:
-        return halves(text[: narrowing.start])
+        return parse_comparison(text[: narrowing.start])
     signs = [one for one in tokens if one.text in _SIGNS]
     if not signs or "bool" in words:
-        return Halves(text)
+        return Comparison(text)
     starts, ends = [0, *(one.end for one in signs)], [*(one.start for one in signs), len(text)]
     value, *others = (_unmatched(text[begin:end]) for begin, end in zip(starts, ends, strict=True))
     falls = signs[0].text in ("<", "<=")
-    if len(others) == 1 and number(value) is not None:
-        return Halves(others[0], (value,), signs[0].text in (">", ">="))
-    return Halves(value, tuple(others), falls)
+    if len(others) == 1 and parse_number(value) is not None:
+        return Comparison(others[0], (value,), signs[0].text in (">", ">="))
+    return Comparison(value, tuple(others), falls)
 
 
-def unselective(condition: str) -> str:
+def find_unselective(condition: str) -> str:
     """Return the first selector without a metric name, such as `{__name__=~".+"}`, or "".
 
     A regular expression names metrics if each alternative begins with 3 literal characters.
@@ -105,7 +105,7 @@ def _names_metrics(matchers: list[str]) -> bool:
     return False
 
 
-def number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """Return the number, or None if Python cannot parse it."""
     try:
         return float(text.replace(" ", ""))

@@ -29,7 +29,7 @@ class Parameter:
     def written(self, value: float) -> str:
         """Format for PromQL."""
         if self.unit == "window":
-            return duration(int(value))
+            return format_duration(int(value))
         if self.unit == "edge":
             return f"{value:g}|{float(value)!r}" if value == int(value) else f"{value:g}"
         return f"{value:g}"
@@ -42,7 +42,7 @@ class Parameter:
             return f"{value * 100:g} %"
         words = {"percent": " %", "a second": " a second", "celsius": " °C", "tokens": " tokens"}
         return (
-            in_words(int(value))
+            describe_duration(int(value))
             if self.unit == "window"
             else f"{value:g}{words.get(self.unit, '')}"
         )
@@ -68,7 +68,7 @@ class Parameter:
         return f"From {self.shown(self.low)} to {self.shown(self.high)}."
 
 
-def duration(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """Format as a Prometheus duration: 300 -> "5m"."""
     for unit in ("w", "d", "h", "m"):
         size = _UNITS_S[unit]
@@ -77,13 +77,13 @@ def duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def in_words(seconds: int) -> str:
+def describe_duration(seconds: int) -> str:
     """Format for display: 300 -> "5 min"."""
-    text = duration(seconds)
+    text = format_duration(seconds)
     return f"{text[:-1]} {'min' if text[-1] == 'm' else text[-1]}"
 
 
-def said(unit: str, value: float) -> str:
+def format_value(unit: str, value: float) -> str:
     """Format a measured value with three digits."""
     if unit == "share":
         return f"{value * 100:.3g} %"
@@ -93,7 +93,7 @@ def said(unit: str, value: float) -> str:
     return f"{value:.3g}{words.get(unit, '')}"
 
 
-def seconds_of(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:
     """Parse "5m", "5 min", "90" or "90s"; return None for other texts."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:

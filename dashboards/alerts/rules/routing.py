@@ -11,8 +11,8 @@ from dashboards.alerts.rules.rule import (
     PAGE,
     TICKET,
     Rule,
-    chosen,
     rate,
+    select,
     unless_expected,
     unless_starting,
     window,
@@ -22,7 +22,7 @@ from routing.analysis import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"
-_FEWEST = f"{fallbacks.FEWEST / 600:.4f}"  # minimum decisions/s for a meaningful share
+_FEWEST = f"{fallbacks.MIN_REQUESTS / 600:.4f}"  # minimum decisions/s for a meaningful share
 
 
 def _part(label: str, default: float) -> Parameter:
@@ -54,17 +54,17 @@ def _dishonest() -> str:
 
 
 def _of_worker(metric: str) -> str:
-    return f"max by ({_WORKER}) ({chosen(metric)})"
+    return f"max by ({_WORKER}) ({select(metric)})"
 
 
 def _counted(metric: str, inner: str, span: str) -> str:
-    return f"sum by ({_ENDPOINT}) (increase({chosen(metric, inner)}[{span}]))"
+    return f"sum by ({_ENDPOINT}) (increase({select(metric, inner)}[{span}]))"
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "EndpointNoHealthyWorker",
-        f"sum by ({_ENDPOINT}) ({chosen(q.WORKER_UP)})",
+        f"sum by ({_ENDPOINT}) ({select(q.WORKER_UP)})",
         f"<measured> == 0 {unless_expected('endpoint')}",
         "1m",
         PAGE,
@@ -74,7 +74,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "RouterDown",
-        chosen("up", 'job="router"'),
+        select("up", 'job="router"'),
         f"<measured> == 0 {unless_expected('endpoint_name', 'start|stop')}",
         "1m",
         PAGE,
@@ -84,7 +84,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "EngineTargetDown",
-        chosen("up", 'job="vllm"'),
+        select("up", 'job="vllm"'),
         f"<measured> == 0 {unless_starting()}",
         "2m",
         TICKET,
@@ -106,7 +106,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "RouterQueueNearLimit",
-        f"{chosen(q.QUEUE_DEPTH)} / ({chosen(q.QUEUE_LIMIT)} > 0)",
+        f"{select(q.QUEUE_DEPTH)} / ({select(q.QUEUE_LIMIT)} > 0)",
         "<measured> > <threshold>",
         "2m",
         TICKET,
@@ -124,7 +124,7 @@ RULES: tuple[Rule, ...] = (
         "kvaware places most requests by a guess: it is on and does not work",
         "Run the doctor (emberline endpoint doctor NAME, or the tab of its routing page): it names "
         "the cause. Callers are served all the same.",
-        parameters=(_part("More than", fallbacks.SHARE), window("10m")),
+        parameters=(_part("More than", fallbacks.TOLERATED_SHARE), window("10m")),
         unit="share",
     ),
     Rule(

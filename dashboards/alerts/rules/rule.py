@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dashboards.alerts.rules.parameter import Parameter, duration, seconds_of
+from dashboards.alerts.rules.parameter import Parameter, format_duration, parse_duration
 from dashboards.boards import queries as q
 
 PAGE, TICKET = "page", "ticket"
@@ -25,7 +25,7 @@ _EMPTY = re.compile(r",(?=\})|\{\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
+class EndpointSelection:
     """Selected endpoints: `names`, or all but `names` if `without`. Without names: all."""
 
     names: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Only:
         )
 
 
-ALL: Final = Only()
+ALL_ENDPOINTS: Final = EndpointSelection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Rule:
     @property
     def defaults(self) -> Setting:
         values = {one.name: one.default for one in self.parameters}
-        return Setting(values, seconds_of(self.lasting), self.severity, True)
+        return Setting(values, parse_duration(self.lasting), self.severity, True)
 
     @property
     def expr(self) -> str:
@@ -112,10 +112,10 @@ class Rule:
     def summary(self) -> str:
         return self.told(self.defaults)
 
-    def expression(self, setting: Setting, only: Only = ALL) -> str:
+    def expression(self, setting: Setting, only: EndpointSelection = ALL_ENDPOINTS) -> str:
         return self._filled(self.condition, setting, only)
 
-    def value(self, setting: Setting, only: Only = ALL) -> str:
+    def value(self, setting: Setting, only: EndpointSelection = ALL_ENDPOINTS) -> str:
         """Return the PromQL of the measure."""
         return self._filled("<measured>", setting, only)
 
@@ -125,7 +125,7 @@ class Rule:
         shown = {one.name: one.shown(values[one.name]) for one in self.parameters}
         return _PLACE.sub(lambda found: shown[found[1]], self.says)
 
-    def _filled(self, text: str, setting: Setting, only: Only) -> str:
+    def _filled(self, text: str, setting: Setting, only: EndpointSelection) -> str:
         values = setting.over(self.defaults).values
         written = {one.name: one.written(values[one.name]) for one in self.parameters}
         label = self.about if self.about in _ENDPOINTS else ""
@@ -135,7 +135,10 @@ class Rule:
         return only.around(expr) if self.by_result else expr
 
     def data(
-        self, setting: Setting | None = None, only: Only = ALL, runbook: str = ""
+        self,
+        setting: Setting | None = None,
+        only: EndpointSelection = ALL_ENDPOINTS,
+        runbook: str = "",
     ) -> dict[str, Any]:
         """Return the entry for the rule file."""
         effective = (setting or Setting()).over(self.defaults)
@@ -152,19 +155,19 @@ class Rule:
         return {
             "alert": self.name,
             "expr": self.expression(effective, only),
-            "for": duration(effective.lasting_s or 0),
+            "for": format_duration(effective.lasting_s or 0),
             "labels": labels,
             "annotations": annotations,
         }
 
 
-def chosen(metric: str, inner: str = "") -> str:
+def select(metric: str, inner: str = "") -> str:
     """Return a selector with the `<only>` placeholder."""
     return f"{metric}{{{inner},<only>}}" if inner else f"{metric}{{<only>}}"
 
 
 def rate(metric: str, by: str, window: str, inner: str = "", offset: str = "") -> str:
-    return f"sum by ({by}) (rate({chosen(metric, inner)}[{window}]{offset}))"
+    return f"sum by ({by}) (rate({select(metric, inner)}[{window}]{offset}))"
 
 
 def unless_expected(label: str, kinds: str = "start|update|stop") -> str:
@@ -197,5 +200,5 @@ def quantile(share: float, metric: str, by: str, window: str, inner: str = "") -
 
 def window(default: str, low: str = "1m", high: str = "6h") -> Parameter:
     """Return the parameter for the rate window."""
-    first, least, most = (float(seconds_of(one) or 0) for one in (default, low, high))
+    first, least, most = (float(parse_duration(one) or 0) for one in (default, low, high))
     return Parameter("window", "Looked at over", first, least, most, "window")

@@ -9,7 +9,7 @@ import yaml
 
 from dashboards.alerts.rules import cache, cluster, console, cost, routing, workers
 from dashboards.alerts.rules.rule import Rule
-from dashboards.alerts.rules.settings import UNSET, Settings
+from dashboards.alerts.rules.settings import DEFAULT_SETTINGS, Settings
 
 GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
     "emberline-routing": routing.RULES,
@@ -20,13 +20,13 @@ GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
     "emberline-console": console.RULES,
 }
 OWN_GROUP: Final = "emberline-own"
-OF_CONSOLE: Final = ("budget", "path")
+CONSOLE_GROUPS: Final = ("budget", "path")
 """What a rule can be about that the console's own numbers alone tell."""
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 
 
-def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
+def build_groups(settings: Settings = DEFAULT_SETTINGS) -> list[dict[str, Any]]:
     """Return the rule groups; groups without enabled rules are omitted, as Prometheus rejects
     them."""
     found = [
@@ -37,7 +37,7 @@ def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
     return [group for group in [*found, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
 
 
-def in_cluster(
+def cluster_groups(
     settings: Settings, labels: Mapping[str, str], *, with_console: bool
 ) -> list[dict[str, Any]]:
     """Return the groups that a cluster's Prometheus can evaluate from its own scrapes.
@@ -45,9 +45,9 @@ def in_cluster(
     These are rules on endpoints, pools and pods, user-written rules and, `with_console`, rules on
     the console. `labels` are added to every alert.
     """
-    elsewhere = {rule.name for rule in RULES if rule.about in OF_CONSOLE and not with_console}
+    elsewhere = {rule.name for rule in RULES if rule.about in CONSOLE_GROUPS and not with_console}
     found = []
-    for group in groups(settings):
+    for group in build_groups(settings):
         rules = [
             {**one, "labels": {**one["labels"], **labels}}
             for one in group["rules"]
@@ -58,18 +58,18 @@ def in_cluster(
     return found
 
 
-def render(settings: Settings = UNSET) -> str:
+def render(settings: Settings = DEFAULT_SETTINGS) -> str:
     """Return the rule file as YAML."""
     head = "# Written by Emberline; changes here are lost. Rules are set on its page Alerts.\n"
-    return head + yaml.safe_dump({"groups": groups(settings)}, sort_keys=False, width=1000)
+    return head + yaml.safe_dump({"groups": build_groups(settings)}, sort_keys=False, width=1000)
 
 
-def render_object(settings: Settings = UNSET, name: str = "emberline-rules") -> str:
+def render_object(settings: Settings = DEFAULT_SETTINGS, name: str = "emberline-rules") -> str:
     """Return the rules as a PrometheusRule object in YAML."""
     made = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "emberline"}},
-        "spec": {"groups": groups(settings)},
+        "spec": {"groups": build_groups(settings)},
     }
     return yaml.safe_dump(made, sort_keys=False, width=1000)

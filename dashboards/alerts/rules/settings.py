@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dashboards.alerts.rules.parameter import duration
-from dashboards.alerts.rules.rule import ALL, Only, Rule, Setting
+from dashboards.alerts.rules.parameter import format_duration
+from dashboards.alerts.rules.rule import ALL_ENDPOINTS, EndpointSelection, Rule, Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class UserRule:
     """User-written rule."""
 
     name: str
@@ -35,7 +35,7 @@ class Own:
         return {
             "alert": self.name,
             "expr": self.expr,
-            "for": duration(self.lasting_s),
+            "for": format_duration(self.lasting_s),
             "labels": {"severity": self.severity, "written_by": "user"},
             "annotations": annotations,
         }
@@ -47,7 +47,7 @@ class Settings:
 
     everywhere: Mapping[str, Setting] = field(default_factory=dict)
     of_endpoints: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
-    own: tuple[Own, ...] = ()
+    own: tuple[UserRule, ...] = ()
     console_url: str = ""
 
     def of(self, rule: Rule, endpoint: str = "") -> Setting:
@@ -59,7 +59,7 @@ class Settings:
     def runbook(self, name: str) -> str:
         return f"{self.console_url}/alerts/rules/{name}/" if self.console_url else ""
 
-    def split(self, rule: Rule) -> list[tuple[Setting, Only]]:
+    def split(self, rule: Rule) -> list[tuple[Setting, EndpointSelection]]:
         """Return the effective settings with their endpoints; the platform-wide one first."""
         wide = self.of(rule)
         named = self.of_endpoints.get(rule.name, {}) if rule.per_endpoint else {}
@@ -74,8 +74,11 @@ class Settings:
             else:
                 same.append(endpoint)
         apart = tuple(sorted(name for _, names in groups for name in names))
-        rest = Only(apart, without=True) if apart else ALL
-        return [(wide, rest), *((setting, Only(tuple(names))) for setting, names in groups)]
+        rest = EndpointSelection(apart, without=True) if apart else ALL_ENDPOINTS
+        return [
+            (wide, rest),
+            *((setting, EndpointSelection(tuple(names))) for setting, names in groups),
+        ]
 
     def rendered(self, rule: Rule) -> list[dict[str, Any]]:
         """Return one entry for each enabled setting."""
@@ -86,7 +89,7 @@ class Settings:
         ]
 
 
-UNSET: Final = Settings()
+DEFAULT_SETTINGS: Final = Settings()
 
 
 def _plain(text: str) -> str:

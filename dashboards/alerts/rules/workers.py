@@ -7,7 +7,7 @@ series (other vLLM version, no traffic) fires nothing: separate rules report mis
 from __future__ import annotations
 
 from dashboards.alerts.rules.parameter import Parameter
-from dashboards.alerts.rules.rule import PAGE, TICKET, Rule, chosen, quantile, rate, window
+from dashboards.alerts.rules.rule import PAGE, TICKET, Rule, quantile, rate, select, window
 from dashboards.boards import queries as q
 
 _ENDPOINT = "namespace, endpoint_name"
@@ -97,8 +97,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "EngineQueueBacklog",
-        f"sum by ({_ENDPOINT}) ({chosen(q.WAITING)}) / count by ({_ENDPOINT}) "
-        f"({chosen(q.WAITING)})",
+        f"sum by ({_ENDPOINT}) ({select(q.WAITING)}) / count by ({_ENDPOINT}) "
+        f"({select(q.WAITING)})",
         "<measured> > <threshold>",
         "5m",
         TICKET,
@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "KVCacheSaturated",
-        f"max by ({_WORKER}) ({chosen(q.KV_USAGE)} or {chosen(q.KV_USAGE_OLD)})",
+        f"max by ({_WORKER}) ({select(q.KV_USAGE)} or {select(q.KV_USAGE_OLD)})",
         "<measured> > <threshold>",
         "10m",
         TICKET,

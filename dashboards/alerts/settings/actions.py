@@ -13,11 +13,11 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row as account
+from console.accounts.credentials import stored_actor as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused, expect_generation
-from dashboards.alerts.evaluation.dry_run import AGGREGATE, NARROW
+from dashboards.alerts.evaluation.dry_run import AGGREGATE_REMEDY, NARROW_REMEDY
 from dashboards.alerts.rules import Setting
 from dashboards.alerts.settings import selectors, tasks, validation
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
@@ -47,7 +47,7 @@ def set_rule(
         found = selectors.row(name, endpoint)
         expect_generation(name, found.generation if found else 0, expected_generation)
         before = selectors.as_setting(found)
-        after = validation.changed(rule, before, wish)
+        after = validation.validate_setting(rule, before, wish)
         if found is None:
             found = RuleSetting(rule=name, endpoint=whose, generation=0)
         if after != before:
@@ -85,34 +85,34 @@ def _facts(setting: Setting) -> dict[str, Any]:
     return {**setting.values, **common, "enabled": setting.enabled}
 
 
-def create_own(actor: Any, name: str, wish: Wish) -> OwnRule:
+def create_user_rule(actor: Any, name: str, wish: Wish) -> OwnRule:
     require(actor, "operator")
-    columns = validation.own(name, wish, whole=True)
-    if selectors.known(name):
+    columns = validation.validate_user_rule(name, wish, whole=True)
+    if selectors.rule_exists(name):
         raise Refused(Problem("name", name, "There is such a rule.", "Choose another.", "taken"))
     _check(columns["expr"])
     with transaction.atomic():
         made = OwnRule.objects.create(name=name, changed_by=account(actor), **columns)
-        record(actor, "create", f"alert-rule/{name}", diff({}, own_facts(made)))
+        record(actor, "create", f"alert-rule/{name}", diff({}, user_rule_facts(made)))
         tasks.load.nudge()
     return made
 
 
-def change_own(
+def change_user_rule(
     actor: Any, name: str, wish: Wish, *, expected_generation: int | None = None
 ) -> OwnRule:
     """Set the given fields; omitted fields keep their values."""
     require(actor, "operator")
-    columns = validation.own(name, wish, whole=False)
-    if columns.get("expr", selectors.own(name).expr) != selectors.own(name).expr:
+    columns = validation.validate_user_rule(name, wish, whole=False)
+    if columns.get("expr", selectors.user_rule(name).expr) != selectors.user_rule(name).expr:
         _check(columns["expr"])
     with transaction.atomic():
-        found = selectors.own(name)
+        found = selectors.user_rule(name)
         expect_generation(name, found.generation, expected_generation)
-        before = own_facts(found)
+        before = user_rule_facts(found)
         for column, value in columns.items():
             setattr(found, column, value)
-        changes = diff(before, own_facts(found))
+        changes = diff(before, user_rule_facts(found))
         if changes:
             found.generation += 1
             found.changed_at, found.changed_by = timezone.now(), account(actor)
@@ -122,30 +122,30 @@ def change_own(
     return found
 
 
-def delete_own(actor: Any, name: str, *, expected_generation: int | None = None) -> None:
+def delete_user_rule(actor: Any, name: str, *, expected_generation: int | None = None) -> None:
     require(actor, "operator")
     with transaction.atomic():
-        found = selectors.own(name)
+        found = selectors.user_rule(name)
         expect_generation(name, found.generation, expected_generation)
         found.delete()
         record(actor, "delete", f"alert-rule/{name}")
         tasks.load.nudge()
 
 
-def own_facts(found: OwnRule) -> dict[str, Any]:
+def user_rule_facts(found: OwnRule) -> dict[str, Any]:
     columns = ("expr", "lasting_s", "severity", "summary", "remedy", "enabled")
     return {column: getattr(found, column) for column in columns}
 
 
 def _check(expr: str) -> None:
     """Raise `Refused` if the expression is too expensive for continuous evaluation."""
-    found = ask(expr)
+    found = count_series(expr)
     if found > MOST_ALERTS:
         text = f"It holds for {found} series now, each an alert of its own; at most {MOST_ALERTS}."
-        raise Refused(Problem("expr", expr[:200], text, AGGREGATE, "too_many_series"))
+        raise Refused(Problem("expr", expr[:200], text, AGGREGATE_REMEDY, "too_many_series"))
 
 
-def ask(expr: str) -> int:
+def count_series(expr: str) -> int:
     """Return the number of series for which the condition holds now.
 
     Raise `Refused` for invalid PromQL, for timeouts and if no Prometheus responds.
@@ -167,7 +167,7 @@ def ask(expr: str) -> int:
         raise Refused(Problem("expr", expr[:200], text, "Correct the expression.", "promql"))
     if fault.kind in (FaultKind.TOO_SLOW, FaultKind.TOO_EXPENSIVE):
         text = f"Evaluating it once costs too much: {fault.detail.rstrip('.')}."
-        raise Refused(Problem("expr", expr[:200], text, NARROW, "too_expensive"))
+        raise Refused(Problem("expr", expr[:200], text, NARROW_REMEDY, "too_expensive"))
     text = f"Whether this is PromQL only a Prometheus can say. {fault.detail}"
     remedy = "Try again when it answers."
     raise Refused(Problem("expr", expr[:200], text, remedy, "not_checked"), status_code=503)

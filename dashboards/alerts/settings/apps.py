@@ -15,8 +15,8 @@ class AlertingConfig(AppConfig):
         from dashboards.alerts.settings import rule_file, url_names
 
         url_names.register()
-        rounds.register(rule_file.as_round)
-        rounds.register(rule_file.storage_round)
-        navigation.register(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
+        rounds.register_round(rule_file.as_round)
+        rounds.register_round(rule_file.storage_round)
+        navigation.register_item(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
         sections.register(sections.AlertsSection("Firing", "alerting:firing", 10))
         sections.register(sections.AlertsSection("Rules", "alerting:rules", 20))

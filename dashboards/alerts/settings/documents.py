@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from console.accounts.permissions import Somebody, allows
-from dashboards.alerts.evaluation.firing_alerts import Alert
+from dashboards.alerts.evaluation.firing_alerts import FiringAlert
 from dashboards.alerts.rules import BY_NAME, GROUPS, OWN_GROUP, Rule, Setting, Settings
-from dashboards.alerts.rules.parameter import Parameter, in_words, said
+from dashboards.alerts.rules.parameter import Parameter, describe_duration, format_value
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from endpoints import selectors as endpoints
@@ -29,7 +29,7 @@ TITLES: Mapping[str, str] = {
 GROUP_OF = {rule.name: name for name, rules in GROUPS.items() for rule in rules}
 
 
-def may_see_own(viewer: Somebody) -> bool:
+def can_see_user_rules(viewer: Somebody) -> bool:
     """User-written rules may name any endpoint: visible with permission to see all."""
     return allows(viewer, "viewer")
 
@@ -47,32 +47,32 @@ def settings_for(viewer: Somebody) -> Settings:
     return replace(whole, of_endpoints=seen, own=())
 
 
-def documents(viewer: Somebody, group: str = "") -> list[dict[str, Any]]:
+def rule_documents(viewer: Somebody, group: str = "") -> list[dict[str, Any]]:
     """Return the documents of all visible rules, by group."""
     settings = settings_for(viewer)
-    rows = {row.rule: row for row in selectors.everywhere()}
+    rows = {row.rule: row for row in selectors.platform_settings()}
     found = [
-        built_in(rule, settings, rows.get(rule.name))
+        built_in_document(rule, settings, rows.get(rule.name))
         for name, rules in GROUPS.items()
         for rule in rules
         if group in ("", name)
     ]
-    if group in ("", OWN_GROUP) and may_see_own(viewer):
-        found += [own(row) for row in selectors.own_rules()]
+    if group in ("", OWN_GROUP) and can_see_user_rules(viewer):
+        found += [user_rule_document(row) for row in selectors.user_rules()]
     return found
 
 
-def document(name: str, viewer: Somebody) -> dict[str, Any]:
+def rule_document(name: str, viewer: Somebody) -> dict[str, Any]:
     """Return the document of one rule; raise `Refused` (404)."""
     if name in GROUP_OF:
         rule = selectors.built_in(name)
-        return built_in(rule, settings_for(viewer), selectors.row(name))
-    if not may_see_own(viewer):
-        raise selectors.no_rule(name)
-    return own(selectors.own(name))
+        return built_in_document(rule, settings_for(viewer), selectors.row(name))
+    if not can_see_user_rules(viewer):
+        raise selectors.rule_not_found(name)
+    return user_rule_document(selectors.user_rule(name))
 
 
-def built_in(rule: Rule, settings: Settings, row: RuleSetting | None) -> dict[str, Any]:
+def built_in_document(rule: Rule, settings: Settings, row: RuleSetting | None) -> dict[str, Any]:
     effective = settings.of(rule)
     return {
         "name": rule.name,
@@ -91,7 +91,7 @@ def built_in(rule: Rule, settings: Settings, row: RuleSetting | None) -> dict[st
     }
 
 
-def own(row: OwnRule) -> dict[str, Any]:
+def user_rule_document(row: OwnRule) -> dict[str, Any]:
     return {
         "name": row.name,
         "group": OWN_GROUP,
@@ -111,7 +111,9 @@ def own(row: OwnRule) -> dict[str, Any]:
     }
 
 
-def of_endpoint(rule: Rule, settings: Settings, endpoint: str, row: Any) -> dict[str, Any]:
+def endpoint_rule_document(
+    rule: Rule, settings: Settings, endpoint: str, row: Any
+) -> dict[str, Any]:
     """Return the effective settings of one endpoint, and which of them are its own."""
     effective = settings.of(rule, endpoint)
     mine = selectors.as_setting(row)
@@ -131,7 +133,7 @@ def of_endpoint(rule: Rule, settings: Settings, endpoint: str, row: Any) -> dict
     }
 
 
-def alert(found: Alert) -> dict[str, Any]:
+def alert_document(found: FiringAlert) -> dict[str, Any]:
     return {
         "alert": found.name,
         "state": found.state,
@@ -146,15 +148,17 @@ def alert(found: Alert) -> dict[str, Any]:
     }
 
 
-def in_brief(facts: Mapping[str, Any]) -> str:
+def brief_settings(facts: Mapping[str, Any]) -> str:
     """Return the parameters as one table cell."""
     numbers = [f"{one['label'].lower()} {one['shown']}" for one in facts["parameters"]]
-    return "; ".join([*numbers, f"for {in_words(facts['for_s'])}" if facts["for_s"] else "at once"])
+    return "; ".join(
+        [*numbers, f"for {describe_duration(facts['for_s'])}" if facts["for_s"] else "at once"]
+    )
 
 
-def value_in_words(name: str, value: float | None) -> str:
+def format_measured(name: str, value: float | None) -> str:
     """Format a measured value with its unit; empty if unknown."""
-    return said(BY_NAME[name].unit, value) if name in BY_NAME and value is not None else ""
+    return format_value(BY_NAME[name].unit, value) if name in BY_NAME and value is not None else ""
 
 
 def _common(setting: Setting) -> dict[str, Any]:

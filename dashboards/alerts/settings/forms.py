@@ -9,7 +9,7 @@ from django import forms
 from console.core.errors import Refused
 from console.web.forms import Styled
 from dashboards.alerts.rules import SEVERITIES, Rule, Setting
-from dashboards.alerts.rules.parameter import Parameter, duration
+from dashboards.alerts.rules.parameter import Parameter, format_duration
 from dashboards.alerts.settings.models import OwnRule
 
 _SEVERITIES = [(one, one) for one in SEVERITIES]
@@ -33,9 +33,9 @@ class SettingForm(_Refusing):
         self.fields["for"] = forms.CharField(
             required=False,
             label="For at least",
-            initial="" if mine.lasting_s is None else duration(mine.lasting_s),
+            initial="" if mine.lasting_s is None else format_duration(mine.lasting_s),
             help_text="How long it must hold, such as 90s, 5m or 1h.",
-            widget=_placeholder(duration(wide.lasting_s or 0)),
+            widget=_placeholder(format_duration(wide.lasting_s or 0)),
         )
         self.fields["severity"] = forms.ChoiceField(
             required=False,
@@ -80,7 +80,7 @@ class OwnRuleForm(_Refusing):
         super().__init__(*args)
         self.fields["for"] = forms.CharField(
             label="For at least",
-            initial=duration(row.lasting_s) if row else "5m",
+            initial=format_duration(row.lasting_s) if row else "5m",
             help_text="How long it must hold, such as 90s, 5m or 1h.",
         )
         if row is not None:
@@ -109,7 +109,7 @@ def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
 
 
 def _typed(one: Parameter, value: float) -> str:
-    return duration(int(value)) if one.unit == "window" else f"{value:g}"
+    return format_duration(int(value)) if one.unit == "window" else f"{value:g}"
 
 
 def _unit(one: Parameter) -> str:

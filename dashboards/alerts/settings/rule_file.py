@@ -56,7 +56,7 @@ class RuleFileLocation:
         return self.file.with_suffix(".good")
 
 
-def place() -> RuleFileLocation | None:
+def rule_file_location() -> RuleFileLocation | None:
     """Return None if this installation runs no Prometheus or queries another one."""
     layout = Layout(settings.EMBERLINE.var)
     port = read_facts(layout).get("prometheus_port")
@@ -68,7 +68,7 @@ def place() -> RuleFileLocation | None:
 
 def load() -> None:
     """Run one pass."""
-    ours = place()
+    ours = rule_file_location()
     if ours is None:
         RuleFile.objects.all().delete()
         return
@@ -103,7 +103,7 @@ def as_round() -> Round:
         return Round("alert rules", purpose, state, at, text, remedy)
 
     known = selectors.rule_file()
-    if place() is None:
+    if rule_file_location() is None:
         text = "This installation runs no Prometheus of its own; others are given the rules."
         return line(Doing.IDLE, text, "Their rule file is on Alerts, among the rules.")
     if known is not None and known.state == Load.REFUSED:
@@ -119,7 +119,7 @@ def as_round() -> Round:
 def storage_round() -> Round:
     """Return the entry of the System page for Prometheus' storage."""
     purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
-    if place() is None:
+    if rule_file_location() is None:
         text = "This installation runs no Prometheus of its own."
         return Round("metrics storage", purpose, Doing.IDLE, None, text)
     layout = Layout(settings.EMBERLINE.var)
@@ -131,7 +131,7 @@ def storage_round() -> Round:
             "var/prometheus/data.unreadable, make up. Dashboards then begin anew."
         )
         return Round("metrics storage", purpose, Doing.FAILING, None, text, remedy)
-    lost = metrics_store.losses(layout.prometheus)
+    lost = metrics_store.list_losses(layout.prometheus)
     if not lost:
         return Round("metrics storage", purpose, Doing.WORKING, None, "All of it can be read.")
     last = lost[-1]

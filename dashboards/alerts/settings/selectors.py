@@ -7,9 +7,9 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.db.models import QuerySet
 
-from console.accounts.permissions import Somebody, teams_where, visible
+from console.accounts.permissions import Somebody, filter_visible, team_ids_with_role
 from console.core.errors import Problem, Refused
-from dashboards.alerts.rules import BY_NAME, Own, Rule, Setting, Settings
+from dashboards.alerts.rules import BY_NAME, Rule, Setting, Settings, UserRule
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from endpoints import selectors as endpoints
 
@@ -23,7 +23,7 @@ def settings() -> Settings:
             platform[row.rule] = as_setting(row)
         else:
             of_endpoints.setdefault(row.rule, {})[row.endpoint.name] = as_setting(row)
-    written = tuple(as_own(row) for row in OwnRule.objects.all())
+    written = tuple(as_user_rule(row) for row in OwnRule.objects.all())
     return Settings(platform, of_endpoints, written, django_settings.EMBERLINE.public_url)
 
 
@@ -33,32 +33,32 @@ def as_setting(row: RuleSetting | None) -> Setting:
     return Setting(dict(row.values), row.lasting_s, row.severity, row.enabled)
 
 
-def as_own(row: OwnRule) -> Own:
-    return Own(
+def as_user_rule(row: OwnRule) -> UserRule:
+    return UserRule(
         row.name, row.expr, row.lasting_s, row.severity, row.summary, row.remedy, row.enabled
     )
 
 
-def everywhere() -> QuerySet[RuleSetting]:
+def platform_settings() -> QuerySet[RuleSetting]:
     """Return the platform-wide settings."""
     return RuleSetting.objects.filter(endpoint=None).select_related("changed_by")
 
 
-def of_rule(name: str, viewer: Somebody) -> QuerySet[RuleSetting]:
+def endpoint_settings_of_rule(name: str, viewer: Somebody) -> QuerySet[RuleSetting]:
     """Return the settings of visible endpoints for the rule, by name."""
     rows = RuleSetting.objects.filter(rule=name, endpoint__isnull=False)
-    seen = visible(rows.select_related("endpoint", "changed_by"), viewer, "endpoint__team")
+    seen = filter_visible(rows.select_related("endpoint", "changed_by"), viewer, "endpoint__team")
     return seen.order_by("endpoint__name")
 
 
-def of_endpoint(name: str) -> QuerySet[RuleSetting]:
+def settings_of_endpoint(name: str) -> QuerySet[RuleSetting]:
     """Return the endpoint's settings; callers have checked access."""
     return RuleSetting.objects.filter(endpoint__name=name).select_related("changed_by")
 
 
-def settable(viewer: Somebody) -> list[str]:
+def changeable_endpoints(viewer: Somebody) -> list[str]:
     """Return the names of the endpoints whose rules the viewer may change."""
-    rows, teams = endpoints.endpoints(viewer), teams_where(viewer, "operator")
+    rows, teams = endpoints.endpoints(viewer), team_ids_with_role(viewer, "operator")
     mine = rows if teams is None else rows.filter(team__in=teams)
     return list(mine.values_list("name", flat=True).order_by("name"))
 
@@ -70,24 +70,24 @@ def row(rule: str, endpoint: str = "") -> RuleSetting | None:
     return found.first()
 
 
-def own_rules() -> QuerySet[OwnRule]:
+def user_rules() -> QuerySet[OwnRule]:
     return OwnRule.objects.select_related("changed_by")
 
 
-def own(name: str) -> OwnRule:
-    found = own_rules().filter(name=name).first()
+def user_rule(name: str) -> OwnRule:
+    found = user_rules().filter(name=name).first()
     if found is None:
-        raise no_rule(name)
+        raise rule_not_found(name)
     return found
 
 
 def built_in(name: str) -> Rule:
     if name not in BY_NAME:
-        raise no_rule(name)
+        raise rule_not_found(name)
     return BY_NAME[name]
 
 
-def known(name: str) -> bool:
+def rule_exists(name: str) -> bool:
     return name in BY_NAME or OwnRule.objects.filter(name=name).exists()
 
 
@@ -96,7 +96,7 @@ def rule_file() -> RuleFile | None:
     return RuleFile.objects.first()
 
 
-def no_rule(name: Any) -> Refused:
+def rule_not_found(name: Any) -> Refused:
     remedy = "Choose one of the page Alerts, Rules."
     problem = Problem("rule", str(name)[:80], "There is no such rule.", remedy, "not_found")
     return Refused(problem, status_code=404)

@@ -13,7 +13,7 @@ from console.accounts.permissions import require
 from console.core.errors import Problem, Refused
 from dashboards.alerts.evaluation import measure as evaluation_measure
 from dashboards.alerts.evaluation.dry_run import (
-    AGGREGATE,
+    AGGREGATE_REMEDY,
     DEFAULT,
     MOST_CONDITIONS,
     MOST_SERIES,
@@ -22,9 +22,9 @@ from dashboards.alerts.evaluation.dry_run import (
     ConditionValues,
     DryRun,
     dry_run,
-    too_many,
+    excess_series,
 )
-from dashboards.alerts.rules import BY_NAME, Only, Rule, Setting, Settings
+from dashboards.alerts.rules import BY_NAME, EndpointSelection, Rule, Setting, Settings
 from dashboards.alerts.settings import actions, selectors, validation
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
@@ -33,7 +33,7 @@ Wish = Mapping[str, Any]
 _WORDS = ("name", "summary", "remedy")  # optional in a dry run
 
 
-def tried(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
+def run_trial(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
     """Run a rule with the settings in `wish`, platform-wide or for one endpoint.
 
     An empty `name` means a new user-written rule. `range` in the wish is the period.
@@ -49,11 +49,13 @@ def tried(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
         text = f"{name} is not about single endpoints."
         raise Refused(Problem("endpoint", endpoint, text, "Try it for all.", "not_per_endpoint"))
     settings = selectors.settings()
-    after = validation.changed(rule, selectors.as_setting(selectors.row(name, endpoint)), wish)
+    after = validation.validate_setting(
+        rule, selectors.as_setting(selectors.row(name, endpoint)), wish
+    )
     draft = _with(settings, name, endpoint, after)
-    only = Only((endpoint,)) if endpoint else Only()
-    measure = evaluation_measure.built_in(rule, draft.of(rule, endpoint), only)
-    asker = connections.of_endpoint(endpoint) if endpoint else connections.fleet()
+    only = EndpointSelection((endpoint,)) if endpoint else EndpointSelection()
+    measure = evaluation_measure.built_in_measure(rule, draft.of(rule, endpoint), only)
+    asker = connections.connect_endpoint(endpoint) if endpoint else connections.fleet()
     new, now = (_numbers(rule, one, endpoint) for one in (draft, settings))
     return dry_run(asker, new, now, measure, key)
 
@@ -69,7 +71,9 @@ def _numbers(rule: Rule, settings: Settings, endpoint: str) -> ConditionValues:
     """Return the conditions; endpoints with own settings have conditions of their own."""
     if endpoint:
         mine = settings.of(rule, endpoint)
-        return ConditionValues((_condition(rule, mine, Only((endpoint,))),), not mine.enabled)
+        return ConditionValues(
+            (_condition(rule, mine, EndpointSelection((endpoint,))),), not mine.enabled
+        )
     (wide, rest), *apart = settings.split(rule)
     on = [(setting, only) for setting, only in apart if setting.enabled]
     shown = [(wide, rest), *on][:MOST_CONDITIONS]
@@ -77,29 +81,29 @@ def _numbers(rule: Rule, settings: Settings, endpoint: str) -> ConditionValues:
     return ConditionValues(found, not wide.enabled, len(on) + 1 - len(shown))
 
 
-def _condition(rule: Rule, setting: Setting, only: Only) -> Condition:
+def _condition(rule: Rule, setting: Setting, only: EndpointSelection) -> Condition:
     return Condition(rule.expression(setting, only), setting.lasting_s or 0)
 
 
 def _own(name: str, wish: Wish, key: str) -> DryRun:
-    row = selectors.own(name) if name else None
+    row = selectors.user_rule(name) if name else None
     judged = {field: value for field, value in wish.items() if field not in _WORDS}
-    columns = validation.own(name, judged, whole=False)
+    columns = validation.validate_user_rule(name, judged, whole=False)
     expr = columns.get("expr", row.expr if row else "")
     if not expr:
         raise Refused(Problem("expr", expr, "This is empty.", "Write it.", "required"))
     before = row.lasting_s if row else validation.LASTING_S
     lasting_s = columns.get("lasting_s", before)
     enabled = columns.get("enabled", row.enabled if row else True)
-    many = actions.ask(expr)
+    many = actions.count_series(expr)
     asker = connections.fleet()
-    many = many if many > MOST_SERIES else too_many(asker, expr, key)
+    many = many if many > MOST_SERIES else excess_series(asker, expr, key)
     if many:
         text = f"It found {many} series at once; at most {MOST_SERIES} are tried."
-        raise Refused(Problem("expr", None, text, AGGREGATE, "too_many_series"))
+        raise Refused(Problem("expr", None, text, AGGREGATE_REMEDY, "too_many_series"))
     draft = ConditionValues((Condition(expr, lasting_s),), not enabled)
     now = ConditionValues((Condition(row.expr, row.lasting_s),), not row.enabled) if row else None
-    return dry_run(asker, draft, now, evaluation_measure.written(expr), key)
+    return dry_run(asker, draft, now, evaluation_measure.user_rule_measure(expr), key)
 
 
 def _range(given: Any) -> str:

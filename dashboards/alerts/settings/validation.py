@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from console.core.errors import Problem, Refused
 from dashboards.alerts.rules import BY_NAME, SEVERITIES, Rule, Setting
-from dashboards.alerts.rules.comparison import unselective
-from dashboards.alerts.rules.parameter import seconds_of
+from dashboards.alerts.rules.comparison import find_unselective
+from dashboards.alerts.rules.parameter import parse_duration
 
 LONGEST_S: Final = 7 * 86_400
 LASTING_S: Final = 300  # default of user-written rules
@@ -22,7 +22,7 @@ _COMMON: Final = ("for", "severity", "enabled")
 _LONGEST: Final = {"expr": 4000, "summary": 200, "remedy": 2000}
 
 
-def changed(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
+def validate_setting(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
     """Return `before` with the submitted fields; None resets a field. Raise `Refused`."""
     known = {one.name: one for one in rule.parameters}
     values = dict(before.values)
@@ -43,7 +43,7 @@ def changed(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
     return Setting(values, common.lasting_s, common.severity, common.enabled)
 
 
-def own(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     """Return the columns of a user-written rule; `whole`: a new one. Raise `Refused`."""
     problems = _unknown(wish, OWN_FIELDS)
     if whole and not NAME.fullmatch(name):
@@ -59,7 +59,7 @@ def own(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
             continue
         problems += _text(field, given)
         columns[field] = given.strip() if isinstance(given, str) else ""
-    vague = unselective(columns.get("expr", ""))
+    vague = find_unselective(columns.get("expr", ""))
     if vague:
         text = f"{vague[:80]} names no metric, so it would read every series there is."
         remedy = "Write the metric's name before the braces, as in vllm:num_requests_waiting{...}."
@@ -123,11 +123,11 @@ def _number(given: Any) -> Any:
     try:
         return float(given)
     except ValueError:
-        found = seconds_of(given)
+        found = parse_duration(given)
         return given if found is None else found
 
 
 def _seconds(given: Any) -> int | None:
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
-    return seconds_of(given) if isinstance(given, str) else None
+    return parse_duration(given) if isinstance(given, str) else None

@@ -119,7 +119,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
     rows = ComparedSerializer(many=True)
 
 
-def wish_of(data: Any) -> BenchmarkRequest:
+def parse_request(data: Any) -> BenchmarkRequest:
     """Convert the body; the job validates the numbers. Raises `Refused`."""
     data = expect_object(data)
     texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}

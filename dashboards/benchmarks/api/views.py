@@ -24,7 +24,7 @@ from dashboards.benchmarks.api.serializers import (
     NewBenchmarkSerializer,
     OutlookSerializer,
     SamplesSerializer,
-    wish_of,
+    parse_request,
 )
 from dashboards.benchmarks.generator.samples import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark, BenchmarkState
@@ -40,20 +40,20 @@ class Benchmarks(GenericAPIView[Benchmark]):
     filters = (_STATE, Filter("endpoint", "endpoint__name", "Only of this endpoint."))
 
     def get_queryset(self) -> QuerySet[Benchmark]:
-        return selectors.runs(self.request.user)
+        return selectors.list_runs(self.request.user)
 
     @extend_schema(tags=_TAGS, summary="List benchmarks", responses=BenchmarkSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Benchmarks of all visible endpoints, latest first."""
-        return _listed(self, self.get_queryset())
+        return _list_documents(self, self.get_queryset())
 
 
-class OfEndpoint(GenericAPIView[Benchmark]):
+class EndpointBenchmarksView(GenericAPIView[Benchmark]):
     serializer_class = BenchmarkSerializer
     filters = (_STATE,)
 
     def get_queryset(self) -> QuerySet[Benchmark]:
-        return selectors.of_endpoint(self.kwargs["name"])
+        return selectors.list_endpoint_runs(self.kwargs["name"])
 
     @extend_schema(
         tags=_TAGS,
@@ -62,7 +62,7 @@ class OfEndpoint(GenericAPIView[Benchmark]):
     )
     def get(self, _request: Request, name: str) -> Response:
         endpoints.get(name)
-        return _listed(self, self.get_queryset())
+        return _list_documents(self, self.get_queryset())
 
     @extend_schema(
         tags=_TAGS,
@@ -76,9 +76,9 @@ class OfEndpoint(GenericAPIView[Benchmark]):
         at a time per endpoint. With `second`, that endpoint gets the same load afterwards.
         """
         made = actions.start(
-            request.user, name, wish_of(request.data), request_id=request_log.current()
+            request.user, name, parse_request(request.data), request_id=request_log.current_id()
         )
-        return Response(documents.document(selectors.one(name, made[0].pk)), status=201)
+        return Response(documents.build_document(selectors.get_run(name, made[0].pk)), status=201)
 
 
 class PlanView(APIView):
@@ -90,10 +90,10 @@ class PlanView(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         """Same body as a start; sends no requests."""
-        wish = wish_of(request.data)
+        wish = parse_request(request.data)
         names = [name, wish.second] if wish.second else [name]
         found = [endpoints.get(one, viewer=request.user) for one in names]
-        seen = load_plan.outlook(wish.job(), found)
+        seen = load_plan.make_preview(wish.job(), found)
         facts = {**asdict(seen.plan), "at_most": seen.bound, "requests_s": seen.requests_s}
         return Response({**facts, "endpoints": [asdict(one) for one in seen.endpoints]})
 
@@ -106,13 +106,15 @@ class BenchmarkView(APIView):
     )
     def get(self, _request: Request, name: str, run: UUID) -> Response:
         """`progress` is updated every second; `result` exists after the end."""
-        return Response(documents.document(selectors.one(name, run)))
+        return Response(documents.build_document(selectors.get_run(name, run)))
 
     @extend_schema(
         tags=_TAGS, summary="Delete a benchmark", request=None, responses={204: None, **_REFUSED}
     )
     def delete(self, request: Request, name: str, run: UUID) -> Response:
-        actions.delete(request.user, selectors.one(name, run), request_id=request_log.current())
+        actions.delete(
+            request.user, selectors.get_run(name, run), request_id=request_log.current_id()
+        )
         return Response(status=204)
 
 
@@ -125,8 +127,10 @@ class Abort(APIView):
     )
     def post(self, request: Request, name: str, run: UUID) -> Response:
         """Takes effect at once; an ended run stays unchanged."""
-        actions.abort(request.user, selectors.one(name, run), request_id=request_log.current())
-        return Response(documents.document(selectors.one(name, run)), status=202)
+        actions.abort(
+            request.user, selectors.get_run(name, run), request_id=request_log.current_id()
+        )
+        return Response(documents.build_document(selectors.get_run(name, run)), status=202)
 
 
 class Samples(APIView):
@@ -136,7 +140,7 @@ class Samples(APIView):
         responses={200: SamplesSerializer, 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, run: UUID) -> Response:
-        found = selectors.samples(selectors.one(name, run))
+        found = selectors.read_samples(selectors.get_run(name, run))
         return Response({"columns": COLUMNS, "rows": [as_row(sample) for sample in found]})
 
 
@@ -153,8 +157,10 @@ class Compare(APIView):
     def get(self, request: Request) -> Response:
         """`change` is B / A - 1, with its 95 % confidence interval."""
         user: Any = request.user
-        a, b = (selectors.seen_by(user, request.query_params.get(one, "")) for one in "ab")
-        found = documents.compared(a, b, selectors.samples(a), selectors.samples(b))
+        a, b = (selectors.get_visible_run(user, request.query_params.get(one, "")) for one in "ab")
+        found = documents.build_comparison(
+            a, b, selectors.read_samples(a), selectors.read_samples(b)
+        )
         rows = [{**asdict(row), "sure": row.sure, "better": row.better} for row in found.rows]
         return Response(
             {
@@ -168,6 +174,6 @@ class Compare(APIView):
         )
 
 
-def _listed(view: GenericAPIView[Benchmark], rows: QuerySet[Benchmark]) -> Response:
+def _list_documents(view: GenericAPIView[Benchmark], rows: QuerySet[Benchmark]) -> Response:
     page = view.paginate_queryset(view.filter_queryset(rows)) or []
-    return view.get_paginated_response([documents.document(row) for row in page])
+    return view.get_paginated_response([documents.build_document(row) for row in page])

@@ -23,7 +23,15 @@ from typing import Any
 
 from console.core.errors import Refused
 from dashboards.benchmarks.generator import files, traces
-from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WARM, WORKLOADS, TraceRow, read
+from dashboards.benchmarks.generator.job import (
+    APIS,
+    FIELDS,
+    MODES,
+    WARM,
+    WORKLOADS,
+    TraceRow,
+    parse_job,
+)
 from dashboards.benchmarks.generator.player import Player, Tell
 from dashboards.benchmarks.generator.report_text import line, report
 
@@ -64,7 +72,7 @@ async def _managed(folder: Path, listen: str) -> int:
         loop.add_signal_handler(number, end)
     server = await _healthy(listen) if listen else None
     before = files.read_progress(folder)
-    if not files.alone(folder):
+    if not files.lock_folder(folder):
         pass  # another process runs this task
     elif before is None:
         player = Player(files.Task.read(folder), lambda _seen: None)
@@ -87,11 +95,11 @@ async def _played(player: Player, folder: Path) -> None:
             files.write_samples(folder, player.samples)
         files.write_progress(folder, seen)
 
-    player.tell = or_abort(player, tell)
+    player.tell = abort_on_error(player, tell)
     await player.play()
 
 
-def or_abort(player: Player, tell: Tell) -> Tell:
+def abort_on_error(player: Player, tell: Tell) -> Tell:
     """Abort the run when progress cannot be written (folder deleted or disk full)."""
 
     def told(seen: dict[str, Any]) -> None:
@@ -148,7 +156,7 @@ def _task(given: argparse.Namespace) -> files.Task:
     key = given.api_key_file.read_text().strip() if given.api_key_file else ""
     named = (pair.partition("=") for pair in given.worker)
     workers = {name: url for name, _, url in named}
-    return files.Task(read(facts, rows), given.url, given.model, key, workers)
+    return files.Task(parse_job(facts, rows), given.url, given.model, key, workers)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.benchmarks.generator.samples import NEEDED, RequestSample, percentile
+from dashboards.benchmarks.generator.samples import MIN_SAMPLES, RequestSample, percentile
 
 RESAMPLES = 300
 INTERVAL = 0.95
 # More would change the interval by less than its own uncertainty.
-_MOST = 4000
-_FEWEST = 30  # requests, and conversations, per run
+_MAX_SAMPLES = 4000
+_MIN_SAMPLES = 30  # requests, and conversations, per run
 # Weights of a conversation in a resample (Poisson with mean 1).
-_DRAWN = (0,) * 368 + (1,) * 368 + (2,) * 184 + (3,) * 61 + (4,) * 15 + (5,) * 4
+_RESAMPLE_WEIGHTS = (0,) * 368 + (1,) * 368 + (2,) * 184 + (3,) * 61 + (4,) * 15 + (5,) * 4
 _MEASURES = (
     ("ttft_s", "First token", (50, 90, 99)),
     ("tpot_s", "A token after", (50, 90)),
@@ -76,7 +76,7 @@ def compare(
     return Comparison(tuple(rows), *_verdict(rows, confident), tuple(found), confident)
 
 
-def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     return [
         f"{name.replace('_', ' ')}: {a.get(name)} in A, {b.get(name)} in B"
         for name in sorted({*a, *b})
@@ -84,7 +84,9 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def curve(samples: Sequence[RequestSample], name: str = "ttft_s") -> list[tuple[float, float]]:
+def cumulative_curve(
+    samples: Sequence[RequestSample], name: str = "ttft_s"
+) -> list[tuple[float, float]]:
     ordered = sorted(value for value, _ in _values(_good(samples), name))
     if not ordered:
         return []
@@ -94,7 +96,7 @@ def curve(samples: Sequence[RequestSample], name: str = "ttft_s") -> list[tuple[
 
 
 def _good(samples: Sequence[RequestSample]) -> list[RequestSample]:
-    return [sample for sample in samples if sample.counted and sample.ok][:_MOST]
+    return [sample for sample in samples if sample.counted and sample.ok][:_MAX_SAMPLES]
 
 
 def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, int]]:
@@ -104,10 +106,14 @@ def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, in
 
 def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
     talks = len({sample.session for sample in samples})
-    if len(samples) < _FEWEST:
-        return [f"{which} has {len(samples)} answers; {_FEWEST} are the least that say something."]
-    if talks < _FEWEST:
-        text = f"{which} has {talks} conversations; {_FEWEST} are the least that say something."
+    if len(samples) < _MIN_SAMPLES:
+        return [
+            f"{which} has {len(samples)} answers; {_MIN_SAMPLES} are the least that say something."
+        ]
+    if talks < _MIN_SAMPLES:
+        text = (
+            f"{which} has {talks} conversations; {_MIN_SAMPLES} are the least that say something."
+        )
         return [text]
     return []
 
@@ -119,7 +125,7 @@ def _measure(
     percents: tuple[int, ...],
 ) -> list[ComparisonRow]:
     found: list[ComparisonRow] = []
-    drawn_a, drawn_b = _resampled(a, percents, 1), _resampled(b, percents, 2)
+    drawn_a, drawn_b = _resample(a, percents, 1), _resample(b, percents, 2)
     for index, percent in enumerate(percents):
         of_a = percentile([value for value, _ in a], percent)
         of_b = percentile([value for value, _ in b], percent)
@@ -138,17 +144,17 @@ def _measure(
     return found
 
 
-def _resampled(
+def _resample(
     values: list[tuple[float, int]], percents: tuple[int, ...], seed: int
 ) -> list[list[float]]:
-    if len(values) < NEEDED[90]:
+    if len(values) < MIN_SAMPLES[90]:
         return []
     names = {session: index for index, session in enumerate({s for _, s in values})}
     owners = [names[session] for _, session in values]
     chance = random.Random(seed)
     found: list[list[float]] = []
     while len(found) < RESAMPLES:
-        weights = chance.choices(_DRAWN, k=len(names))
+        weights = chance.choices(_RESAMPLE_WEIGHTS, k=len(names))
         reached = list(itertools.accumulate(map(weights.__getitem__, owners)))
         if not reached[-1]:
             continue

@@ -58,7 +58,7 @@ class Task:
         return cls(job, facts["url"], facts["model"], facts["key"], facts["workers"])
 
 
-def alone(folder: Path) -> bool:
+def lock_folder(folder: Path) -> bool:
     """Lock the folder until the process ends; False if another process holds it (double load)."""
     handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

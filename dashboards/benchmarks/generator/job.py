@@ -126,7 +126,7 @@ class Job:
         return facts
 
 
-def belongs(one: Field, workload: str, mode: str) -> bool:
+def applies_to(one: Field, workload: str, mode: str) -> bool:
     if one.name == "rate" and workload == TRACE:
         return False  # a trace has its own times
     if one.name == "speed" and mode != RATE:
@@ -134,7 +134,7 @@ def belongs(one: Field, workload: str, mode: str) -> bool:
     return one.only in ("", workload, mode)
 
 
-def read(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
+def parse_job(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
     """Validate input; missing fields get defaults. Raises `Refused`."""
     problems: list[Problem] = []
     facts: dict[str, Any] = {"rows": rows}
@@ -152,7 +152,7 @@ def read(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
     known_names = {"workload", "mode", "api", "nonce", *_BY_NAME}
     problems += [_unknown(name, value) for name, value in given.items() if name not in known_names]
     if not problems:
-        problems = _together(Job(**facts))
+        problems = _validate_combinations(Job(**facts))
     if problems:
         raise Refused(*problems)
     return Job(**facts)
@@ -191,7 +191,7 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
     return int(found) if one.whole else found
 
 
-def _together(job: Job) -> list[Problem]:
+def _validate_combinations(job: Job) -> list[Problem]:
     found = []
     if job.workload == TRACE and not job.rows:
         remedy = "Upload a file of one JSON object a line, or choose the built-in sample."

@@ -42,7 +42,7 @@ class Keeper(Protocol):
         ...
 
 
-def keeper(provisioner: str, var: Path) -> Keeper:
+def make_keeper(provisioner: str, var: Path) -> Keeper:
     return Supervised(var) if provisioner == "local" else Children(var)
 
 
@@ -50,7 +50,7 @@ def folder_of(var: Path, run: str) -> Path:
     return var / "benchmarks" / run
 
 
-def folders(var: Path) -> list[Path]:
+def list_folders(var: Path) -> list[Path]:
     try:
         return [path for path in (var / "benchmarks").iterdir() if _RUN.fullmatch(path.name)]
     except OSError:
@@ -64,14 +64,14 @@ def make_folder(var: Path, run: str) -> Path:
     return folder
 
 
-def this_host() -> str:
+def get_hostname() -> str:
     return socket.gethostname()[:120]
 
 
 class Supervised:
     def __init__(self, var: Path) -> None:
         self._var = var
-        self._provisioner = registry.get("local", var)
+        self._provisioner = registry.get_provisioner("local", var)
 
     def start(self, run: str) -> None:
         argv = (sys.executable, "-m", MODULE, "--folder", str(folder_of(self._var, run)))

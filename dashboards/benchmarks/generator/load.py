@@ -19,12 +19,12 @@ from typing import Any
 from dashboards.benchmarks.generator.job import APIS, CHAT_API, RATE, Job
 from dashboards.benchmarks.generator.samples import Histogram, RequestSample, Series
 from dashboards.benchmarks.generator.wire import BrokenError, HttpTarget, Reply
-from dashboards.benchmarks.generator.workloads import Turn, WorkloadSession, sessions
+from dashboards.benchmarks.generator.workloads import Turn, WorkloadSession, make_sessions
 
 MAX_IN_FLIGHT = 2048
-ERRORS_SEEN = 20
+MAX_ERROR_EXAMPLES = 20
 DRAIN_S = 30.0
-CUT = "cut_at_the_end"
+CUT_OFF = "cut_at_the_end"
 """Answers still under way when the drain ended: neither good nor the endpoint's fault."""
 
 
@@ -41,7 +41,7 @@ class Load:
         self._target = target
         self._model = model
         self._path = APIS[job.api]
-        self._recent: deque[bool] = deque(maxlen=ERRORS_SEEN)
+        self._recent: deque[bool] = deque(maxlen=MAX_ERROR_EXAMPLES)
         self._stop = asyncio.Event()
         self._abort = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class Load:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _offer(self) -> None:
-        source = sessions(self.job)
+        source = make_sessions(self.job)
         if self.job.mode == RATE:
             await self._at_a_rate(source)
             return
@@ -173,13 +173,13 @@ class Load:
         try:
             async with asyncio.timeout(self.job.request_s):
                 reply = await self._target.post(self._path, body)
-            code, text = fault(reply)
+            code, text = find_fault(reply)
         except TimeoutError:
             code, text = "timeout", f"No whole answer within {self.job.request_s:g} s."
         except BrokenError as error:
             code, text = error.code, str(error)
         except asyncio.CancelledError:
-            code = CUT
+            code = CUT_OFF
             raise
         finally:
             self.in_flight -= 1
@@ -233,7 +233,7 @@ class Load:
             cached_tokens=reply.cached_tokens if reply else None,
             worker=reply.worker if reply else "",
             error=code,
-            counted=due - self.began >= self.job.warmup_s and code != CUT,
+            counted=due - self.began >= self.job.warmup_s and code != CUT_OFF,
         )
         self.samples.append(sample)
         self.series.ended(sample)
@@ -249,15 +249,18 @@ class Load:
         self.tokens += sample.prompt_tokens + sample.completion_tokens
         if self.tokens >= self.job.max_tokens:
             self.stop("max_tokens")
-        if sample.error == CUT:
+        if sample.error == CUT_OFF:
             return
         self._recent.append(sample.ok)
         bad = self._recent.count(False)
-        if len(self._recent) == ERRORS_SEEN and bad * 100 >= self.job.error_percent * ERRORS_SEEN:
+        if (
+            len(self._recent) == MAX_ERROR_EXAMPLES
+            and bad * 100 >= self.job.error_percent * MAX_ERROR_EXAMPLES
+        ):
             self.stop("errors")
 
 
-def fault(reply: Reply) -> tuple[str, str]:
+def find_fault(reply: Reply) -> tuple[str, str]:
     """Return an error code and a sentence; both "" for a valid response."""
     if reply.status != 200:
         return f"http_{reply.status}", _message(reply)

@@ -9,14 +9,14 @@ from typing import Any
 
 from dashboards.benchmarks.generator.files import ABORTED, DONE, RUNNING, Task
 from dashboards.benchmarks.generator.load import Load
-from dashboards.benchmarks.generator.samples import RequestSample, result, spread
-from dashboards.benchmarks.generator.tier_counters import LOOK_S, Watcher
+from dashboards.benchmarks.generator.samples import RequestSample, result, summarize_values
+from dashboards.benchmarks.generator.tier_counters import READ_INTERVAL_S, TierCounterReader
 from dashboards.benchmarks.generator.wire import HttpTarget
 
-TELL_S = 1.0
+REPORT_INTERVAL_S = 1.0
 # A generator above these limits distorts its measurements.
-LATE_S = 0.05
-BUSY = 0.8
+MAX_LAG_S = 0.05
+MAX_CPU_SHARE = 0.8
 BUSY_AFTER_S = 1.0  # shorter spans are dominated by process start
 _RECENT = 2000
 
@@ -30,7 +30,7 @@ class Player:
         self._task = task
         self.tell = tell
         self._target = HttpTarget(task.url, task.key)
-        self._watcher = Watcher(task.workers)
+        self._watcher = TierCounterReader(task.workers)
         self.load = Load(task.job, self._target, task.model)
         self._aborted = False
         self._cpu = self._wall = 0.0
@@ -68,20 +68,20 @@ class Player:
 
     async def _watching(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(READ_INTERVAL_S)
             self._count_tiers(await self._watcher.look())
 
     async def _telling(self) -> None:
         while True:
             self.tell(self._picture(RUNNING))
-            await asyncio.sleep(TELL_S)
+            await asyncio.sleep(REPORT_INTERVAL_S)
 
     def _count_tiers(self, grown: dict[str, float]) -> None:
         """Spread growth over the time since the previous reading, possibly several points of a
         chart.
         """
         now, series = self.load.elapsed, self.load.series
-        parts = max(1, round(LOOK_S / series.width_s))
+        parts = max(1, round(READ_INTERVAL_S / series.width_s))
         for part in range(parts):
             tiers = series.at(now - part * series.width_s).tiers
             for tier, tokens in grown.items():
@@ -114,9 +114,9 @@ class Player:
             "stopped_by": load.stopped_by,
             "series": load.series.document(),
             "now": {
-                "ttft": spread(sample.ttft_s for sample in good),
-                "tpot": spread(sample.tpot_s for sample in good),
-                "lag": spread(sample.lag_s for sample in good),
+                "ttft": summarize_values(sample.ttft_s for sample in good),
+                "tpot": summarize_values(sample.tpot_s for sample in good),
+                "lag": summarize_values(sample.lag_s for sample in good),
             },
             "generator": self._generator(samples),
             **self._tokens(),
@@ -125,13 +125,13 @@ class Player:
 
     def _generator(self, samples: list[RequestSample]) -> dict[str, Any]:
         """Return the load of this process itself; CPU and wall time count from the same moment."""
-        lags = spread(sample.lag_s for sample in samples[-_RECENT:])
+        lags = summarize_values(sample.lag_s for sample in samples[-_RECENT:])
         wall_s = time.perf_counter() - self._wall
         busy = (time.process_time() - self._cpu) / max(wall_s, 1e-3)
-        late = (lags["p99"] or lags["max"] or 0.0) > LATE_S
+        late = (lags["p99"] or lags["max"] or 0.0) > MAX_LAG_S
         return {
             "cpu_share": round(busy, 3),
             "late": late,
-            "busy": busy > BUSY and wall_s >= BUSY_AFTER_S,
+            "busy": busy > MAX_CPU_SHARE and wall_s >= BUSY_AFTER_S,
             "connections": self._target.opened,
         }

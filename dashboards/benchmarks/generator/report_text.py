@@ -44,11 +44,11 @@ def report(seen: Mapping[str, Any]) -> str:
         lines.append("by tier         " + ", ".join(f"{k} {v}" for k, v in seen["tiers"].items()))
     lines += [f"failed          {code}: {seen['examples'].get(code, '')} ({count})"
               for code, count in seen["errors"].items()]  # fmt: skip
-    lines += doubts(seen)
+    lines += list_doubts(seen)
     return "\n".join(line for line in lines if line)
 
 
-def doubts(seen: Mapping[str, Any]) -> list[str]:
+def list_doubts(seen: Mapping[str, Any]) -> list[str]:
     own, found = seen["generator"], []
     if own["late"]:
         lag = seen.get("result", seen["now"])["lag"]

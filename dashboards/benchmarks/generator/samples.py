@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BUCKETS = 240
-NEEDED = {50: 1, 90: 10, 99: 100}
+MIN_SAMPLES = {50: 1, 90: 10, 99: 100}
 _GROWTH = math.log(1.02)  # buckets of the ITL histogram are 2 % wide
 
 
@@ -74,7 +74,7 @@ class Histogram:
         self.total += 1
 
     def percentile(self, percent: int) -> float | None:
-        if self.total < NEEDED.get(percent, 1):
+        if self.total < MIN_SAMPLES.get(percent, 1):
             return None
         wanted, seen = max(1, math.ceil(self.total * percent / 100)), 0
         for index in sorted(self.counts):
@@ -86,12 +86,12 @@ class Histogram:
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
     """Return the nearest-rank percentile of sorted values, always a measured value."""
-    if len(ordered) < NEEDED.get(percent, 1):
+    if len(ordered) < MIN_SAMPLES.get(percent, 1):
         return None
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-def spread(values: Iterable[float | None]) -> dict[str, float | int | None]:
+def summarize_values(values: Iterable[float | None]) -> dict[str, float | int | None]:
     ordered = sorted(value for value in values if value is not None)
     mean = sum(ordered) / len(ordered) if ordered else None
     return {
@@ -209,11 +209,11 @@ def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) ->
         "completion_tokens_s": _round(completion / span),
         "cached_tokens": cached if known else None,
         "cached_share": _round(cached / asked) if asked else None,
-        "ttft": spread(sample.ttft_s for sample in good),
-        "tpot": spread(sample.tpot_s for sample in good),
-        "duration": spread(sample.duration_s for sample in good),
-        "itl": {f"p{p}": _round(gaps.percentile(p)) for p in NEEDED},
-        "lag": spread(sample.lag_s for sample in counted),
+        "ttft": summarize_values(sample.ttft_s for sample in good),
+        "tpot": summarize_values(sample.tpot_s for sample in good),
+        "duration": summarize_values(sample.duration_s for sample in good),
+        "itl": {f"p{p}": _round(gaps.percentile(p)) for p in MIN_SAMPLES},
+        "lag": summarize_values(sample.lag_s for sample in counted),
         "workers": _by_worker(good),
     }
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from console.processkit.metrics import MetricSample, parse, total
+from console.processkit.metrics import MetricSample, parse_samples, total
 from dashboards.benchmarks.generator.wire import BrokenError, HttpTarget
 from dashboards.boards.queries import CACHED, PROMPT
 
-LOOK_S = 2.0
+READ_INTERVAL_S = 2.0
 _DEADLINE_S = 2.0
 COMPUTED = "computed"
 TIERS = {
@@ -23,7 +23,7 @@ TIERS = {
 }
 
 
-class Watcher:
+class TierCounterReader:
     """Reads all workers concurrently. `workers` maps names to URLs."""
 
     def __init__(self, workers: Mapping[str, str]) -> None:
@@ -59,7 +59,7 @@ class Watcher:
         if reply.status != 200:
             self.unseen[name] = f"answers {reply.status}"
             return None
-        counters = read(parse(reply.body.decode(errors="replace"), "vllm:"))
+        counters = parse_tiers(parse_samples(reply.body.decode(errors="replace"), "vllm:"))
         if counters is None:
             self.unseen[name] = "has no counters by tier"
         else:
@@ -71,7 +71,7 @@ class Watcher:
             target.close()
 
 
-def read(samples: list[MetricSample]) -> dict[str, float] | None:
+def parse_tiers(samples: list[MetricSample]) -> dict[str, float] | None:
     """Return tokens by tier since the worker's start; None without such counters."""
     prompt = total(samples, PROMPT)
     if prompt is None or total(samples, CACHED) is None:

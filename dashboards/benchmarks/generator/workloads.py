@@ -47,7 +47,7 @@ class WorkloadSession:
     turns: tuple[Turn, ...]
 
 
-def sessions(job: Job) -> Iterator[WorkloadSession]:
+def make_sessions(job: Job) -> Iterator[WorkloadSession]:
     """Yield sessions with increasing start times `at`; endless unless a trace."""
     if job.workload == TRACE:
         return _trace(job)
@@ -140,10 +140,10 @@ class Plan:
     ends_by: str  # duration_s, max_requests, max_tokens or trace: the first limit reached
 
 
-def plan(job: Job) -> Plan:
+def plan_load(job: Job) -> Plan:
     requests = prompt = answers = 0
     last = 0.0
-    for session in sessions(job):
+    for session in make_sessions(job):
         if job.mode == RATE and session.at > job.duration_s:
             return Plan(requests, prompt, answers, job.duration_s, "duration_s")
         at, said = session.at, session.opening_tokens

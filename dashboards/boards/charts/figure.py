@@ -10,25 +10,39 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.boards.charts import kinds, units
-from dashboards.boards.charts.styled_series import StyledSeries, Values, dressed, told, with_totals
-from dashboards.boards.charts.units import in_words
+from dashboards.boards.charts.styled_series import (
+    StyledSeries,
+    Values,
+    add_totals,
+    keep_with_values,
+    style_series,
+)
+from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
-__all__ = ["StyledSeries", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]
+__all__ = [
+    "StyledSeries",
+    "add_totals",
+    "figure",
+    "format_value",
+    "make_text_alternative",
+    "style_series",
+    "table",
+]
 
 _HEIGHT = 280
-_CLEAR = "rgba(0,0,0,0)"
+_TRANSPARENT = "rgba(0,0,0,0)"
 _DAY_MS = 86_400_000
 _TICKS = [
     {"dtickrange": [None, _DAY_MS - 1], "value": "%H:%M"},
     {"dtickrange": [_DAY_MS, None], "value": "%b %-d"},
 ]
-_RULE = "rgba(128,128,128,0.25)"
+_GRID_COLOUR = "rgba(128,128,128,0.25)"
 
 
 def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str, Any] | None:
-    shown = told(drawn)
+    shown = keep_with_values(drawn)
     happened = [item for item in shown if any(item.numbers)]
     if panel.hides_zeros and happened:
         shown = happened
@@ -57,29 +71,29 @@ def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
         if numbers:
             last = item.values[-1] if item.total is None else item.total
             picked = (last, sum(numbers) / len(numbers), min(numbers), max(numbers))
-        rows.append([item.style.label, *(in_words(panel.unit, value) for value in picked)])
-    first = "Whole range" if _of_range(drawn) else "Last"
+        rows.append([item.style.label, *(format_value(panel.unit, value) for value in picked)])
+    first = "Whole range" if _has_total(drawn) else "Last"
     return {"head": ["", first, "Mean", "Lowest", "Highest"], "rows": rows}
 
 
-def spoken(panel: Panel, drawn: list[StyledSeries]) -> str:
+def make_text_alternative(panel: Panel, drawn: list[StyledSeries]) -> str:
     """Return the text alternative: each line's latest value, or a heat map's fullest bucket."""
     if panel.kind == "heatmap":
-        fullest = max(told(drawn), key=lambda item: item.mean, default=None)
+        fullest = max(keep_with_values(drawn), key=lambda item: item.mean, default=None)
         if fullest is None or not any(fullest.numbers):
             return f"{panel.title}. No data."
         return f"{panel.title}. Most have {fullest.style.label} tokens."
     parts = [
         f"{item.style.label} "
-        f"{in_words(panel.unit, item.values[-1] if item.total is None else item.total)}"
+        f"{format_value(panel.unit, item.values[-1] if item.total is None else item.total)}"
         for item in drawn
         if item.numbers and (any(item.numbers) or not panel.hides_zeros)
     ]
-    when = "Over the range" if _of_range(drawn) else "Last"
+    when = "Over the range" if _has_total(drawn) else "Last"
     return f"{panel.title}. {when}: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
 
 
-def _of_range(drawn: list[StyledSeries]) -> bool:
+def _has_total(drawn: list[StyledSeries]) -> bool:
     return any(item.total is not None for item in drawn)
 
 
@@ -95,7 +109,7 @@ def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
         line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
         connectgaps=False,
     )
-    lonely = _lonely(item.values)
+    lonely = _isolated_points(item.values)
     if not stacked and any(lonely):
         # A value between two gaps draws no line: without a marker it would be invisible.
         sizes = [5 if alone else 0 for alone in lonely]
@@ -128,7 +142,7 @@ def _rounded(values: Values) -> list[float | None]:
     return [None if value is None else float(f"{value:.6g}") for value in values]
 
 
-def _lonely(values: Values) -> list[bool]:
+def _isolated_points(values: Values) -> list[bool]:
     padded = (None, *values, None)
     return [
         middle is not None and before is None and after is None
@@ -139,8 +153,8 @@ def _lonely(values: Values) -> list[bool]:
 def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
     value_axis: dict[str, Any] = {
         "rangemode": "tozero",
-        "gridcolor": _RULE,
-        "zerolinecolor": _RULE,
+        "gridcolor": _GRID_COLOUR,
+        "zerolinecolor": _GRID_COLOUR,
         "fixedrange": True,
         "automargin": True,
         "ticklabelstandoff": 4,
@@ -148,7 +162,7 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
     }
     heights = [max(item.numbers) for item in shown]
     highest = sum(heights) if panel.kind == "stacked" else max(heights)
-    value_axis |= units.axis(panel.unit, highest)
+    value_axis |= units.axis_format(panel.unit, highest)
     if panel.unit == "share" and panel.of_whole:
         value_axis["range"] = [0, 1.02]
     return {
@@ -156,8 +170,8 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
         "uirevision": "emberline",  # constant: zoom and hidden lines survive a poll
         "height": _HEIGHT + 10 * max(0, len(shown) - 4),
         "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
-        "paper_bgcolor": _CLEAR,
-        "plot_bgcolor": _CLEAR,
+        "paper_bgcolor": _TRANSPARENT,
+        "plot_bgcolor": _TRANSPARENT,
         "hovermode": "x unified",
         "barmode": "stack",
         "bargap": 0,
@@ -176,7 +190,7 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
             # No range: all lines span the whole window, and a range that changes with each poll
             # would reset the zoom.
             "type": "date",
-            "gridcolor": _RULE,
+            "gridcolor": _GRID_COLOUR,
             "tickformatstops": _TICKS,
             "hoverformat": "%b %-d, %H:%M:%S UTC",
             "tickangle": 0,

@@ -9,7 +9,7 @@ from typing import Any
 
 WIDTH, HEIGHT = 560, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 10, 26
-FEWEST = 3
+MIN_POINTS = 3
 _INNER_W, _INNER_H = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
 Values = Sequence[float | None]
@@ -46,39 +46,41 @@ class Chart:
         return f"{self.title}. Latest: {said}." if said else f"{self.title}. No number yet."
 
 
-def of_series(series: Mapping[str, Any]) -> list[Chart]:
-    if len(series.get("sent", ())) < FEWEST:
+def make_run_charts(series: Mapping[str, Any]) -> list[Chart]:
+    if len(series.get("sent", ())) < MIN_POINTS:
         return []
     width = float(series["width_s"])
     rates = [("Sent", "sent"), ("Answered", "done"), ("Failed", "failed")]
     tokens = [("Prompt", "prompt"), ("Found cached", "cached"), ("Answer", "completion")]
     ttft = [("Median", "ttft_p50"), ("p90", "ttft_p90")]
     return [
-        _lines("requests", "Requests a second", rates, series, width, _plain),
-        _lines("ttft", "First token", ttft, series, width, _time),
-        _lines("tpot", "A token after the first", [("Median", "tpot_p50")], series, width, _time),
-        _lines("tokens", "Tokens a second", tokens, series, width, _plain),
+        _lines("requests", "Requests a second", rates, series, width, _format_plain),
+        _lines("ttft", "First token", ttft, series, width, _format_time),
+        _lines(
+            "tpot", "A token after the first", [("Median", "tpot_p50")], series, width, _format_time
+        ),
+        _lines("tokens", "Tokens a second", tokens, series, width, _format_plain),
         _tiers(series.get("tiers", {}), len(series["sent"]), width),
     ]
 
 
-def of_curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | None:
+def make_ttft_chart(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | None:
     highest = max((points[-1][0] for points in curves.values() if points), default=0.0)
     if not highest:
         return None
-    top = _nice(highest)
+    top = _round_up(highest)
     lines = tuple(
         ChartLine(
             label,
             style,
             (_points((x / top, y) for x, y in points),),
-            _time(next((x for x, y in points if y >= 0.5), 0.0)),
+            _format_time(next((x for x, y in points if y >= 0.5), 0.0)),
         )
         for (label, points), style in zip(curves.items(), ("a", "b"), strict=False)
         if points
     )
     across = tuple(
-        ChartMark(_LEFT + _INNER_W * part / 4, _time(top * part / 4)) for part in range(5)
+        ChartMark(_LEFT + _INNER_W * part / 4, _format_time(top * part / 4)) for part in range(5)
     )
     up = tuple(ChartMark(_y(part / 4), f"{25 * part} %") for part in range(5))
     return Chart("curves", "Requests with a first token within", lines, across, up)
@@ -94,16 +96,18 @@ def _lines(
 ) -> Chart:
     values: list[tuple[str, str, Values]] = [(lb, key, series.get(key, ())) for lb, key in wanted]
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
-    top, count = _nice(highest), len(series["sent"])
+    top, count = _round_up(highest), len(series["sent"])
     lines = tuple(
-        ChartLine(label, key.replace("_", "-"), _broken(found, top, count), say(_latest(found)))
+        ChartLine(
+            label, key.replace("_", "-"), _make_polylines(found, top, count), say(_latest(found))
+        )
         for label, key, found in values
         if any(value is not None for value in found)
     )
-    return Chart(name, title, lines, _across(count, width), _up(top, say))
+    return Chart(name, title, lines, _x_ticks(count, width), _y_ticks(top, say))
 
 
-def drawn(
+def make_line_chart(
     name: str,
     title: str,
     values: Sequence[tuple[str, str, Values]],
@@ -114,15 +118,15 @@ def drawn(
     labels.
     """
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
-    top, count = _nice(highest), max((len(found) for _, _, found in values), default=0)
+    top, count = _round_up(highest), max((len(found) for _, _, found in values), default=0)
     lines = tuple(
-        ChartLine(label, style, _broken(found, top, count), say(_last(found)))
+        ChartLine(label, style, _make_polylines(found, top, count), say(_last(found)))
         for label, style, found in values
         if any(value is not None for value in found)
     )
     last = max(1, len(across) - 1)
     marks = tuple(ChartMark(_LEFT + _INNER_W * n / last, text) for n, text in enumerate(across))
-    return Chart(name, title, lines, marks, _up(top, say))
+    return Chart(name, title, lines, marks, _y_ticks(top, say))
 
 
 def _last(values: Values) -> float | None:
@@ -141,29 +145,32 @@ def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
         above = [low + more for low, more in zip(below, padded[key], strict=True)]
         edges.append((key, label, below, above))
         below = above
-    top = _nice(max(below, default=0.0))
+    top = _round_up(max(below, default=0.0))
     lines = tuple(
         ChartLine(
-            label, f"tier-{key}", (_area(low, high, top, count),), _plain(_settled(padded[key]))
+            label,
+            f"tier-{key}",
+            (_area(low, high, top, count),),
+            _format_plain(_last_complete(padded[key])),
         )
         for key, label, low, high in edges
     )
     title = "Prompt tokens a second by tier, at the workers"
-    across = _across(count, width)
-    return Chart("tiers", title, lines, across, _up(top, _plain), filled=True)
+    across = _x_ticks(count, width)
+    return Chart("tiers", title, lines, across, _y_ticks(top, _format_plain), filled=True)
 
 
-def _settled(values: Sequence[float]) -> float:
+def _last_complete(values: Sequence[float]) -> float:
     """Return the latest complete value; the last point is still incomplete."""
     return values[-2] if len(values) > 1 else values[-1] if values else 0.0
 
 
 def _latest(values: Values) -> float | None:
     found = [value for value in values if value is not None]
-    return _settled(found) if found else None
+    return _last_complete(found) if found else None
 
 
-def _broken(values: Values, top: float, count: int) -> tuple[str, ...]:
+def _make_polylines(values: Values, top: float, count: int) -> tuple[str, ...]:
     """Return a polyline for each run without a gap; a single point becomes a short dash."""
     found: list[list[tuple[float, float]]] = [[]]
     for index, value in enumerate(values):
@@ -197,25 +204,25 @@ def _y(share: float) -> float:
     return _TOP + _INNER_H * (1 - share)
 
 
-def _across(count: int, width: float) -> tuple[ChartMark, ...]:
+def _x_ticks(count: int, width: float) -> tuple[ChartMark, ...]:
     seconds = max(1.0, (count - 1) * width)
     return tuple(
         ChartMark(_LEFT + _INNER_W * part / 4, f"{seconds * part / 4:.0f} s") for part in range(5)
     )
 
 
-def _up(top: float, say: Any) -> tuple[ChartMark, ...]:
+def _y_ticks(top: float, say: Any) -> tuple[ChartMark, ...]:
     return tuple(ChartMark(_y(part / 4), say(top * part / 4)) for part in range(5))
 
 
-def _nice(highest: float) -> float:
+def _round_up(highest: float) -> float:
     if highest <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))
     return next(step * power for step in (1, 2, 4, 8, 10) if step * power >= highest * 0.9999)
 
 
-def _plain(value: float | None) -> str:
+def _format_plain(value: float | None) -> str:
     if value is None:
         return "–"
     if value >= 1e6:
@@ -223,7 +230,7 @@ def _plain(value: float | None) -> str:
     return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"
 
 
-def _time(value: float | None) -> str:
+def _format_time(value: float | None) -> str:
     if value is None:
         return "–"
     if value >= 1:

@@ -7,8 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.boards.charts.styled_series import StyledSeries, Values, told
-from dashboards.boards.charts.units import in_words
+from dashboards.boards.charts.styled_series import StyledSeries, Values, keep_with_values
+from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
@@ -31,7 +31,7 @@ def heatmap(
         x0=window.start * 1000 + (size - 1) * window.step * 500,
         dx=window.step * 1000 * size,
         y=[item.style.label for item in rows],
-        z=[_columns(item.values, size) for item in rows],
+        z=[_downsample(item.values, size) for item in rows],
         zmin=0,
         colorscale="Cividis",
         hovertemplate="%{y} tokens: %{z:.3~g} requests<extra></extra>",
@@ -42,7 +42,7 @@ def heatmap(
     return [trace], {"yaxis": lengths, "showlegend": False, "hovermode": "closest"}
 
 
-def _columns(values: Values, size: int) -> list[float | None]:
+def _downsample(values: Values, size: int) -> list[float | None]:
     columns: list[float | None] = []
     for start in range(0, len(values), size):
         numbers = [value for value in values[start : start + size] if value is not None]
@@ -56,7 +56,7 @@ def numbers(
     """Return a big number with a sparkline for each series. The first axes stay empty, so that
     annotations of the time axis do not appear.
     """
-    shown = told(drawn)
+    shown = keep_with_values(drawn)
     width = 1 / len(shown)
     nothing = {"visible": False, "fixedrange": True, "type": "linear"}
     layout: dict[str, Any] = {
@@ -85,12 +85,14 @@ def numbers(
             "rangemode": "tozero",
             "anchor": f"x{ending}",
         }
-        layout["annotations"] += _words(panel, item, window, left)
-        traces.append(_spark(item, window, ending))
+        layout["annotations"] += _number_annotations(panel, item, window, left)
+        traces.append(_sparkline(item, window, ending))
     return traces, layout
 
 
-def _words(panel: Panel, item: StyledSeries, window: Window, left: float) -> list[dict[str, Any]]:
+def _number_annotations(
+    panel: Panel, item: StyledSeries, window: Window, left: float
+) -> list[dict[str, Any]]:
     """Return the label and the number: the total of the range if known, else the last value, with
     its time unless it is current.
     """
@@ -98,7 +100,7 @@ def _words(panel: Panel, item: StyledSeries, window: Window, left: float) -> lis
     base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
     place = max(at for at, value in enumerate(item.values) if value is not None)
     number = item.values[place] if item.total is None else item.total
-    value, label = in_words(panel.unit, number), item.style.label
+    value, label = format_value(panel.unit, number), item.style.label
     found = [
         base | {"text": f"<b>{value}</b>", "yshift": -16, "font": {"size": 24}},
         base | {"text": label, "font": {"size": 12}},
@@ -110,7 +112,7 @@ def _words(panel: Panel, item: StyledSeries, window: Window, left: float) -> lis
     return found
 
 
-def _spark(item: StyledSeries, window: Window, ending: str) -> go.Scatter:
+def _sparkline(item: StyledSeries, window: Window, ending: str) -> go.Scatter:
     return go.Scatter(
         name=item.style.label,
         mode="lines",

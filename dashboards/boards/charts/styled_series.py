@@ -15,7 +15,7 @@ Values = tuple[float | None, ...]
 Named = list[tuple[str, Values]]
 
 # For names without a declared style; red and grey keep their meaning.
-_IN_TURN = (SKY, PURPLE, BLUE, ORANGE, GREEN)
+_COLOUR_CYCLE = (SKY, PURPLE, BLUE, ORANGE, GREEN)
 _HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
 
 
@@ -40,10 +40,12 @@ class StyledSeries:
         return sum(numbers) / len(numbers) if numbers else -math.inf
 
 
-def dressed(panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]) -> list[StyledSeries]:
+def style_series(
+    panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]
+) -> list[StyledSeries]:
     named = [(_key(line, series), series.values) for line, answer in found for series in answer]
     if panel.kind == "heatmap":
-        return _buckets(named)
+        return _split_buckets(named)
     known = list(panel.styles)
     named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
     turn = 0
@@ -51,12 +53,12 @@ def dressed(panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]) -> 
     for key, values in named:
         style = panel.styles.get(key)
         if style is None:
-            style, turn = _in_turn(key, turn), turn + 1
+            style, turn = _assign_styles(key, turn), turn + 1
         drawn.append(StyledSeries(key, style, values))
-    return _fewer(drawn)
+    return _limit_lines(drawn)
 
 
-def with_totals(
+def add_totals(
     drawn: Sequence[StyledSeries], found: Sequence[tuple[PanelLine, tuple[Series, ...]]]
 ) -> list[StyledSeries]:
     totals = {_key(line, one): one.latest for line, answer in found for one in answer}
@@ -70,7 +72,7 @@ def _key(line: PanelLine, series: Series) -> str:
     return f"{name} ({source})" if source else name
 
 
-def _fewer(drawn: list[StyledSeries]) -> list[StyledSeries]:
+def _limit_lines(drawn: list[StyledSeries]) -> list[StyledSeries]:
     """Keep the largest series, and add one without values that states how many were omitted."""
     left = len(drawn) - MAX_LINES
     if left <= 0:
@@ -80,20 +82,20 @@ def _fewer(drawn: list[StyledSeries]) -> list[StyledSeries]:
     return [*(item for item in drawn if id(item) in kept), StyledSeries("", more, ())]
 
 
-def _in_turn(key: str, turn: int) -> Style:
-    colour = _IN_TURN[turn % len(_IN_TURN)]
+def _assign_styles(key: str, turn: int) -> Style:
+    colour = _COLOUR_CYCLE[turn % len(_COLOUR_CYCLE)]
     # The dash changes with each line, and its offset with each round of colours.
-    dash = DASHES[(turn % len(_IN_TURN) + turn // len(_IN_TURN)) % len(DASHES)]
+    dash = DASHES[(turn % len(_COLOUR_CYCLE) + turn // len(_COLOUR_CYCLE)) % len(DASHES)]
     return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
 
 
-def _buckets(named: Named) -> list[StyledSeries]:
+def _split_buckets(named: Named) -> list[StyledSeries]:
     """Convert cumulative histogram buckets to separate ones, lowest first."""
     edges = sorted((edge, values) for key, values in named if (edge := _edge(key)) is not None)
     drawn = []
     for place, (edge, values) in enumerate(edges):
         below = edges[place - 1] if place else None
-        own = values if below is None else _less(values, below[1])
+        own = values if below is None else _subtract(values, below[1])
         label = _between(below[0] if below else None, edge)
         drawn.append(StyledSeries(label, Style(label, SKY), own))
     return drawn
@@ -106,7 +108,7 @@ def _edge(text: str) -> float | None:
         return None
 
 
-def _less(values: Values, below: Values) -> Values:
+def _subtract(values: Values, below: Values) -> Values:
     """Subtract, with a minimum of 0: the buckets may come from different scrapes."""
     return tuple(
         None if upper is None or lower is None else max(0.0, upper - lower)
@@ -124,5 +126,5 @@ def _whole(edge: float) -> str:
     return f"{edge:,.0f}" if edge == int(edge) else f"{edge:g}"
 
 
-def told(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
+def keep_with_values(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
     return [item for item in drawn if item.numbers]

@@ -9,20 +9,20 @@ from typing import Any
 from dashboards.boards.panels.declarations import Unit
 
 
-def in_words(unit: Unit, value: float | None) -> str:
+def format_value(unit: Unit, value: float | None) -> str:
     return "–" if value is None else _UNITS[unit](value)
 
 
-def _share(value: float) -> str:
+def _format_share(value: float) -> str:
     percent = value * 100
-    return f"{_small(percent)} %" if 0 < percent < 0.05 else f"{percent:.1f} %"
+    return f"{_format_small(percent)} %" if 0 < percent < 0.05 else f"{percent:.1f} %"
 
 
-def _small(value: float) -> str:
+def _format_small(value: float) -> str:
     return "under 0.001" if value < 0.001 else f"{value:.1g}"
 
 
-def _seconds(value: float) -> str:
+def _format_seconds(value: float) -> str:
     if value == 0:
         return "0 ms"
     if abs(value) < 0.9995e-3:
@@ -35,7 +35,7 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s"
 
 
-def _plain(value: float) -> str:
+def _format_plain(value: float) -> str:
     size = abs(value)
     for divisor, sign in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= divisor:
@@ -43,7 +43,7 @@ def _plain(value: float) -> str:
     return f"{value:.0f}" if size >= 99.995 or value == int(value) else f"{value:.2f}"
 
 
-def _bytes_per_s(value: float) -> str:
+def _format_bytes_per_s(value: float) -> str:
     """Use decimal prefixes, as the axis and as the specifications of links and disks do."""
     for divisor, sign in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(value) >= divisor:
@@ -51,38 +51,38 @@ def _bytes_per_s(value: float) -> str:
     return f"{value:.0f} B/s"
 
 
-def _bytes(value: float) -> str:
+def _format_bytes(value: float) -> str:
     for power, sign in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if abs(value) >= 1024**power:
             return f"{value / 1024**power:.1f} {sign}"
     return f"{value:.0f} B"
 
 
-def _usd(value: float) -> str:
+def _format_usd(value: float) -> str:
     """Round to cents; amounts under 0.1 USD get two significant digits."""
     return f"{value:.2f} USD" if abs(value) >= 0.0995 or value == 0 else f"{value:.2g} USD"
 
 
-def _per_s(value: float) -> str:
+def _format_per_s(value: float) -> str:
     if abs(value) >= 1e4:
-        return f"{_plain(value)}/s"
+        return f"{_format_plain(value)}/s"
     if 0 < value < 0.005:
-        return f"{_small(value)}/s"
+        return f"{_format_small(value)}/s"
     return f"{value:.2f}/s" if abs(value) < 99.995 else f"{value:.0f}/s"
 
 
 _LONG = ((86400, "days"), (3600, "h"), (60, "min"))
 _UNITS: Mapping[Unit, Callable[[float], str]] = {
-    "share": _share,
-    "seconds": _seconds,
-    "per_s": _per_s,
-    "count": _plain,
-    "tokens": _plain,
-    "tokens_per_s": lambda value: f"{_plain(value)} tokens/s",
-    "bytes": _bytes,
-    "bytes_per_s": _bytes_per_s,
-    "usd": _usd,
-    "usd_hour": lambda value: f"{_usd(value)}/h",
+    "share": _format_share,
+    "seconds": _format_seconds,
+    "per_s": _format_per_s,
+    "count": _format_plain,
+    "tokens": _format_plain,
+    "tokens_per_s": lambda value: f"{_format_plain(value)} tokens/s",
+    "bytes": _format_bytes,
+    "bytes_per_s": _format_bytes_per_s,
+    "usd": _format_usd,
+    "usd_hour": lambda value: f"{_format_usd(value)}/h",
     "celsius": lambda value: f"{value:.0f} °C",
     "watts": lambda value: f"{value:.0f} W",
 }
@@ -116,7 +116,7 @@ _STEPS: Mapping[Unit, tuple[int, ...]] = {
 _TICKS = 6
 
 
-def axis(unit: Unit, highest: float) -> dict[str, Any]:
+def axis_format(unit: Unit, highest: float) -> dict[str, Any]:
     formats = _AXES[unit]
     if unit in _STEPS and highest > 2 * _STEPS[unit][1]:
         # Plotly would format 3.6 ks, and a GiB as 1.07 GB.
@@ -133,5 +133,5 @@ def _ticks(unit: Unit, highest: float) -> dict[str, Any]:
     if highest / step >= _TICKS:
         step *= math.ceil(highest / step / _TICKS)
     values = [step * count for count in range(math.floor(highest / step) + 1)]
-    words = [in_words(unit, value).replace(".0 ", " ").replace(".00 ", " ") for value in values]
+    words = [format_value(unit, value).replace(".0 ", " ").replace(".00 ", " ") for value in values]
     return {"tickvals": values, "ticktext": ["0", *words[1:]]}

@@ -43,7 +43,8 @@ _REASON_STYLES = {
     "retry": (RED, "dot", "/"),
 }
 REASONS = {
-    reason: Style(choices.label(reason), *clothes) for reason, clothes in _REASON_STYLES.items()
+    reason: Style(choices.reason_label(reason), *clothes)
+    for reason, clothes in _REASON_STYLES.items()
 }
 OUTCOMES = {
     "2": Style("Answered (2xx)", SKY, "solid", ""),

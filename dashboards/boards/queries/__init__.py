@@ -76,32 +76,34 @@ from dashboards.boards.queries.promql import (
     Query,
     Scope,
     Times,
-    escaped,
-    named,
+    escape_label,
+    register_query,
     selector,
 )
 
 
-def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None) -> str:
+def render_for_chart(
+    name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None
+) -> str:
     """`appeared`: counters of which a series may have appeared; None means any."""
-    return growth.drawn(declared(name, scope, times), times, appeared)
+    return growth.rewrite_for_chart(render_declared(name, scope, times), times, appeared)
 
 
-def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
+def render_total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
     """Render for one value over a range whose end is a multiple of the growth window: ratios of
     sums, quantiles of all observations, gauges at the end of the range.
     """
-    text = declared(name, scope, Times(range_s, range_s, kept=kept_by))
-    return growth.counted(text, growth.part_s(range_s))
+    text = render_declared(name, scope, Times(range_s, range_s, kept=kept_by))
+    return growth.rewrite_for_total(text, growth.get_part_s(range_s))
 
 
-def plain(name: str, scope: Scope, times: Times) -> str:
+def render_plain(name: str, scope: Scope, times: Times) -> str:
     return QUERIES[name](scope, times)
 
 
-def declared(name: str, scope: Scope, times: Times) -> str:
-    text = plain(name, scope, times)
-    return recording_rules.instead(text, times) if times.kept else text
+def render_declared(name: str, scope: Scope, times: Times) -> str:
+    text = render_plain(name, scope, times)
+    return recording_rules.rewrite_recorded(text, times) if times.kept else text
 
 
 __all__ = [
@@ -160,20 +162,20 @@ __all__ = [
     "cache",
     "cluster",
     "cost",
-    "declared",
     "engines",
-    "escaped",
+    "escape_label",
     "exported",
     "growth",
     "last_up",
     "lmcache",
     "metric_names",
-    "named",
-    "plain",
-    "render",
+    "register_query",
+    "render_declared",
+    "render_for_chart",
+    "render_plain",
+    "render_total",
     "routing",
     "scraped",
     "scraped_every",
     "selector",
-    "total",
 ]

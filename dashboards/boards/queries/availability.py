@@ -7,15 +7,23 @@ from collections.abc import Mapping
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.lmcache import ASKED
 from dashboards.boards.queries.metric_names import L2_CAPACITY, REQUESTS, RUNNING
-from dashboards.boards.queries.promql import JOBS, NAME, Query, Scope, Times, either, named
+from dashboards.boards.queries.promql import (
+    JOBS,
+    NAME,
+    Query,
+    Scope,
+    Times,
+    first_present,
+    register_query,
+)
 
 
-@named("targets_known")
+@register_query("targets_known")
 def targets_known(scope: Scope, _times: Times) -> str:
     return f"count by (job) (up{_scraped(scope)})"
 
 
-@named("targets_up")
+@register_query("targets_up")
 def targets_up(scope: Scope, _times: Times) -> str:
     return f"sum by (job) (up{_scraped(scope)})"
 
@@ -110,7 +118,7 @@ def endpoints() -> str:
     return f'count by (endpoint_name) ({RUNNING}{{endpoint_name!=""}})'
 
 
-def without(label: str) -> str:
+def count_without_label(label: str) -> str:
     return f'count ({RUNNING}{{{label}=""}})'
 
 
@@ -118,7 +126,7 @@ PREFIX = "happened_"
 
 
 def _grown(*vectors: str) -> str:
-    return either(*(f"sum({vector})" for vector in vectors))
+    return first_present(*(f"sum({vector})" for vector in vectors))
 
 
 def _increase(metric: str, braces: str, times: Times) -> str:
@@ -132,22 +140,22 @@ def _of_workers(*metrics: str) -> Query:
     return query
 
 
-named(f"{PREFIX}prompts")(_of_workers(n.PROMPT))
-named(f"{PREFIX}requests")(_of_workers(n.FINISHED))
-named(f"{PREFIX}tier_lookups")(_of_workers(n.CHUNK_QUERIES))
-named(f"{PREFIX}lmcache_lookups")(_of_workers(*ASKED))
+register_query(f"{PREFIX}prompts")(_of_workers(n.PROMPT))
+register_query(f"{PREFIX}requests")(_of_workers(n.FINISHED))
+register_query(f"{PREFIX}tier_lookups")(_of_workers(n.CHUNK_QUERIES))
+register_query(f"{PREFIX}lmcache_lookups")(_of_workers(*ASKED))
 
 
-@named(f"{PREFIX}routed")
+@register_query(f"{PREFIX}routed")
 def _routed(scope: Scope, times: Times) -> str:
     return _grown(_increase(n.DECISIONS, scope.decisions(), times))
 
 
-@named(f"{PREFIX}answered")
+@register_query(f"{PREFIX}answered")
 def _answered(scope: Scope, times: Times) -> str:
     return _grown(_increase(n.REQUESTS, scope.router(), times))
 
 
-@named(f"{PREFIX}l2_operations")
+@register_query(f"{PREFIX}l2_operations")
 def _l2_operations(_scope: Scope, times: Times) -> str:
     return _grown(_increase(n.L2_OPERATIONS, "", times))

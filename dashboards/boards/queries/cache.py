@@ -11,13 +11,13 @@ from dashboards.boards.queries.promql import (
     Scope,
     Times,
     busiest,
-    joined,
-    named,
+    join_labels,
     quantile,
     rate,
     rate_by,
     rates,
     ratio,
+    register_query,
     share,
     sum_by,
 )
@@ -43,7 +43,7 @@ def _label(vector: str, name: str, value: str) -> str:
     return f'label_replace({vector}, "{name}", "{value}", "", "")'
 
 
-@named("prompt_share_by_source")
+@register_query("prompt_share_by_source")
 def prompt_share_by_source(scope: Scope, times: Times) -> str:
     """Prompt tokens by source as shares of 1, with the finest source labels of the workers'
     version: by tier since 0.32, L1 and L2 together since 0.16, lookup hits before. The
@@ -105,34 +105,34 @@ def _overall(by: str, scope: Scope, times: Times) -> str:
     return ratio(f"({hits} + ({beyond} or {hits} * 0))", asked)
 
 
-@named("reuse")
+@register_query("reuse")
 def reuse(scope: Scope, times: Times) -> str:
     return _reuse("", scope, times)
 
 
-@named("reuse_each")
+@register_query("reuse_each")
 def reuse_each(scope: Scope, times: Times) -> str:
     return _reuse("endpoint_name", scope, times)
 
 
-@named("reuse_by_endpoint")
+@register_query("reuse_by_endpoint")
 def reuse_by_endpoint(scope: Scope, times: Times) -> str:
     top = busiest("endpoint_name", n.PROMPT, scope.engines(), times)
     return f"{reuse_each(scope, times)} {top}"
 
 
-@named("reuse_by_worker")
+@register_query("reuse_by_worker")
 def reuse_by_worker(scope: Scope, times: Times) -> str:
     return f"{_reuse('pod', scope, times)} {busiest('pod', n.PROMPT, scope.engines(), times)}"
 
 
-@named("hits_device")
+@register_query("hits_device")
 def hits_device(scope: Scope, times: Times) -> str:
     hits, asked = (sum_by("", rates(names, scope.engines(), times)) for names in (_HITS, _QUERIES))
     return ratio(hits, asked)
 
 
-@named("hits_beyond")
+@register_query("hits_beyond")
 def hits_beyond(scope: Scope, times: Times) -> str:
     """Share of the tokens that missed the device cache."""
     hits, asked = (
@@ -142,12 +142,12 @@ def hits_beyond(scope: Scope, times: Times) -> str:
     return ratio(hits, asked)
 
 
-@named("hits_l1")
+@register_query("hits_l1")
 def hits_l1(scope: Scope, times: Times) -> str:
     return _of_asked(scope.engines(source="host"), scope, times)
 
 
-@named("hits_l2")
+@register_query("hits_l2")
 def hits_l2(scope: Scope, times: Times) -> str:
     return _of_asked(scope.engines(source_re=_L2_SOURCES), scope, times)
 
@@ -157,12 +157,12 @@ def _of_asked(braces: str, scope: Scope, times: Times) -> str:
     return ratio(rate_by("", n.CACHED, braces, times), asked)
 
 
-@named("hits_overall")
+@register_query("hits_overall")
 def hits_overall(scope: Scope, times: Times) -> str:
     return _overall("", scope, times)
 
 
-@named("reused_tokens_by_tier")
+@register_query("reused_tokens_by_tier")
 def reused_tokens_by_tier(scope: Scope, times: Times) -> str:
     return sum_by_tier("", reused_parts(scope, times))
 
@@ -183,13 +183,13 @@ def _tier_rate(metric: str, scope: Scope, times: Times) -> str:
     return f"sum by (tier) ({_l1_l2(rate(metric, scope.engines(), times))})"
 
 
-@named("chunk_hits_by_tier")
+@register_query("chunk_hits_by_tier")
 def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
     hits, asked = (_tier_rate(metric, scope, times) for metric in (n.CHUNK_HITS, n.CHUNK_QUERIES))
     return share(hits, asked)
 
 
-@named("load_speed")
+@register_query("load_speed")
 def load_speed(scope: Scope, times: Times) -> str:
     new = [rate_by("", m, scope.engines(), times) for m in (n.LOAD_BYTES, n.LOAD_TIME)]
     to_device = scope.engines(transfer_type="CPU_to_GPU")
@@ -197,29 +197,29 @@ def load_speed(scope: Scope, times: Times) -> str:
     return f"{ratio(*new)} or {ratio(*old)}"
 
 
-@named("loaded_bytes")
+@register_query("loaded_bytes")
 def loaded_bytes(scope: Scope, times: Times) -> str:
     old = rate_by("", n.OFFLOADED_OLD, scope.engines(transfer_type="CPU_to_GPU"), times)
     return f"{rate_by('', n.LOAD_BYTES, scope.engines(), times)} or {old}"
 
 
-@named("stored_bytes")
+@register_query("stored_bytes")
 def stored_bytes(scope: Scope, times: Times) -> str:
     old = rate_by("", n.OFFLOADED_OLD, scope.engines(transfer_type="GPU_to_CPU"), times)
     return f"{rate_by('', n.STORE_BYTES, scope.engines(), times)} or {old}"
 
 
-@named("tier_read_bytes")
+@register_query("tier_read_bytes")
 def tier_read_bytes(scope: Scope, times: Times) -> str:
     return _tier_rate(n.READ, scope, times)
 
 
-@named("tier_written_bytes")
+@register_query("tier_written_bytes")
 def tier_written_bytes(scope: Scope, times: Times) -> str:
     return _tier_rate(n.WRITTEN, scope, times)
 
 
-@named("tier_lookup_p95")
+@register_query("tier_lookup_p95")
 def tier_lookup_p95(scope: Scope, times: Times) -> str:
     buckets = _l1_l2(rate(f"{n.TIER_LOOKUP}_bucket", scope.engines(), times))
     return f"histogram_quantile(0.95, sum by (le, tier) ({buckets}))"
@@ -235,7 +235,7 @@ FAILURES = {
 }
 
 
-@named("offload_failures")
+@register_query("offload_failures")
 def offload_failures(scope: Scope, times: Times) -> str:
     """By kind; 0 if the tiers are queried and no failure was counted."""
     zero = f"sum({rate(n.CHUNK_QUERIES, scope.engines(), times)}) * 0"
@@ -253,74 +253,76 @@ for _name, _metric in {
     "block_reuse": n.BLOCK_REUSE,
 }.items():
 
-    @named(f"{_name}_p50")
+    @register_query(f"{_name}_p50")
     def _block(scope: Scope, times: Times, metric: str = _metric) -> str:
         return quantile(0.5, "", (metric,), scope.engines(), times)
 
 
-@named("l2_hit_share")
+@register_query("l2_hit_share")
 def l2_hit_share(_scope: Scope, times: Times) -> str:
     return share(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
 
 
-@named("l2_hit_share_by_pool")
+@register_query("l2_hit_share_by_pool")
 def l2_hit_share_by_pool(_scope: Scope, times: Times) -> str:
     return share(rate_by("pool", n.L2_HITS, "", times), rate_by("pool", n.L2_LOOKUPS, "", times))
 
 
-@named("l2_fill")
+@register_query("l2_fill")
 def l2_fill(_scope: Scope, _times: Times) -> str:
     return ratio(f"sum({n.L2_USED})", f"sum({n.L2_CAPACITY})")
 
 
-@named("l2_fill_by_medium")
+@register_query("l2_fill_by_medium")
 def l2_fill_by_medium(_scope: Scope, _times: Times) -> str:
     by = "pool, medium"
     filled = ratio(f"sum by ({by}) ({n.L2_USED})", f"sum by ({by}) ({n.L2_CAPACITY})")
-    return joined(filled, "pool_medium", "pool", "medium")
+    return join_labels(filled, "pool_medium", "pool", "medium")
 
 
-@named("l2_p99_by_operation")
+@register_query("l2_p99_by_operation")
 def l2_p99_by_operation(_scope: Scope, times: Times) -> str:
     return quantile(0.99, "op", (n.L2_DURATION,), "", times)
 
 
-@named("l2_evicted_by_reason")
+@register_query("l2_evicted_by_reason")
 def l2_evicted_by_reason(_scope: Scope, times: Times) -> str:
-    return joined(rate_by("pool, reason", n.L2_EVICTED, "", times), "pool_reason", "pool", "reason")
+    return join_labels(
+        rate_by("pool, reason", n.L2_EVICTED, "", times), "pool_reason", "pool", "reason"
+    )
 
 
-@named("l2_rejected_by_reason")
+@register_query("l2_rejected_by_reason")
 def l2_rejected_by_reason(_scope: Scope, times: Times) -> str:
     return rate_by("reason", n.L2_REJECTED, "", times)
 
 
-@named("l2_results")
+@register_query("l2_results")
 def l2_results(_scope: Scope, times: Times) -> str:
     return rate_by("result", n.L2_OPERATIONS, "", times)
 
 
-@named("l2_read_bytes")
+@register_query("l2_read_bytes")
 def l2_read_bytes(_scope: Scope, times: Times) -> str:
     return rate_by("", n.L2_READ, "", times)
 
 
-@named("l2_written_bytes")
+@register_query("l2_written_bytes")
 def l2_written_bytes(_scope: Scope, times: Times) -> str:
     return rate_by("", n.L2_STORED, "", times)
 
 
-@named("l2_integrity_failures")
+@register_query("l2_integrity_failures")
 def l2_integrity_failures(_scope: Scope, times: Times) -> str:
     return rate_by("", n.L2_INTEGRITY, "", times)
 
 
-@named("l2_nodes_up")
+@register_query("l2_nodes_up")
 def l2_nodes_up(_scope: Scope, _times: Times) -> str:
     return f"sum by (pool) ({n.L2_NODE_UP})"
 
 
-@named("kv_capacity_by_worker")
+@register_query("kv_capacity_by_worker")
 def kv_capacity_by_worker(scope: Scope, _times: Times) -> str:
     """In tokens. vLLM exports the value as a label only; the router parses it."""
     return f"max by (worker) ({n.CACHE_TOKENS}{scope.decisions()} > 0)"

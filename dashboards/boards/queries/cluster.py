@@ -7,7 +7,14 @@ name prefixes: pods of `demo-two` begin like those of `demo`.
 from __future__ import annotations
 
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.promql import Query, Scope, Times, joined, named, sum_by
+from dashboards.boards.queries.promql import (
+    Query,
+    Scope,
+    Times,
+    join_labels,
+    register_query,
+    sum_by,
+)
 
 _GPU = '{resource="nvidia_com_gpu"}'
 _POD, _ENDPOINT = "pod", "endpoint_name"
@@ -46,7 +53,7 @@ def _by_pod(metric: str, how: str, factor: str = "") -> Query:
 def _by_node(metric: str, how: str, factor: str = "") -> Query:
     def query(scope: Scope, _times: Times) -> str:
         gpus = f"{how} by (Hostname, modelName) ({_mine(metric, scope)}){factor}"
-        return joined(gpus, "gpus", "Hostname", "modelName")
+        return join_labels(gpus, "gpus", "Hostname", "modelName")
 
     return query
 
@@ -60,57 +67,57 @@ _GPU_GAUGES = {
     "gpu_power": (n.GPU_POWER, "sum", ""),
 }
 for _name, _what in _GPU_GAUGES.items():
-    named(f"{_name}_by_worker")(_by_pod(*_what))
-    named(f"{_name}_by_node")(_by_node(*_what))
-named("pod_memory_by_worker")(_by_pod(f'{n.POD_MEMORY}{{container!=""}}', "sum"))
-named("restarts_by_worker")(_by_pod(f"increase({n.RESTARTS}[1h])", "sum"))
+    register_query(f"{_name}_by_worker")(_by_pod(*_what))
+    register_query(f"{_name}_by_node")(_by_node(*_what))
+register_query("pod_memory_by_worker")(_by_pod(f'{n.POD_MEMORY}{{container!=""}}', "sum"))
+register_query("restarts_by_worker")(_by_pod(f"increase({n.RESTARTS}[1h])", "sum"))
 
 
-@named("gpu_memory_by_worker")
+@register_query("gpu_memory_by_worker")
 def gpu_memory_by_worker(scope: Scope, _times: Times) -> str:
     used, free = (f"sum by (pod) ({of_workers(m, scope)})" for m in (n.GPU_USED, n.GPU_FREE))
     return f"{used} / ({used} + {free})"
 
 
-@named("gpu_memory_by_node")
+@register_query("gpu_memory_by_node")
 def gpu_memory_by_node(scope: Scope, _times: Times) -> str:
     by = "Hostname, modelName"
     used, free = (f"sum by ({by}) ({_mine(m, scope)})" for m in (n.GPU_USED, n.GPU_FREE))
-    return joined(f"{used} / ({used} + {free})", "gpus", "Hostname", "modelName")
+    return join_labels(f"{used} / ({used} + {free})", "gpus", "Hostname", "modelName")
 
 
-@named("gpu_faults")
+@register_query("gpu_faults")
 def gpu_faults(scope: Scope, _times: Times) -> str:
     """GPUs whose fault code changed within an hour; the code itself persists."""
     return f"sum({_mine(f'changes({n.GPU_XID}[1h])', scope)} > bool 0)"
 
 
-@named("gpu_idle_share")
+@register_query("gpu_idle_share")
 def gpu_idle_share(scope: Scope, _times: Times) -> str:
     return f"1 - avg({_mine(n.GPU_ENGINE, scope)})"
 
 
-@named("gpus_of_workers")
+@register_query("gpus_of_workers")
 def gpus_of_workers(scope: Scope, _times: Times) -> str:
     return f"sum({of_workers(f'{n.POD_REQUESTS}{_GPU}', scope)})"
 
 
-@named("gpus_requested")
+@register_query("gpus_requested")
 def gpus_requested(scope: Scope, _times: Times) -> str:
     return f"sum({_mine(f'{n.POD_REQUESTS}{_GPU}', scope)})"
 
 
-@named("gpus_allocatable")
+@register_query("gpus_allocatable")
 def gpus_allocatable(_scope: Scope, _times: Times) -> str:
     return f"sum({n.NODE_ALLOCATABLE}{_GPU})"
 
 
-@named("gpu_allocated_share")
+@register_query("gpu_allocated_share")
 def gpu_allocated_share(scope: Scope, times: Times) -> str:
     return f"{gpus_requested(scope, times)} / ({gpus_allocatable(scope, times)} > 0)"
 
 
-@named("pod_cpu_by_worker")
+@register_query("pod_cpu_by_worker")
 def pod_cpu_by_worker(scope: Scope, times: Times) -> str:
     spent = f'rate({n.POD_CPU}{{container!=""}}[{times.rate_s}s])'
     return f"sum by (pod) ({of_workers(spent, scope)})"
@@ -120,16 +127,16 @@ def _ready(by: str, scope: Scope) -> str:
     return sum_by(by, of_workers(f'{n.POD_READY}{{condition="true"}}', scope))
 
 
-@named("pods_ready")
+@register_query("pods_ready")
 def pods_ready(scope: Scope, _times: Times) -> str:
     return _ready("", scope)
 
 
-@named("pods_ready_by_endpoint")
+@register_query("pods_ready_by_endpoint")
 def pods_ready_by_endpoint(scope: Scope, _times: Times) -> str:
     return _ready(_ENDPOINT, scope)
 
 
-@named("pods_by_phase")
+@register_query("pods_by_phase")
 def pods_by_phase(scope: Scope, _times: Times) -> str:
     return f"sum by (phase) ({of_workers(n.POD_PHASE, scope)})"

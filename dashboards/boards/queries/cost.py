@@ -9,9 +9,9 @@ from dashboards.boards.queries.promql import (
     Scope,
     Times,
     highest,
-    named,
     rate,
     rate_by,
+    register_query,
     sum_by,
 )
 
@@ -28,18 +28,18 @@ def _top(scope: Scope, times: Times) -> str:
     return highest(_BY, "up", scope.engines(job="vllm"), times)
 
 
-@named("workers_by_endpoint")
+@register_query("workers_by_endpoint")
 def workers_by_endpoint(scope: Scope, times: Times) -> str:
     return f"{workers(scope)} {_top(scope, times)}"
 
 
-@named("idle_workers_by_endpoint")
+@register_query("idle_workers_by_endpoint")
 def idle_workers_by_endpoint(scope: Scope, times: Times) -> str:
     busy = f"count by ({_BY}) ({n.RUNNING}{scope.engines()} > 0)"
     return f"({workers(scope)} - ({busy} or {workers(scope)} * 0)) {_top(scope, times)}"
 
 
-@named("idle_share_by_endpoint")
+@register_query("idle_share_by_endpoint")
 def idle_share_by_endpoint(scope: Scope, times: Times) -> str:
     busy = f"count by ({_BY}) ({n.RUNNING}{scope.engines()} > 0)"
     return f"(1 - ({busy} or {workers(scope)} * 0) / {workers(scope)}) {_top(scope, times)}"
@@ -55,30 +55,30 @@ def _worker_hours(metrics: tuple[str, ...], per: str) -> Query:
     return query
 
 
-named("worker_hours_per_million_output")(_worker_hours((n.GENERATED,), _MILLION))
-named("worker_hours_per_million_input")(_worker_hours((n.PROMPT,), _MILLION))
-named("worker_hours_per_million_tokens")(_worker_hours((n.GENERATED, n.PROMPT), _MILLION))
-named("worker_hours_per_thousand_requests")(_worker_hours((f"{n.E2E}_count",), _THOUSAND))
+register_query("worker_hours_per_million_output")(_worker_hours((n.GENERATED,), _MILLION))
+register_query("worker_hours_per_million_input")(_worker_hours((n.PROMPT,), _MILLION))
+register_query("worker_hours_per_million_tokens")(_worker_hours((n.GENERATED, n.PROMPT), _MILLION))
+register_query("worker_hours_per_thousand_requests")(_worker_hours((f"{n.E2E}_count",), _THOUSAND))
 
 
-@named("reused_tokens_hour")
+@register_query("reused_tokens_hour")
 def reused_tokens_hour(scope: Scope, times: Times) -> str:
     reused = rate_by(_BY, n.CACHED_ALL, scope.engines(), times)
     return f"{reused} * {_HOUR_S} {_top(scope, times)}"
 
 
-@named("reused_tokens_hour_by_tier")
+@register_query("reused_tokens_hour_by_tier")
 def reused_tokens_hour_by_tier(scope: Scope, times: Times) -> str:
     return f"{sum_by_tier(_BY, reused_parts(scope, times))} * {_HOUR_S}"
 
 
-@named("reused_tokens_day_by_tier")
+@register_query("reused_tokens_day_by_tier")
 def reused_tokens_day_by_tier(scope: Scope, _times: Times) -> str:
     grown = f"increase({n.CACHED}{scope.engines()}[1d])"
     return f"sum by (source) ({grown})"
 
 
-@named("prefill_seconds_per_token")
+@register_query("prefill_seconds_per_token")
 def prefill_seconds_per_token(scope: Scope, times: Times) -> str:
     """An upper bound of a token's cost: it includes the fixed cost of each step."""
     spent = rate_by("", f"{n.PREFILL_TIME}_sum", scope.engines(), times)
@@ -86,7 +86,7 @@ def prefill_seconds_per_token(scope: Scope, times: Times) -> str:
     return f"{spent} / ({computed} > 0)"
 
 
-@named("prefill_seconds_avoided")
+@register_query("prefill_seconds_avoided")
 def prefill_seconds_avoided(scope: Scope, times: Times) -> str:
     """Prefill seconds avoided per second, an upper bound by the same ratio."""
     reused = sum_by("", rate(n.CACHED_ALL, scope.engines(), times))

@@ -10,15 +10,15 @@ from dashboards.boards.queries.promql import (
     Scope,
     Times,
     busiest,
-    either,
+    first_present,
     highest,
-    joined,
+    join_labels,
     mean,
-    named,
     quantile,
     rate,
     rate_by,
     ratio,
+    register_query,
     sum_by,
 )
 
@@ -82,88 +82,88 @@ def _of_metric(metric: str, make: Callable[[str, str, Times], str]) -> Query:
 
 for _name, _metrics in _HISTOGRAMS.items():
     for _percent in PERCENTS:
-        named(f"{_name}_p{_percent}")(_quantile(_percent / 100, _metrics, ""))
+        register_query(f"{_name}_p{_percent}")(_quantile(_percent / 100, _metrics, ""))
 for _end, _by in (_EACH_ENDPOINT, _EACH_WORKER):
-    named(f"ttft_p95{_end}")(_quantile(0.95, _HISTOGRAMS["ttft"], _by))
+    register_query(f"ttft_p95{_end}")(_quantile(0.95, _HISTOGRAMS["ttft"], _by))
 for _families, _make in ((_COUNTERS, _counter), (_GAUGES, _gauge)):
     for _name, (_metric, _groups) in _families.items():
         for _end, _by in _groups:
-            named(f"{_name}{_end}")(_make(_metric, _by))
+            register_query(f"{_name}{_end}")(_make(_metric, _by))
 for _name, _metric in PHASES.items():
-    named(f"phase_{_name}")(_of_metric(_metric, mean))
+    register_query(f"phase_{_name}")(_of_metric(_metric, mean))
 
 
-@named("endpoints_up")
+@register_query("endpoints_up")
 def endpoints_up(scope: Scope, _times: Times) -> str:
     up = f"up{scope.engines(job='vllm')} == 1"
     return f"count(count by (namespace, endpoint_name) ({up})) or vector(0)"
 
 
-@named("workers_up")
+@register_query("workers_up")
 def workers_up(scope: Scope, _times: Times) -> str:
     return f"sum(up{scope.engines(job='vllm')})"
 
 
-@named("workers_known")
+@register_query("workers_known")
 def workers_known(scope: Scope, _times: Times) -> str:
     return f"count(up{scope.engines(job='vllm')})"
 
 
-@named("workers_up_by_endpoint")
+@register_query("workers_up_by_endpoint")
 def workers_up_by_endpoint(scope: Scope, times: Times) -> str:
     braces = scope.engines(job="vllm")
     return f"sum by (endpoint_name) (up{braces}) {highest(_ENDPOINT, 'up', braces, times)}"
 
 
-@named("on_time")
+@register_query("on_time")
 def on_time(scope: Scope, times: Times) -> str:
     good = rate_by("", f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
     return ratio(good, rate_by("", f"{n.TTFT}_count", scope.engines(), times))
 
 
-@named("on_time_by_endpoint")
+@register_query("on_time_by_endpoint")
 def on_time_by_endpoint(scope: Scope, times: Times) -> str:
     good = rate_by(_ENDPOINT, f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
     every = rate_by(_ENDPOINT, f"{n.TTFT}_count", scope.engines(), times)
     return f"{ratio(good, every)} {busiest(_ENDPOINT, f'{n.TTFT}_count', scope.engines(), times)}"
 
 
-@named("ttft_p90_each")
+@register_query("ttft_p90_each")
 def ttft_p90_each(scope: Scope, times: Times) -> str:
     return quantile(0.9, _ENDPOINT, (n.TTFT,), scope.engines(), times)
 
 
-@named("finished_by_reason")
+@register_query("finished_by_reason")
 def finished_by_reason(scope: Scope, times: Times) -> str:
     return rate_by("finished_reason", n.FINISHED, scope.engines(), times)
 
 
-@named("rejected_by_reason")
+@register_query("rejected_by_reason")
 def rejected_by_reason(scope: Scope, times: Times) -> str:
     return rate_by("reason", n.REJECTED, scope.engines(), times)
 
 
-@named("waiting_by_reason")
+@register_query("waiting_by_reason")
 def waiting_by_reason(scope: Scope, times: Times) -> str:
     """Of the workers with the longest queues; before 0.24 without the reason."""
     braces = scope.engines()
     told = f"sum by (pod, reason) ({n.WAITING_WHY}{braces})"
     untold = f"sum by (pod) ({n.WAITING}{braces}) unless on (pod) {n.WAITING_WHY}{braces}"
     every = f"({told} or {untold}) {highest(_POD, n.WAITING, braces, times)}"
-    return joined(every, "worker_reason", "pod", "reason")
+    return join_labels(every, "worker_reason", "pod", "reason")
 
 
-@named("kv_usage_by_worker")
+@register_query("kv_usage_by_worker")
 def kv_usage_by_worker(scope: Scope, times: Times) -> str:
     braces = scope.engines()
-    used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
+    used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     return f"max by (pod) ({used}) {_most_kv(_POD, braces, times)}"
 
 
-@named("kv_usage_by_endpoint")
+@register_query("kv_usage_by_endpoint")
 def kv_usage_by_endpoint(scope: Scope, times: Times) -> str:
     braces = scope.engines()
-    used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
+    used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     return f"max by (endpoint_name) ({used}) {_most_kv(_ENDPOINT, braces, times)}"
 
 
@@ -172,25 +172,25 @@ def _most_kv(by: str, braces: str, times: Times) -> str:
     return highest(by, n.RUNNING, braces, times)
 
 
-@named("kv_usage_by_engine")
+@register_query("kv_usage_by_engine")
 def kv_usage_by_engine(scope: Scope, times: Times) -> str:
     braces = scope.engines()
-    used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
+    used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     every = f"max by (pod, engine) ({used}) {_most_kv(_POD, braces, times)}"
-    return joined(every, "worker_engine", "pod", "engine")
+    return join_labels(every, "worker_engine", "pod", "engine")
 
 
-@named("step_tokens")
+@register_query("step_tokens")
 def step_tokens(scope: Scope, times: Times) -> str:
     return mean(n.STEP_TOKENS, scope.engines(), times)
 
 
-@named("prompt_lengths")
+@register_query("prompt_lengths")
 def prompt_lengths(scope: Scope, times: Times) -> str:
     return _lengths(n.PROMPT_LENGTH, scope, times)
 
 
-@named("answer_lengths")
+@register_query("answer_lengths")
 def answer_lengths(scope: Scope, times: Times) -> str:
     return _lengths(n.ANSWER_LENGTH, scope, times)
 
@@ -200,13 +200,13 @@ def _lengths(metric: str, scope: Scope, times: Times) -> str:
     return f"sum by (le) (increase({metric}_bucket{scope.engines()}[{times.rate_s}s]))"
 
 
-@named("http_by_status")
+@register_query("http_by_status")
 def http_by_status(scope: Scope, times: Times) -> str:
     braces = scope.engines(job="vllm", handler_re="/v1/.*")
     return rate_by("status", n.HTTP_REQUESTS, braces, times)
 
 
-@named("flops_per_token")
+@register_query("flops_per_token")
 def flops_per_token(scope: Scope, times: Times) -> str:
     computed = rate_by("", n.BY_SOURCE, scope.engines(source="local_compute"), times)
     made = rate_by("", n.GENERATED, scope.engines(), times)
@@ -214,7 +214,7 @@ def flops_per_token(scope: Scope, times: Times) -> str:
     return f"{flops} / (({computed} + {made}) > 0)"
 
 
-@named("prompt_skew")
+@register_query("prompt_skew")
 def prompt_skew(scope: Scope, times: Times) -> str:
     """Imbalance of the workers' shares of prompt tokens; 0 when equal."""
     each = f"sum by (pod) ({rate(n.PROMPT, scope.engines(), times)})"

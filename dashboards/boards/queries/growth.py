@@ -23,7 +23,7 @@ from typing import Final
 
 from dashboards.boards.queries.promql import Times
 
-GROWN: Final = re.compile(
+GROWTH_CALL: Final = re.compile(
     r"\b(rate|increase)\(([a-zA-Z_:][\w:]*)(\{[^{}]*\})?\[(\d+)([smhd])\]( @ end\(\))?\)"
 )
 FINE_S: Final = 60
@@ -39,24 +39,26 @@ def window_s(found: re.Match[str]) -> int:
     return int(found[4]) * _SECONDS[found[5]]
 
 
-def counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
+def find_counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
     """Return the selectors whose growth is queried, each with its braces."""
-    return {(one[2], one[3] or "") for text in expressions for one in GROWN.finditer(text)}
+    return {(one[2], one[3] or "") for text in expressions for one in GROWTH_CALL.finditer(text)}
 
 
-def part_s(length_s: int) -> int:
+def get_part_s(length_s: int) -> int:
     """Return the window of a total in seconds. The range must end at a multiple."""
     return next((part for longest, part in _PARTS if length_s <= longest), _LONG_PART_S)
 
 
-def ending(moment: float, length_s: int) -> int:
+def align_end(moment: float, length_s: int) -> int:
     """Return the evaluation time of a total for a range that ends at `moment`: at most five
     minutes later, within Prometheus' lookback, so that growth before the moment is complete.
     """
-    return -int(-moment // part_s(length_s)) * part_s(length_s)
+    return -int(-moment // get_part_s(length_s)) * get_part_s(length_s)
 
 
-def drawn(expression: str, times: Times, appeared: Collection[str] | None = None) -> str:
+def rewrite_for_chart(
+    expression: str, times: Times, appeared: Collection[str] | None = None
+) -> str:
     """`appeared`: names of counters of which a series may have appeared; None means any."""
 
     def put(found: re.Match[str]) -> str:
@@ -70,10 +72,10 @@ def drawn(expression: str, times: Times, appeared: Collection[str] | None = None
             grown = f"(({_appeared(counter, length_s)}) / {length_s} or {grown})"
         return grown if how == "rate" else f"({grown} * {length_s})"
 
-    return GROWN.sub(put, expression)
+    return GROWTH_CALL.sub(put, expression)
 
 
-def counted(expression: str, every_s: int) -> str:
+def rewrite_for_total(expression: str, every_s: int) -> str:
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
         counter, length_s = f"{metric}{braces}", window_s(found)
@@ -85,7 +87,7 @@ def counted(expression: str, every_s: int) -> str:
             grown = f"sum_over_time({grown}[{length_s - 1}s:{every_s}s])"
         return f"({grown} / {length_s})" if how == "rate" else f"({grown})"
 
-    return GROWN.sub(put, expression)
+    return GROWTH_CALL.sub(put, expression)
 
 
 def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
@@ -112,14 +114,14 @@ def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
 
 def _appeared(counter: str, length_s: int) -> str:
     last = f"last_over_time({counter}[{length_s}s])"
-    return f"({last} unless {_before(counter, length_s)}) and {_TARGET} {_known(length_s)}"
+    return f"({last} unless {_before(counter, length_s)}) and {_TARGET} {_known_targets(length_s)}"
 
 
 def _between(counter: str, length_s: int) -> str:
     """Drop the metric name in every branch, else a sum over time would see duplicate series."""
     last = f"last_over_time({counter}[{length_s}s])"
     grown = f"{last} - {_before(counter, length_s)} >= 0"
-    return f"(({grown} or ({last} and {_TARGET} {_known(length_s)})) + 0)"
+    return f"(({grown} or ({last} and {_TARGET} {_known_targets(length_s)})) + 0)"
 
 
 def _before(counter: str, length_s: int) -> str:
@@ -131,7 +133,7 @@ def _before(counter: str, length_s: int) -> str:
     return f"({counter} {before} or ({lapsed}))"
 
 
-def _known(length_s: int) -> str:
+def _known_targets(length_s: int) -> str:
     """Select targets whose previously unseen series were counted entirely within the window."""
     before = f"offset {length_s}s"
     scraped = f"max_over_time(up[{_LAPSE_S}s] {before}) == 1"

@@ -11,11 +11,11 @@ from dashboards.boards.queries.promql import (
     Query,
     Scope,
     Times,
-    either,
-    named,
+    first_present,
     quantile,
     rates,
     ratio,
+    register_query,
     sum_by,
 )
 
@@ -44,29 +44,29 @@ def _rate(*metrics: str) -> Query:
 
 def _held(*metrics: str) -> Query:
     def query(scope: Scope, _times: Times) -> str:
-        return sum_by("", either(*(f"{metric}{scope.engines()}" for metric in metrics)))
+        return sum_by("", first_present(*(f"{metric}{scope.engines()}" for metric in metrics)))
 
     return query
 
 
 ASKED = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
 
-named("lm_lookup_hits")(_ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), ASKED))
-named("lm_hits_l1")(_ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)))
-named("lm_hits_l2")(_ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)))
-named("lm_supplied_tokens")(_rate(*both(n.LM_HIT_TOKENS), n.LMS_HITS))
-named("lm_vllm_tokens")(_rate(*both(n.LM_VLLM_HITS)))
-named("lm_evicted")(_rate(*both(n.LM_EVICTED), n.LMS_L2_EVICTED))
-named("lm_l1_bytes")(_held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES))
-named("lm_l2_bytes")(_held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES))
+register_query("lm_lookup_hits")(_ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), ASKED))
+register_query("lm_hits_l1")(_ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)))
+register_query("lm_hits_l2")(_ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)))
+register_query("lm_supplied_tokens")(_rate(*both(n.LM_HIT_TOKENS), n.LMS_HITS))
+register_query("lm_vllm_tokens")(_rate(*both(n.LM_VLLM_HITS)))
+register_query("lm_evicted")(_rate(*both(n.LM_EVICTED), n.LMS_L2_EVICTED))
+register_query("lm_l1_bytes")(_held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES))
+register_query("lm_l2_bytes")(_held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES))
 
 
-@named("lm_request_rate_p50")
+@register_query("lm_request_rate_p50")
 def lm_request_rate_p50(scope: Scope, times: Times) -> str:
     """Per lookup; misses are counted as up to a tenth."""
     return quantile(0.5, "", both(n.LM_REQUEST_RATE), scope.engines(), times)
 
 
-@named("lm_retrieve_p95")
+@register_query("lm_retrieve_p95")
 def lm_retrieve_p95(scope: Scope, times: Times) -> str:
     return quantile(0.95, "", both(n.LM_RETRIEVE), scope.engines(), times)

@@ -71,7 +71,7 @@ Query = Callable[[Scope, Times], str]
 QUERIES: dict[str, Query] = {}
 
 
-def escaped(value: str) -> str:
+def escape_label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -84,11 +84,11 @@ def selector(pairs: dict[str, str]) -> str:
         label, match = (key[:-3], "=~") if key.endswith("_re") else (key, "=")
         if not LABEL.fullmatch(label):
             raise ValueError(f"{label!r} is not the name of a label")
-        shown.append(f'{label}{match}"{escaped(value)}"')
+        shown.append(f'{label}{match}"{escape_label(value)}"')
     return "{" + ",".join(shown) + "}"
 
 
-def named(name: str) -> Callable[[Query], Query]:
+def register_query(name: str) -> Callable[[Query], Query]:
     def register(query: Query) -> Query:
         QUERIES[name] = query
         return query
@@ -100,14 +100,14 @@ def rate(metric: str, braces: str, times: Times) -> str:
     return f"rate({metric}{braces}[{times.rate_s}s])"
 
 
-def either(*vectors: str) -> str:
+def first_present(*vectors: str) -> str:
     """Return the first existing vector, series by series: a metric, or its former name."""
     return vectors[0] if len(vectors) == 1 else f"({' or '.join(vectors)})"
 
 
 def rates(metrics: Sequence[str], braces: str, times: Times) -> str:
     """Rate of a counter by any of its names. `rate` drops the name, so `or` matches series."""
-    return either(*(rate(metric, braces, times) for metric in metrics))
+    return first_present(*(rate(metric, braces, times) for metric in metrics))
 
 
 def sum_by(by: str, vector: str) -> str:
@@ -139,7 +139,7 @@ def mean(metric: str, braces: str, times: Times, by: str = "") -> str:
     return ratio(total, count)
 
 
-def joined(vector: str, name: str, *labels: str) -> str:
+def join_labels(vector: str, name: str, *labels: str) -> str:
     sources = ", ".join(f'"{label}"' for label in labels)
     return f'label_join({vector}, "{name}", " ", {sources})'
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashboards.boards.queries import growth
-from dashboards.boards.queries.growth import FINE_S, GROWN, window_s
+from dashboards.boards.queries.growth import FINE_S, GROWTH_CALL, window_s
 from dashboards.boards.queries.promql import JOBS, QUERIES, Scope, Times
 
-OF_ONE: Final = ("engine", "instance", "pod", "worker")  # labels removed from sums
+WORKER_LABELS: Final = ("engine", "instance", "pod", "worker")  # labels removed from sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +42,24 @@ class Family:
         """Whether windows and steps are multiples of the interval. Partial steps would count twice,
         unless the window is so long that its exact start does not matter.
         """
-        long = window_s >= max(_LONG_S, _MANY * self.every_s)
+        long = window_s >= max(_MIN_WINDOW_S, _MANY * self.every_s)
         return window_s % self.every_s == 0 and (step_s % self.every_s == 0 or long)
 
 
 FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # coarsest first
 
-_LONG_S = 3600  # shorter windows have too few samples to gain from rules
+_MIN_WINDOW_S = 3600  # shorter windows have too few samples to gain from rules
 _MANY = 12
-_LOOKS = 300
-_NAMES_ONE = re.compile(rf"\b({'|'.join(OF_ONE)})\b")
+_COVERAGE_SAMPLES = 300
+_NAMES_ONE = re.compile(rf"\b({'|'.join(WORKER_LABELS)})\b")
 
 
-def wanted(expressions: Iterable[str], times: Times) -> dict[Family, int]:
+def select_families(expressions: Iterable[str], times: Times) -> dict[Family, int]:
     """Return the families to query, with the seconds each reads before a step."""
-    known = _dense(times.scrape_s)
+    known = _usable_families(times.scrape_s)
     found: dict[Family, int] = {}
     for expression in expressions:
-        for one in GROWN.finditer(expression):
+        for one in GROWTH_CALL.finditer(expression):
             length_s = window_s(one)
             family = _serving(known, length_s, times.step_s)
             if family is not None:
@@ -68,7 +68,7 @@ def wanted(expressions: Iterable[str], times: Times) -> dict[Family, int]:
     return found
 
 
-def instead(expression: str, times: Times) -> str:
+def rewrite_recorded(expression: str, times: Times) -> str:
     """Rewrite the expression to the families in `times.kept`; other counters stay."""
     families = [family for family in FAMILIES if family.every_s in times.kept]
     names_one = _NAMES_ONE.search(expression)
@@ -85,10 +85,10 @@ def instead(expression: str, times: Times) -> str:
         span = f"[{1000 * length_s - 1}ms]{at}"
         return f"(sum_over_time({prefix}{metric}{braces}{span}) * {factor!r})"
 
-    return GROWN.sub(put, expression)
+    return GROWTH_CALL.sub(put, expression)
 
 
-def _dense(scrape_s: int) -> tuple[Family, ...]:
+def _usable_families(scrape_s: int) -> tuple[Family, ...]:
     """Return the families whose interval has four samples, the minimum for a rate."""
     return tuple(family for family in FAMILIES if 4 * scrape_s <= family.every_s)
 
@@ -97,18 +97,18 @@ def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family |
     return next((family for family in families if family.serves(window_s, step_s)), None)
 
 
-def counters() -> tuple[str, ...]:
+def list_counters() -> tuple[str, ...]:
     times = Times(300, 300)
-    found = (GROWN.finditer(query(Scope(), times)) for query in QUERIES.values())
+    found = (GROWTH_CALL.finditer(query(Scope(), times)) for query in QUERIES.values())
     return tuple(sorted({one[2] for each in found for one in each}))
 
 
-def rules(family: Family) -> list[dict[str, str]]:
+def make_rules(family: Family) -> list[dict[str, str]]:
     jobs = "|".join(JOBS)
     found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
-    for metric in counters():
-        grown = growth.counted(f"rate({metric}[{family.every_s}s])", FINE_S)
-        summed = f"sum without ({', '.join(OF_ONE)}) ({family.each}{metric})"
+    for metric in list_counters():
+        grown = growth.rewrite_for_total(f"rate({metric}[{family.every_s}s])", FINE_S)
+        summed = f"sum without ({', '.join(WORKER_LABELS)}) ({family.each}{metric})"
         found += [
             {"record": family.each + metric, "expr": grown},
             {"record": family.all + metric, "expr": summed},
@@ -116,13 +116,13 @@ def rules(family: Family) -> list[dict[str, str]]:
     return found
 
 
-def not_covered(family: Family, back_s: int) -> str:
+def count_uncovered(family: Family, back_s: int) -> str:
     """Count the moments within `back_s` with scrapes but without recorded values; no series means
     none. Reads two evaluations ahead, because a rule is evaluated after the samples it sums. For
     targets younger than the first moment only the last moment counts.
     """
     every_s = family.every_s
-    step_s = every_s * max(1, back_s // (_LOOKS * every_s))
+    step_s = every_s * max(1, back_s // (_COVERAGE_SAMPLES * every_s))
     scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
     known = f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
     lacking = f"({scraped} unless on () {known})"

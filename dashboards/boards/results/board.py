@@ -18,26 +18,26 @@ from dashboards.boards.queries import Scope, Times
 from dashboards.boards.results import comparison, evidence, resolution
 from dashboards.boards.results.verdicts import (
     JOBS,
-    MARKS,
     NO_EVIDENCE,
+    VERSION_MARKERS,
     Evidence,
+    JobTargets,
     Message,
     PanelFacts,
     Points,
-    Scraped,
     State,
-    clock,
-    fault_message,
+    format_clock,
     judge,
-    unpriced,
+    make_fault_message,
+    make_price_message,
 )
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 
 Factors = Mapping[str, Mapping[str, float]]
 
-_FACTS = ("targets_", "exported_")
-_BEFORE = "before_"
-_DOUBTFUL = ("zero", "quiet", "absent", "needs")
+_FACT_PREFIXES = ("targets_", "exported_")
+_PREVIOUS_PREFIX = "before_"
+_ABSENCE_STATES = ("zero", "quiet", "absent", "needs")
 
 __all__ = [
     "BoardResult",
@@ -46,7 +46,7 @@ __all__ = [
     "PanelResult",
     "collect",
     "document",
-    "fault_message",
+    "make_fault_message",
     "measure",
 ]
 
@@ -104,12 +104,12 @@ def collect(
 
 def document(found: BoardResult) -> dict[str, Any]:
     return {
-        "at": clock(found.now, seconds=True),
+        "at": format_clock(found.now, seconds=True),
         "range": found.chosen.key,
         "window": asdict(found.window),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
-        "panels": [_document(shown, found) for shown in found.panels],
+        "panels": [_render_panel(shown, found) for shown in found.panels],
     }
 
 
@@ -128,10 +128,10 @@ def measure(
     """
     plan = _plan(prometheus, panels, scope, chosen, now, compare=compare)
     answers = _ask(prometheus, plan)
-    facts, fault = _facts(answers, panels), _page_fault(answers)
+    facts, fault = _read_facts(answers, panels), _page_fault(answers)
     shown = _judge(prometheus, plan, answers, facts, fault, factors)
-    message = fault or _missing_message(answers)
-    scraped = _scraped_words(facts, panels)
+    message = fault or _make_missing_message(answers)
+    scraped = _format_scraped(facts, panels)
     return BoardResult(now, chosen, plan.window, message, scraped, shown, compare)
 
 
@@ -147,22 +147,26 @@ def _plan(
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     back = 2 if compare else 1
-    every_s = resolution.interval_s(prometheus, scope, now)
-    times = _times(prometheus, panels, scope, window, every_s, back=back)
-    appeared = _appeared(prometheus, panels, scope, times, window, back=back)
-    targets = resolution.targets(prometheus, scope, now)
+    every_s = resolution.get_interval_s(prometheus, scope, now)
+    times = _resolve_times(prometheus, panels, scope, window, every_s, back=back)
+    appeared = _find_appeared(prometheus, panels, scope, times, window, back=back)
+    targets = resolution.count_targets(prometheus, scope, now)
     evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
-    questions = _questions(panels, scope, times, window, at, appeared)
-    questions |= evidence.totals(panels, evidence_scope)
-    questions |= evidence.newest(panels, scope, times, window)
+    questions = _plan_panels(panels, scope, times, window, at, appeared)
+    questions |= evidence.plan_totals(panels, evidence_scope)
+    questions |= evidence.plan_newest(panels, scope, times, window)
     if compare:
-        questions |= _questions_before(panels, scope, times, before(window), appeared)
+        questions |= _plan_previous_panels(
+            panels, scope, times, get_previous_window(window), appeared
+        )
     return QueryPlan(panels, window, at, evidence_scope, questions)
 
 
 def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
-    answers = evidence.spliced(prometheus.ask(plan.questions), plan.window)
-    away = tuple(sorted(job for job, seen in _jobs(answers, plan.panels).items() if seen.up == 0))
+    answers = evidence.splice_newest(prometheus.ask(plan.questions), plan.window)
+    away = tuple(
+        sorted(job for job, seen in _read_jobs(answers, plan.panels).items() if seen.up == 0)
+    )
     if away:
         query = queries.last_up(plan.evidence_scope.scope, away)
         answers |= prometheus.ask({"targets_last_up": Question(query, plan.at, join="max")})
@@ -171,9 +175,9 @@ def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
 
 def _page_fault(answers: Mapping[str, QueryResult]) -> Message | None:
     # Nothing can be judged without these. A single slow panel does not affect the others.
-    judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
+    judging = [answer for name, answer in answers.items() if name.startswith(_FACT_PREFIXES)]
     fault = next((answer.fault for answer in judging if answer.fault), None)
-    return fault_message(fault) if fault else None
+    return make_fault_message(fault) if fault else None
 
 
 def _judge(
@@ -185,10 +189,10 @@ def _judge(
     factors: Factors,
 ) -> list[PanelResult]:
     def judge_one(panel: Panel, proof: Evidence = NO_EVIDENCE) -> PanelResult:
-        return _shown(panel, answers, facts, plan.window, fault, factors, proof)
+        return _make_panel_result(panel, answers, facts, plan.window, fault, factors, proof)
 
     shown = [judge_one(panel) for panel in plan.panels]
-    doubtful = [one.panel for one in shown if fault is None and one.state in _DOUBTFUL]
+    doubtful = [one.panel for one in shown if fault is None and one.state in _ABSENCE_STATES]
     proofs = evidence.gather(prometheus, doubtful, plan.evidence_scope)
     return [
         judge_one(one.panel, proofs[one.panel.id]) if one.panel.id in proofs else one
@@ -196,7 +200,7 @@ def _judge(
     ]
 
 
-def _times(
+def _resolve_times(
     prometheus: Asker,
     panels: Sequence[Panel],
     scope: Scope,
@@ -208,12 +212,12 @@ def _times(
     """`back`: number of periods, including the current one."""
     times = Times(window.step, window.length_s, every_s)
     lines = [line for panel in panels for line in panel.lines]
-    wanted = queries.recording_rules.wanted(
-        (queries.plain(x.query, scope, times) for x in lines), times
+    wanted = queries.recording_rules.select_families(
+        (queries.render_plain(x.query, scope, times) for x in lines), times
     )
     asked = {
         f"not_covered_{family.every_s}": Question(
-            queries.recording_rules.not_covered(family, back * times.range_s + before_s),
+            queries.recording_rules.count_uncovered(family, back * times.range_s + before_s),
             window.end,
             join="sum",
         )
@@ -221,12 +225,12 @@ def _times(
     }
     answers = prometheus.ask(asked) if asked else {}
     kept = tuple(
-        family.every_s for family in wanted if _is_none(answers[f"not_covered_{family.every_s}"])
+        family.every_s for family in wanted if _is_zero(answers[f"not_covered_{family.every_s}"])
     )
     return replace(times, kept=kept)
 
 
-def _appeared(
+def _find_appeared(
     prometheus: Asker,
     panels: Sequence[Panel],
     scope: Scope,
@@ -235,8 +239,12 @@ def _appeared(
     *,
     back: int,
 ) -> frozenset[str] | None:
-    texts = [queries.declared(line.query, scope, times) for panel in panels for line in panel.lines]
-    counters = queries.growth.counters(texts)
+    texts = [
+        queries.render_declared(line.query, scope, times)
+        for panel in panels
+        for line in panel.lines
+    ]
+    counters = queries.growth.find_counters(texts)
     if not counters:
         return frozenset()
     query = queries.growth.names_appeared(counters, back * times.range_s + times.rate_s)
@@ -246,11 +254,11 @@ def _appeared(
     return frozenset(series.label("metric") for series in answer.series)
 
 
-def _is_none(answer: QueryResult) -> bool:
+def _is_zero(answer: QueryResult) -> bool:
     return answer.fault is None and not any(series.latest for series in answer.series)
 
 
-def _missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
+def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
     if not missing:
         return None
@@ -258,7 +266,7 @@ def _missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
 
 
-def _questions(
+def _plan_panels(
     panels: Sequence[Panel],
     scope: Scope,
     times: Times,
@@ -267,25 +275,27 @@ def _questions(
     appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
     asked = {
-        line.query: Question(queries.render(line.query, scope, times, appeared), window.end, window)
+        line.query: Question(
+            queries.render_for_chart(line.query, scope, times, appeared), window.end, window
+        )
         for panel in panels
         for line in panel.lines
     }
     for name in ("targets_known", "targets_up"):
-        asked[name] = Question(queries.render(name, scope, times), at, join="sum")
+        asked[name] = Question(queries.render_for_chart(name, scope, times), at, join="sum")
     braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
     for job, within in braces.items():
         metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
         if not metrics:
             continue
         metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
-        metrics |= {mark for _, mark in MARKS if job == "vllm"}
+        metrics |= {mark for _, mark in VERSION_MARKERS if job == "vllm"}
         query = queries.exported(tuple(sorted(metrics)), within)
-        asked[_exported(job)] = Question(query, at, join="sum")
+        asked[_exported_key(job)] = Question(query, at, join="sum")
     return asked
 
 
-def _questions_before(
+def _plan_previous_panels(
     panels: Sequence[Panel],
     scope: Scope,
     times: Times,
@@ -294,41 +304,43 @@ def _questions_before(
 ) -> dict[str, Question]:
     asked = {}
     for line in (line for panel in panels for line in panel.lines):
-        text = queries.render(line.query, scope, times, appeared)
-        asked[_BEFORE + line.query] = Question(text, window.end, window)
+        text = queries.render_for_chart(line.query, scope, times, appeared)
+        asked[_PREVIOUS_PREFIX + line.query] = Question(text, window.end, window)
     return asked
 
 
-def before(window: Window) -> Window:
+def get_previous_window(window: Window) -> Window:
     return Window(window.start - window.length_s, window.start, window.step)
 
 
-def _exported(job: str) -> str:
+def _exported_key(job: str) -> str:
     return f"exported_{job or 'elsewhere'}"
 
 
-def _jobs(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> dict[str, Scraped]:
+def _read_jobs(
+    answers: Mapping[str, QueryResult], panels: Sequence[Panel]
+) -> dict[str, JobTargets]:
     known, up, last = (
         {series.label("job"): series.latest for series in answers.get(name, QueryResult()).series}
         for name in ("targets_known", "targets_up", "targets_last_up")
     )
     return {
-        job: Scraped(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
+        job: JobTargets(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
         for job in {panel.job for panel in panels if panel.job}
     }
 
 
-def _facts(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> PanelFacts:
-    jobs = _jobs(answers, panels)
+def _read_facts(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> PanelFacts:
+    jobs = _read_jobs(answers, panels)
     names = {
         series.label("__name__")
         for job in {panel.job for panel in panels}
-        for series in answers[_exported(job)].series
+        for series in answers[_exported_key(job)].series
     }
     return PanelFacts(jobs, frozenset(names))
 
 
-def _scraped_words(facts: PanelFacts, panels: Sequence[Panel]) -> str:
+def _format_scraped(facts: PanelFacts, panels: Sequence[Panel]) -> str:
     """Format targets up and known: "workers 2 of 2, no routers"."""
     found = []
     for job, (_, many) in JOBS.items():
@@ -338,7 +350,7 @@ def _scraped_words(facts: PanelFacts, panels: Sequence[Panel]) -> str:
     return ", ".join(found)
 
 
-def _shown(
+def _make_panel_result(
     panel: Panel,
     answers: Mapping[str, QueryResult],
     facts: PanelFacts,
@@ -347,25 +359,30 @@ def _shown(
     factors: Factors,
     proved: Evidence = NO_EVIDENCE,
 ) -> PanelResult:
-    own = [(line, _priced(line, answers[line.query], factors)) for line in panel.lines]
+    own = [(line, _apply_factor(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
-    drawn = figure.dressed(panel, [(line, answer.series) for line, answer in own])
-    totals = [(line, evidence.total(answers, line).series) for line in panel.lines]
-    drawn = figure.with_totals(drawn, totals)
-    state, message = judge(panel, _points(drawn, window), facts, fault, proved)
-    missing = _unpriced(panel, answers, factors)
+    drawn = figure.style_series(panel, [(line, answer.series) for line, answer in own])
+    totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
+    drawn = figure.add_totals(drawn, totals)
+    state, message = judge(panel, _summarize_points(drawn, window), facts, fault, proved)
+    missing = _find_missing_price(panel, answers, factors)
     if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
     if page_message is not None:  # the facts are unknown: report only that
         state, message = "prometheus", page_message
     earlier = [
-        (line, _priced(line, answers.get(_BEFORE + line.query, QueryResult()), factors).series)
+        (
+            line,
+            _apply_factor(
+                line, answers.get(_PREVIOUS_PREFIX + line.query, QueryResult()), factors
+            ).series,
+        )
         for line in panel.lines
     ]
-    return PanelResult(panel, state, message, drawn, figure.dressed(panel, earlier))
+    return PanelResult(panel, state, message, drawn, figure.style_series(panel, earlier))
 
 
-def _document(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
+def _render_panel(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
     panel, drawn, window = shown.panel, list(shown.drawn), found.window
     document = {
         "id": panel.id,
@@ -373,14 +390,14 @@ def _document(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
         "message": asdict(shown.message) if shown.message else None,
         "figure": figure.figure(panel, drawn, window),
         "table": figure.table(panel, drawn),
-        "spoken": figure.spoken(panel, drawn),
+        "spoken": figure.make_text_alternative(panel, drawn),
     }
     if found.compare:
-        return comparison.compared(document, panel, drawn, shown.before, window)
+        return comparison.add_previous_period(document, panel, drawn, shown.before, window)
     return document
 
 
-def _priced(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResult:
+def _apply_factor(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResult:
     """Multiply values by the line's factor; omit series of endpoints without one."""
     if not line.factor:
         return answer
@@ -394,17 +411,19 @@ def _priced(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResu
     return QueryResult(tuple(found), answer.fault)
 
 
-def _unpriced(panel: Panel, answers: Mapping[str, QueryResult], factors: Factors) -> Message | None:
+def _find_missing_price(
+    panel: Panel, answers: Mapping[str, QueryResult], factors: Factors
+) -> Message | None:
     for line in panel.lines:
         if line.factor:
             named = {series.label("endpoint_name") for series in answers[line.query].series}
             missing = named.difference(factors.get(line.factor, {}))
             if missing:
-                return unpriced(line.factor, missing)
+                return make_price_message(line.factor, missing)
     return None
 
 
-def _points(drawn: Sequence[figure.StyledSeries], window: Window) -> Points:
+def _summarize_points(drawn: Sequence[figure.StyledSeries], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.boards.charts.figure import StyledSeries, in_words
+from dashboards.boards.charts.figure import StyledSeries, format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,3px"
-_DRAWN = ("lines", "stacked", "bars")
+_LINE_KINDS = ("lines", "stacked", "bars")
 HEADS = ("Mean before", "Change")
 
 
-def compared(
+def add_previous_period(
     document: dict[str, Any],
     panel: Panel,
     drawn: Sequence[StyledSeries],
@@ -22,13 +22,13 @@ def compared(
     window: Window,
 ) -> dict[str, Any]:
     figure, table = document["figure"], document["table"]
-    if figure is not None and panel.kind in _DRAWN:
-        ghosts = _ghosts(panel, drawn, before, window, figure["data"])
+    if figure is not None and panel.kind in _LINE_KINDS:
+        ghosts = _make_ghosts(panel, drawn, before, window, figure["data"])
         figure = {**figure, "data": [*figure["data"], *ghosts]}
-    return {**document, "figure": figure, "table": _with_change(table, panel, drawn, before)}
+    return {**document, "figure": figure, "table": _add_change_columns(table, panel, drawn, before)}
 
 
-def _ghosts(
+def _make_ghosts(
     panel: Panel,
     drawn: Sequence[StyledSeries],
     before: Sequence[StyledSeries],
@@ -46,11 +46,11 @@ def _ghosts(
             below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
             values = tuple(below)
         if any(item.numbers) and (style.label in visible or item.key not in styles):
-            found.append(_ghost(f"{style.label}, before", style.colour, values, window))
+            found.append(_make_ghost(f"{style.label}, before", style.colour, values, window))
     return found
 
 
-def _ghost(
+def _make_ghost(
     name: str, colour: str, values: tuple[float | None, ...], window: Window
 ) -> dict[str, Any]:
     return {
@@ -68,7 +68,7 @@ def _ghost(
     }
 
 
-def _with_change(
+def _add_change_columns(
     table: dict[str, Any],
     panel: Panel,
     drawn: Sequence[StyledSeries],
@@ -84,7 +84,7 @@ def _with_change(
     rows += [[name, *(["–"] * (width - 1))] for name in earlier if name not in known]
     for row in rows:
         now, then = means.get(row[0]), earlier.get(row[0])
-        row += [in_words(panel.unit, then), _change(panel, now, then)]
+        row += [format_value(panel.unit, then), _format_change(panel, now, then)]
     return {**table, "head": [*table["head"], *HEADS], "rows": rows}
 
 
@@ -93,7 +93,7 @@ def _mean(item: StyledSeries) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def _change(panel: Panel, now: float | None, then: float | None) -> str:
+def _format_change(panel: Panel, now: float | None, then: float | None) -> str:
     """Format shares in percentage points, other values in per cent."""
     if now is None or then is None:
         return "–"

@@ -14,42 +14,42 @@ T = TypeVar("T")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def spreadsheet(value: T) -> T | str:
+def escape_formula(value: T) -> T | str:
     """Mark text that a spreadsheet would interpret as a formula; numbers stay."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value
 
 
-def text(found: BoardResult) -> str:
+def format_csv(found: BoardResult) -> str:
     """One panel: a column per line. Several panels: a row per value with the panel's name."""
     sheet = io.StringIO()
     writer = csv.writer(sheet)
-    writer.writerows(_wide(found) if len(found.panels) == 1 else _long(found))
+    writer.writerows(_make_wide_rows(found) if len(found.panels) == 1 else _make_long_rows(found))
     return sheet.getvalue()
 
 
-def filename(found: BoardResult, board: str, endpoint: str) -> str:
+def make_filename(found: BoardResult, board: str, endpoint: str) -> str:
     only = found.panels[0].panel.id if len(found.panels) == 1 else ""
     end = datetime.fromtimestamp(found.window.end, UTC)
     parts = (endpoint or "fleet", board, only, found.chosen.key, f"{end:%Y%m%dT%H%MZ}")
     return "-".join(part for part in parts if part) + ".csv"
 
 
-def _wide(found: BoardResult) -> Iterator[list[str]]:
+def _make_wide_rows(found: BoardResult) -> Iterator[list[str]]:
     shown = found.panels[0]
     columns = _columns(shown)
-    yield ["time", *(spreadsheet(f"{label} ({shown.panel.unit})") for label, _ in columns)]
+    yield ["time", *(escape_formula(f"{label} ({shown.panel.unit})") for label, _ in columns)]
     for place, moment in enumerate(_moments(found)):
         yield [moment, *(_number(values[place]) for _, values in columns)]
 
 
-def _long(found: BoardResult) -> Iterator[list[str]]:
+def _make_long_rows(found: BoardResult) -> Iterator[list[str]]:
     yield ["panel", "line", "unit", "time", "value"]
     moments = list(_moments(found))
     for shown in found.panels:
         for label, values in _columns(shown):
-            head = [spreadsheet(shown.panel.id), spreadsheet(label), shown.panel.unit]
+            head = [escape_formula(shown.panel.id), escape_formula(label), shown.panel.unit]
             for moment, value in zip(moments, values, strict=True):
                 if value is not None:
                     yield [*head, moment, _number(value)]

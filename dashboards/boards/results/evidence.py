@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dashboards.boards import queries
-from dashboards.boards.charts.units import in_words
+from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
 from dashboards.boards.results import resolution
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 
-READ_AT_MOST: Final = 20_000  # windows of all targets read for one total
+MAX_WINDOWS_READ: Final = 20_000  # windows of all targets read for one total
 _TAIL_S: Final = 900  # s; possible lag of recording rules
-_PEAKS: Final = 20_000
-_NAMED: Final = 6
+_MAX_PEAK_POINTS: Final = 20_000
+_MAX_NAMED_SERIES: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
 _KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
 _SUMS: Final[Mapping[str, Unit]] = {
@@ -34,8 +34,8 @@ _SUMS: Final[Mapping[str, Unit]] = {
 
 def is_counted(line: PanelLine) -> bool:
     """Return whether the line shows counters; otherwise it shows a gauge."""
-    text = queries.plain(line.query, Scope(), Times(1, 1))
-    return any(not one[6] for one in growth.GROWN.finditer(text))
+    text = queries.render_plain(line.query, Scope(), Times(1, 1))
+    return any(not one[6] for one in growth.GROWTH_CALL.finditer(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +52,55 @@ class EvidenceScope:
         return self.times.range_s
 
 
-def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
+def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
     figures = [line for panel in panels if panel.kind == "numbers" for line in panel.lines]
     names = [line.query for line in figures if is_counted(line)]
-    kept = at.times.kept if _is_dear(at.targets, at.length_s) else ()
-    if kept or not _is_dear(at.targets, at.length_s):
-        found = _exact(names, at.scope, at.length_s, at.end, kept)
+    kept = at.times.kept if _is_expensive(at.targets, at.length_s) else ()
+    if kept or not _is_expensive(at.targets, at.length_s):
+        found = _plan_exact(names, at.scope, at.length_s, at.end, kept)
     else:
-        found = _estimated(names, at.scope, at.length_s, at.end)
+        found = _plan_estimated(names, at.scope, at.length_s, at.end)
     return {_TOTAL + name: question for name, question in found.items()}
 
 
-def lately(
+def ask_recent_totals(
     asker: Asker, scope: Scope, names: Sequence[str], length_s: int
 ) -> dict[str, QueryResult]:
     now = time.time()
-    targets = resolution.targets(asker, scope, now)
-    if not _is_dear(targets, length_s):
-        return asker.ask(_exact(names, scope, length_s, now))
+    targets = resolution.count_targets(asker, scope, now)
+    if not _is_expensive(targets, length_s):
+        return asker.ask(_plan_exact(names, scope, length_s, now))
     fine = queries.recording_rules.FAMILIES[-1]
-    text = queries.recording_rules.not_covered(fine, length_s)
+    text = queries.recording_rules.count_uncovered(fine, length_s)
     answer = asker.ask({"not_covered": Question(text, int(now), join="sum")})["not_covered"]
     if answer.fault is None and not any(series.latest for series in answer.series):
-        return asker.ask(_exact(names, scope, length_s, now, (fine.every_s,)))
-    return asker.ask(_estimated(names, scope, length_s, now))
+        return asker.ask(_plan_exact(names, scope, length_s, now, (fine.every_s,)))
+    return asker.ask(_plan_estimated(names, scope, length_s, now))
 
 
-def _is_dear(targets: int, length_s: int) -> bool:
-    return targets * length_s // growth.part_s(length_s) > READ_AT_MOST
+def _is_expensive(targets: int, length_s: int) -> bool:
+    return targets * length_s // growth.get_part_s(length_s) > MAX_WINDOWS_READ
 
 
-def _exact(
+def _plan_exact(
     names: Iterable[str], scope: Scope, length_s: int, end: float, kept: tuple[int, ...] = ()
 ) -> dict[str, Question]:
-    at = growth.ending(end, length_s)
-    return {name: Question(queries.total(name, scope, length_s, kept), at) for name in names}
+    at = growth.align_end(end, length_s)
+    return {name: Question(queries.render_total(name, scope, length_s, kept), at) for name in names}
 
 
-def _estimated(
+def _plan_estimated(
     names: Iterable[str], scope: Scope, length_s: int, end: float
 ) -> dict[str, Question]:
     times, at = Times(length_s, length_s), int(end) // SCRAPE_S * SCRAPE_S
-    return {name: Question(queries.plain(name, scope, times), at) for name in names}
+    return {name: Question(queries.render_plain(name, scope, times), at) for name in names}
 
 
-def total(answers: Mapping[str, QueryResult], line: PanelLine) -> QueryResult:
+def get_total(answers: Mapping[str, QueryResult], line: PanelLine) -> QueryResult:
     return answers.get(_TOTAL + line.query, QueryResult())
 
 
-def newest(
+def plan_newest(
     panels: Sequence[Panel], scope: Scope, times: Times, window: Window
 ) -> dict[str, Question]:
     """Return the newest points of panels read from recording rules, whose samples end earlier."""
@@ -110,23 +110,25 @@ def newest(
     tail = Window(window.end - steps * window.step, window.end, window.step)
     near = Times(times.step_s, max(tail.length_s, times.rate_s), times.scrape_s)
     return {
-        _NEWEST + line.query: Question(queries.render(line.query, scope, near), tail.end, tail)
+        _NEWEST + line.query: Question(
+            queries.render_for_chart(line.query, scope, near), tail.end, tail
+        )
         for panel in panels
         for line in panel.lines
         if is_counted(line)
     }
 
 
-def spliced(answers: dict[str, QueryResult], window: Window) -> dict[str, QueryResult]:
+def splice_newest(answers: dict[str, QueryResult], window: Window) -> dict[str, QueryResult]:
     found = {name: answer for name, answer in answers.items() if not name.startswith(_NEWEST)}
     for name in answers.keys() - found.keys():
         query = name.removeprefix(_NEWEST)
         if answers[name].fault is None and found[query].fault is None:
-            found[query] = _joined(found[query], answers[name], window)
+            found[query] = _join_values(found[query], answers[name], window)
     return found
 
 
-def _joined(long: QueryResult, tail: QueryResult, window: Window) -> QueryResult:
+def _join_values(long: QueryResult, tail: QueryResult, window: Window) -> QueryResult:
     rows = {series.labels: series.values for series in long.series}
     ends = {series.labels: series.values for series in tail.series}
     size = max((len(values) for values in ends.values()), default=0)
@@ -146,54 +148,54 @@ def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str
     for panel in panels:
         for line in panel.lines:
             if is_counted(line):
-                asked |= _counted(line.query, at)
+                asked |= _plan_count(line.query, at)
             else:
-                asked[_TOTAL + line.query] = _peak(line.query, at)
+                asked[_TOTAL + line.query] = _plan_peak(line.query, at)
         if panel.cause is not None:
-            asked |= _counted(panel.cause.query, at)
+            asked |= _plan_count(panel.cause.query, at)
     answers = asker.ask(asked)
-    return {panel.id: _evidence(panel, answers, at.length_s) for panel in panels}
+    return {panel.id: _make_evidence(panel, answers, at.length_s) for panel in panels}
 
 
-def _counted(query: str, at: EvidenceScope) -> dict[str, Question]:
+def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
     """Query with `increase`, which bridges long scrape outages, and exactly unless too expensive.
     With recording rules: their value plus the growth since.
     """
     scope, length_s = at.scope, at.length_s
     if not at.times.kept:
-        asked = {_PLAIN + query: _estimated([query], scope, length_s, at.end)[query]}
-        if not _is_dear(at.targets, length_s):
-            asked[_TOTAL + query] = _exact([query], scope, length_s, at.end)[query]
+        asked = {_PLAIN + query: _plan_estimated([query], scope, length_s, at.end)[query]}
+        if not _is_expensive(at.targets, length_s):
+            asked[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return asked
-    since = _estimated if _is_dear(at.targets, _TAIL_S) else _exact
+    since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
     return {
-        _TOTAL + query: _exact([query], scope, length_s, at.end, at.times.kept)[query],
+        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.times.kept)[query],
         _TAIL + query: since([query], scope, _TAIL_S, at.end)[query],
     }
 
 
-def _peak(query: str, at: EvidenceScope) -> Question:
-    every_s = max(at.times.scrape_s, at.length_s // _PEAKS)
-    text = queries.render(query, at.scope, at.times)
+def _plan_peak(query: str, at: EvidenceScope) -> Question:
+    every_s = max(at.times.scrape_s, at.length_s // _MAX_PEAK_POINTS)
+    text = queries.render_for_chart(query, at.scope, at.times)
     return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))
 
 
-def _evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: int) -> Evidence:
+def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: int) -> Evidence:
     whole: dict[str, str] = {}
     for line in panel.lines:
-        for series in _series(line.query, answers):
+        for series in _collect_series(line.query, answers):
             if series.latest:
                 key = line.name or series.label(line.by)
                 name = panel.styles[key].label if key in panel.styles else key
-                whole[name] = f"{name} {_words(panel, series.latest, length_s)}".strip()
-    caused = None if panel.cause is None else _caused(panel.cause.query, answers)
+                whole[name] = f"{name} {_format_value(panel, series.latest, length_s)}".strip()
+    caused = None if panel.cause is None else _read_cause_count(panel.cause.query, answers)
     queried = [line.query for line in panel.lines] + ([panel.cause.query] if panel.cause else [])
     own = (answers.get(kind + query) for query in queried for kind in _KINDS)
     faults = {found.fault.detail for found in own if found and found.fault}
-    return Evidence(tuple(whole.values())[:_NAMED], caused, " ".join(sorted(faults)))
+    return Evidence(tuple(whole.values())[:_MAX_NAMED_SERIES], caused, " ".join(sorted(faults)))
 
 
-def _caused(query: str, answers: Mapping[str, QueryResult]) -> float:
+def _read_cause_count(query: str, answers: Mapping[str, QueryResult]) -> float:
     """Return the exact count if known, else the estimate."""
     counts = (
         series.latest
@@ -203,10 +205,10 @@ def _caused(query: str, answers: Mapping[str, QueryResult]) -> float:
     return next((count for count in counts if count), 0.0)
 
 
-def _series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
+def _collect_series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
     return [one for kind in _KINDS for one in answers.get(kind + query, QueryResult()).series]
 
 
-def _words(panel: Panel, value: float, length_s: int) -> str:
+def _format_value(panel: Panel, value: float, length_s: int) -> str:
     unit = _SUMS.get(panel.unit)
-    return in_words(unit, value * length_s) if unit else in_words(panel.unit, value)
+    return format_value(unit, value * length_s) if unit else format_value(panel.unit, value)

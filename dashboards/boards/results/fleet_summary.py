@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboards.boards.charts.units import in_words
+from dashboards.boards.charts.units import format_value
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import evidence
-from dashboards.boards.results.board import fault_message
+from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.http.client import Asker
 
-LATELY_S = 900
+RECENT_S = 900
 NO_PROMPT = "No prompt token was processed in the last 15 minutes."
 TIERS = (
     ("device", "Device"),
@@ -40,7 +40,7 @@ class Summary:
 
     @property
     def requests_words(self) -> str:
-        return in_words("per_s", self.requests_s).removesuffix("/s")
+        return format_value("per_s", self.requests_s).removesuffix("/s")
 
     @property
     def reused_percent(self) -> float | None:
@@ -49,12 +49,12 @@ class Summary:
         return sum(share.percent for share in self.tiers if share.key != "computed")
 
 
-def summary(prometheus: Asker, scope: Scope) -> Summary:
+def summarize_fleet(prometheus: Asker, scope: Scope) -> Summary:
     names = ("prompt_share_by_source", "ttft_p50", "ttft_p90", "requests_total")
-    answers = evidence.lately(prometheus, scope, names, LATELY_S)
+    answers = evidence.ask_recent_totals(prometheus, scope, names, RECENT_S)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
-        message = fault_message(fault)
+        message = make_fault_message(fault)
         return Summary(why=f"{message.title}: {message.text} {message.fix}")
     shares = {
         series.label("tier"): series.latest for series in answers["prompt_share_by_source"].series

@@ -22,8 +22,8 @@ _STEPS = (
     *(1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400),
 )
 _POINTS = 360
-_NAME = 253
-_ID = 60
+_MAX_NAME_LENGTH = 253
+_MAX_ID_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class BoardQuery:
         return urlencode(pairs)
 
     def during(self, start: int, end: int) -> BoardQuery:
-        return replace(self, range=custom(start, end), until=end)
+        return replace(self, range=make_fixed_range(start, end), until=end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +92,53 @@ class BoardLocation:
         return replace(scope, worker=look.worker) if self.endpoint else scope
 
 
-def read(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:
+def parse_query(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:
     """Parse a query. Invalid parameters are reported as problems and ignored."""
     problems: list[Problem] = []
-    look = _times(given, now, problems)
+    look = _parse_times(given, now, problems)
     refresh = given.get("refresh", "")
     allowed = {"off" if not s else str(s): s for s in REFRESHES}
     if refresh and refresh not in allowed:
-        problems.append(_odd("refresh", refresh, f"Choose one of {', '.join(allowed)}."))
+        problems.append(_make_problem("refresh", refresh, f"Choose one of {', '.join(allowed)}."))
     compare = given.get("compare", "")
     if compare and compare != PREVIOUS:
-        problems.append(_odd("compare", compare, f'Say "{PREVIOUS}" or leave it out.'))
+        problems.append(_make_problem("compare", compare, f'Say "{PREVIOUS}" or leave it out.'))
     return (
         replace(
             look,
             refresh=allowed.get(refresh),
             compare=compare == PREVIOUS,
-            worker=_text(given, "worker", _NAME),
-            panel=_text(given, "panel", _ID),
+            worker=_read_text(given, "worker", _MAX_NAME_LENGTH),
+            panel=_read_text(given, "panel", _MAX_ID_LENGTH),
         ),
         tuple(problems),
     )
 
 
-def custom(start: int, end: int) -> Range:
+def make_fixed_range(start: int, end: int) -> Range:
     length = end - start
     step = next((step for step in _STEPS if length <= step * _POINTS), _STEPS[-1])
-    label = f"{_clock(start)} to {_clock(end)} UTC"
+    label = f"{_format_clock(start)} to {_format_clock(end)} UTC"
     return Range(CUSTOM, label, max(length, step), step, 0)
 
 
-def _times(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
+def _parse_times(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
     key = given.get("range", "")
     if given.get("from") or given.get("to"):
-        return _between(given, now, problems)
+        return _parse_fixed_range(given, now, problems)
     if key and key not in RANGES:
         remedy = f"Choose one of {', '.join(RANGES)}, or give from and to."
-        problems.append(_odd("range", key, remedy))
+        problems.append(_make_problem("range", key, remedy))
     return BoardQuery(RANGES.get(key, DEFAULT_RANGE))
 
 
-def _between(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
+def _parse_fixed_range(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
     ends: list[int] = []
     for field in ("from", "to"):
-        moment = _moment(given.get(field, ""))
+        moment = _parse_moment(given.get(field, ""))
         if moment is None and (field == "from" or given.get(field)):
             remedy = "Give seconds since 1970, or a time in UTC such as 2026-11-21T10:00."
-            problems.append(_odd(field, given.get(field, ""), remedy))
+            problems.append(_make_problem(field, given.get(field, ""), remedy))
             return BoardQuery()
         ends.append(int(now) if moment is None else min(moment, int(now)))
     start, end = ends
@@ -150,27 +150,27 @@ def _between(given: Mapping[str, Any], now: float, problems: list[Problem]) -> B
     return BoardQuery().during(start, end)
 
 
-def _moment(text: str) -> int | None:
+def _parse_moment(text: str) -> int | None:
     """Parse epoch seconds, or UTC as written by an input of type datetime-local."""
     try:
-        return int(text) if text.lstrip("-").isdecimal() else _written(text)
+        return int(text) if text.lstrip("-").isdecimal() else _parse_iso(text)
     except (ValueError, OverflowError):
         return None
 
 
-def _written(text: str) -> int:
+def _parse_iso(text: str) -> int:
     moment = datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
-def _text(given: Mapping[str, Any], field: str, longest: int) -> str:
+def _read_text(given: Mapping[str, Any], field: str, longest: int) -> str:
     return str(given.get(field, "")).replace("\0", "")[:longest]
 
 
-def _odd(field: str, value: str, remedy: str) -> Problem:
+def _make_problem(field: str, value: str, remedy: str) -> Problem:
     return Problem(field, value[:80], f'"{value[:80]}" is not understood.', remedy, "invalid")
 
 
-def _clock(moment: int) -> str:
+def _format_clock(moment: int) -> str:
     when = datetime.fromtimestamp(moment, UTC)
     return f"{when:%b} {when.day}, {when:%H:%M}"

@@ -12,33 +12,33 @@ from dashboards.boards.panels.declarations import Range
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.prometheus.http.client import Asker, QueryResult, Question
 
-KEPT_S = 60  # s; also how long values of a replaced Prometheus remain in use
-_MOST = 10_000
+MEMORY_S = 60  # s; also how long values of a replaced Prometheus remain in use
+_MAX_SCOPES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scraped:
+class ScrapeResolution:
     at: float
     every_s: int = SCRAPE_S
     targets: int = 0
 
 
-_known: dict[Scope, Scraped] = {}
+_memory: dict[Scope, ScrapeResolution] = {}
 
 
-def interval_s(asker: Asker, scope: Scope, now: float) -> int:
+def get_interval_s(asker: Asker, scope: Scope, now: float) -> int:
     """Return the interval; at least the local Prometheus' interval, which is also the default."""
-    return _scraped(asker, scope, now).every_s
+    return _query_resolution(asker, scope, now).every_s
 
 
-def targets(asker: Asker, scope: Scope, now: float) -> int:
+def count_targets(asker: Asker, scope: Scope, now: float) -> int:
     """Return the number of targets; 0 when unknown."""
-    return _scraped(asker, scope, now).targets
+    return _query_resolution(asker, scope, now).targets
 
 
-def _scraped(asker: Asker, scope: Scope, now: float) -> Scraped:
-    known = _known.get(scope)
-    if known is not None and 0 <= now - known.at < KEPT_S:
+def _query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolution:
+    known = _memory.get(scope)
+    if known is not None and 0 <= now - known.at < MEMORY_S:
         return known
     at = int(now) // SCRAPE_S * SCRAPE_S
     asked = {
@@ -47,40 +47,42 @@ def _scraped(asker: Asker, scope: Scope, now: float) -> Scraped:
     }
     told = {name: _number(answer) for name, answer in asker.ask(asked).items()}
     if told["scraped_every"] is None:
-        return Scraped(now)
-    if len(_known) >= _MOST:
-        _known.clear()
+        return ScrapeResolution(now)
+    if len(_memory) >= _MAX_SCOPES:
+        _memory.clear()
     every_s = max(SCRAPE_S, round(told["scraped_every"]))
-    _known[scope] = Scraped(now, every_s, int(told["scraped"] or 0))
-    return _known[scope]
+    _memory[scope] = ScrapeResolution(now, every_s, int(told["scraped"] or 0))
+    return _memory[scope]
 
 
 def _number(answer: QueryResult) -> float | None:
     return next((series.latest for series in answer.series if series.latest is not None), None)
 
 
-def forget() -> None:
-    _known.clear()
+def clear_memory() -> None:
+    _memory.clear()
 
 
-READ_AT_MOST = 10_000  # points of all targets, for steps below those of recording rules
-KEPT_AT_MOST = 20_000
-_KEPT_S = 60
-_FEWEST = 12
+MAX_RAW_POINTS = 10_000  # points of all targets, for steps below those of recording rules
+MAX_RECORDED_POINTS = 20_000
+_RECORDED_STEP_S = 60
+_MIN_POINTS = 12
 _STEPS_S = (
     *(10, 15, 20, 30, 60, 120, 300, 600, 900),
     *(1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400),
 )
 
 
-def fitting(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
+def fit_range(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
     """Return the range with a step that fits the scrape interval and the number of targets."""
-    target_count = targets(asker, scope, now)
+    target_count = count_targets(asker, scope, now)
     step_s = chosen.step_s
     for longer_s in _STEPS_S:
         points = chosen.length_s // step_s
-        if points * target_count <= (READ_AT_MOST if step_s < _KEPT_S else KEPT_AT_MOST):
+        if points * target_count <= (
+            MAX_RAW_POINTS if step_s < _RECORDED_STEP_S else MAX_RECORDED_POINTS
+        ):
             break
-        if longer_s > step_s and chosen.length_s // longer_s >= _FEWEST:
+        if longer_s > step_s and chosen.length_s // longer_s >= _MIN_POINTS:
             step_s = longer_s
     return replace(chosen, step_s=step_s)

@@ -35,7 +35,7 @@ JOBS = {
     "l2": ("cache node", "cache nodes"),
 }
 # Metrics that every worker exports since a version, regardless of its arguments; newest first.
-MARKS = (
+VERSION_MARKERS = (
     ("0.32", f"{n.PREEMPTED}_count"),
     ("0.24", n.WAITING_WHY),
     ("0.19", n.FLOPS),
@@ -43,7 +43,7 @@ MARKS = (
     ("0.13", f"{n.COMPUTED_TOKENS}_count"),
 )
 _SINCE = re.compile(r"vLLM (\d+\.\d+)(?:, (.*))?")
-_NAMED = 5
+_MAX_NAMED_ENDPOINTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Scraped:
+class JobTargets:
     """Targets of one job in Prometheus. `last_up` in epoch seconds within the last day."""
 
     known: int = 0
@@ -65,7 +65,7 @@ class Scraped:
 
 @dataclass(frozen=True, slots=True)
 class PanelFacts:
-    jobs: Mapping[str, Scraped]
+    jobs: Mapping[str, JobTargets]
     exported: frozenset[str]
 
 
@@ -106,30 +106,32 @@ def judge(
             FaultKind.TOO_SLOW: "too_slow",
             FaultKind.TOO_EXPENSIVE: "too_slow",
         }
-        return states.get(fault.kind, "prometheus"), fault_message(fault)
-    job = facts.jobs.get(panel.job, Scraped())
+        return states.get(fault.kind, "prometheus"), make_fault_message(fault)
+    job = facts.jobs.get(panel.job, JobTargets())
     if panel.job and job.up == 0:
-        message = _not_scraped(panel, job, points.last_at or job.last_up)
+        message = _make_not_scraped_message(panel, job, points.last_at or job.last_up)
         return ("stale" if numbers else "not_scraped"), message
     if any(numbers) or (numbers and panel.unit == "seconds"):
         return "ok", None
     if evidence.whole or evidence.fault:
-        return "ok" if evidence.whole else "quiet", _not_drawn(evidence)
+        return "ok" if evidence.whole else "quiet", _make_not_drawn_message(evidence)
     if not numbers and not facts.exported.intersection(panel.metrics):
         if panel.job == "router" and panel.cause is not None and evidence.caused == 0:
-            return "quiet", _nothing(panel, evidence)  # our own metrics have no version dependency
+            return "quiet", _make_nothing_message(
+                panel, evidence
+            )  # our own metrics have no version dependency
         if panel.job:
-            return "absent", _absent(panel, job, facts.exported)
+            return "absent", _make_absent_message(panel, job, facts.exported)
         return _without_exporter(panel, facts.exported)
     if panel.needs and not numbers:
-        return "needs", _of_others(panel)
+        return "needs", _make_other_pods_message(panel)
     if numbers and not panel.of_events:
         text = f"The value is 0 at every point of the chart, one every {points.step_s} s."
         return "zero", Message("info", "Zero in this range", text, panel.zero)
-    return "quiet", _nothing(panel, evidence)
+    return "quiet", _make_nothing_message(panel, evidence)
 
 
-def _not_drawn(evidence: Evidence) -> Message:
+def _make_not_drawn_message(evidence: Evidence) -> Message:
     if evidence.fault:
         text = f"Whether anything was counted in this range is not known. {evidence.fault}"
         return Message("warning", "Not known", text, "Choose a shorter range.")
@@ -138,7 +140,7 @@ def _not_drawn(evidence: Evidence) -> Message:
     return Message("info", "Not in the chart", text, fix)
 
 
-def _nothing(panel: Panel, evidence: Evidence) -> Message:
+def _make_nothing_message(panel: Panel, evidence: Evidence) -> Message:
     own = panel.empty or "No point of this chart has a value."
     if panel.cause is None:
         return Message("info", "No data in this range", own, "")
@@ -148,10 +150,14 @@ def _nothing(panel: Panel, evidence: Evidence) -> Message:
     return Message("info", "No data in this range", text, own)
 
 
-def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
+def make_price_message(factor: Factor, endpoints: Collection[str]) -> Message:
     names = sorted(endpoints)
-    shown = ", ".join(names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    shown = ", ".join(names[:_MAX_NAMED_ENDPOINTS])
+    more = (
+        f" and {len(names) - _MAX_NAMED_ENDPOINTS} more"
+        if len(names) > _MAX_NAMED_ENDPOINTS
+        else ""
+    )
     if factor == "worker_usd_hour":
         fix = (
             "Give a price, under Instance types, to the type named under its Placement, or to "
@@ -164,7 +170,7 @@ def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
     return Message("warning", "Not calibrated", text, fix)
 
 
-def fault_message(fault: Fault) -> Message:
+def make_fault_message(fault: Fault) -> Message:
     if fault.kind is FaultKind.NOT_CONFIGURED:
         fix = "Set PROMETHEUS_URL to its address and restart, or use `make up`, which starts one."
         return Message("warning", "No Prometheus", fault.detail, fix)
@@ -190,24 +196,24 @@ def fault_message(fault: Fault) -> Message:
     return Message("danger", "Prometheus does not answer", fault.detail, fix)
 
 
-def version(exported: Collection[str]) -> tuple[str, str]:
+def detect_version(exported: Collection[str]) -> tuple[str, str]:
     """Derive the newest worker's version bounds (from, below) from its metrics; "" if unknown."""
     before = ""
-    for since, metric in MARKS:
+    for since, metric in VERSION_MARKERS:
         if metric in exported:
             return since, before
         before = since
     return "", before
 
 
-def clock(moment: float, *, seconds: bool = False) -> str:
+def format_clock(moment: float, *, seconds: bool = False) -> str:
     when = datetime.fromtimestamp(moment, UTC)
     return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"
 
 
-def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
+def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None) -> Message:
     one, many = JOBS[panel.job]
-    since = f" since {clock(last)}" if last is not None else ""
+    since = f" since {format_clock(last)}" if last is not None else ""
     title = f"No data{since}"
     if job.known == 0:
         fix = (
@@ -224,16 +230,16 @@ def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
     return Message("warning", title, f"Prometheus cannot reach {away}.", fix)
 
 
-def _absent(panel: Panel, job: Scraped, exported: Collection[str]) -> Message:
+def _make_absent_message(panel: Panel, job: JobTargets, exported: Collection[str]) -> Message:
     """A missing labelled counter proves no version: it exists only after its first count."""
     one, many = JOBS[panel.job]
     who, verb = (f"The {one} is", "does") if job.known == 1 else (f"The {many} are", "do")
     text = f"{who} scraped but {verb} not export {panel.metric} now."
-    needed, when = _since(panel.since)
-    since, before = version(exported)
+    needed, when = _parse_since(panel.since)
+    since, before = detect_version(exported)
     if panel.job == "vllm" and needed and before and _number(before) <= _number(needed):
         text += f" By what is exported, {'it is' if job.known == 1 else 'the newest is'} "
-        text += _in_words(since, before)
+        text += _format_value(since, before)
         fix = f"It exists since {panel.since}: update the workers."
         return Message("warning", "Not in this version", text, fix)
     fix = f"It is exported by {panel.since}, once there is something to count."
@@ -242,13 +248,13 @@ def _absent(panel: Panel, job: Scraped, exported: Collection[str]) -> Message:
     return Message("info", "Not exported", text, fix)
 
 
-def _since(text: str) -> tuple[str, str]:
+def _parse_since(text: str) -> tuple[str, str]:
     """Split `since` into vLLM's version and the required arguments; "" if it is not about vLLM."""
     found = _SINCE.fullmatch(text)
     return (found[1], found[2] or "") if found else ("", "")
 
 
-def _in_words(since: str, before: str) -> str:
+def _format_value(since: str, before: str) -> str:
     if not since:
         return f"older than vLLM {before}."
     return f"vLLM {since} or newer{f', but before {before}' if before else ''}."
@@ -267,7 +273,7 @@ def _without_exporter(panel: Panel, exported: Collection[str]) -> tuple[State, M
     return "needs", Message("info", f"Needs {exporter.name}", text, exporter.how)
 
 
-def _of_others(panel: Panel) -> Message:
+def _make_other_pods_message(panel: Panel) -> Message:
     """The exporter covers other pods: one endpoint's GPUs must not make another's look idle."""
     exporter = EXPORTERS[panel.needs]
     text = f"{exporter.name} exports {panel.metric}, but not of the workers shown here."

@@ -17,9 +17,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, Filter, dry_run
-from console.api.preconditions import expect_same
-from console.api.serializers import ErrorSerializer, would
+from console.api.parameters import DRY_RUN, IF_MATCH, Filter, is_dry_run
+from console.api.preconditions import require_match
+from console.api.serializers import ErrorSerializer, dry_run_response
 from console.core.errors import Problem, Refused, expect_object
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
@@ -89,9 +89,11 @@ class Budgets(GenericAPIView[Budget]):
         """Needs the operator role for the budget's subject."""
         with transaction.atomic():
             made = actions.save_budget(request.user, None, _object(request))
-            if dry_run(request):
+            if is_dry_run(request):
                 transaction.set_rollback(True)
-                return would("create", made.name, {}, actions.document(made), _LABELS)
+                return dry_run_response(
+                    "create", made.name, {}, actions.budget_document(made), _LABELS
+                )
         return Response(BudgetSerializer(made).data, status=201)
 
 
@@ -101,7 +103,7 @@ class OneBudget(APIView):
 
     @extend_schema(summary="Read a budget", responses={200: BudgetSerializer, 404: ErrorSerializer})
     def get(self, request: Request, budget_id: UUID) -> Response:
-        return Response(BudgetSerializer(actions.one(request.user, budget_id)).data)
+        return Response(BudgetSerializer(actions.get_budget(request.user, budget_id)).data)
 
     @extend_schema(
         summary="Change a budget",
@@ -111,14 +113,16 @@ class OneBudget(APIView):
     )
     def patch(self, request: Request, budget_id: UUID) -> Response:
         """Omitted fields keep their values."""
-        found = actions.one(request.user, budget_id)
-        expect_same(request, BudgetSerializer(found).data)
-        before = actions.document(found)
+        found = actions.get_budget(request.user, budget_id)
+        require_match(request, BudgetSerializer(found).data)
+        before = actions.budget_document(found)
         with transaction.atomic():
             made = actions.save_budget(request.user, budget_id, _object(request))
-            if dry_run(request):
+            if is_dry_run(request):
                 transaction.set_rollback(True)
-                return would("update", made.name, before, actions.document(made), _LABELS)
+                return dry_run_response(
+                    "update", made.name, before, actions.budget_document(made), _LABELS
+                )
         return Response(BudgetSerializer(made).data)
 
     @extend_schema(
@@ -127,8 +131,8 @@ class OneBudget(APIView):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, budget_id: UUID) -> Response:
-        found = actions.one(request.user, budget_id)
-        expect_same(request, BudgetSerializer(found).data)
+        found = actions.get_budget(request.user, budget_id)
+        require_match(request, BudgetSerializer(found).data)
         actions.delete_budget(request.user, budget_id)
         return Response(status=204)
 
@@ -141,7 +145,9 @@ class BudgetStateView(APIView):
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
         """As of the last full hour measured."""
-        (state,) = budgets.states([actions.one(request.user, budget_id)], timezone.now())
+        (state,) = budgets.budget_states(
+            [actions.get_budget(request.user, budget_id)], timezone.now()
+        )
         return Response(
             {
                 "budget": state.budget.name,
@@ -177,7 +183,7 @@ class Months(APIView):
     def get(self, _request: Request) -> Response:
         """Latest first, without pagination."""
         now = timezone.now()
-        found = months.coverages(months.kept(now), now)
+        found = months.coverages(months.stored_months(now), now)
         return Response(
             [
                 {
@@ -206,12 +212,12 @@ class CostReport(APIView):
     )
     def get(self, request: Request, month: str) -> Response:
         """Limited to what you may see. Sums exclude unknown values; `missing` lists them."""
-        wanted = months.read(month)
+        wanted = months.parse_month(month)
         if wanted is None:
             raise NotFound("A month is written as 2026-11.")
         user: Any = request.user
         found = monthly.report(wanted, timezone.now(), user, _weight(request))
-        return Response(monthly.document(found))
+        return Response(monthly.report_document(found))
 
 
 class TierPriceWriteSerializer(serializers.ModelSerializer[TierPrice]):
@@ -268,7 +274,7 @@ class OneTierPrice(APIView):
         data = _object(request)
         actions.check_tier_price(name, data)
         found = selectors.last_tier_price(name)
-        expect_same(request, TierPriceSerializer(found).data if found else None)
+        require_match(request, TierPriceSerializer(found).data if found else None)
         made = actions.save_tier_price(request.user, name, data)
         return Response(TierPriceSerializer(made).data)
 
@@ -279,8 +285,8 @@ class OneTierPrice(APIView):
     )
     def delete(self, request: Request, name: str) -> Response:
         """From today on; earlier days keep their price."""
-        expect_same(request, TierPriceSerializer(_price(name)).data)
-        actions.forget_tier_price(request.user, name)
+        require_match(request, TierPriceSerializer(_price(name)).data)
+        actions.clear_tier_price(request.user, name)
         return Response(status=204)
 
 

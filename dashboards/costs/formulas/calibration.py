@@ -34,7 +34,7 @@ class CalibrationSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CalibrationResult:
     """`seconds_per_token` is None if the measurement failed; `problem` holds the reason."""
 
     worker: str = ""
@@ -43,7 +43,7 @@ class Measured:
     problem: str = ""
 
 
-def run(worker: str, ask: Ask, progress: Progress) -> Measured:
+def calibrate(worker: str, ask: Ask, progress: Progress) -> CalibrationResult:
     """Send `ROUNDS` pairs of new prompts to one worker."""
     samples: list[CalibrationSample] = []
     _send("warm-up", worker, ask, short=True)  # a process's first request is an outlier
@@ -53,29 +53,29 @@ def run(worker: str, ask: Ask, progress: Progress) -> Measured:
             progress(f"Sending a {kind} prompt nobody has seen ({number + 1} of {ROUNDS})")
             sample, problem = _send(kind, worker, ask, short=short)
             if sample is None:
-                return Measured(worker, tuple(samples), problem=problem)
+                return CalibrationResult(worker, tuple(samples), problem=problem)
             samples.append(sample)
-    return slope(worker, tuple(samples))
+    return fit_slope(worker, tuple(samples))
 
 
-def slope(worker: str, samples: tuple[CalibrationSample, ...]) -> Measured:
+def fit_slope(worker: str, samples: tuple[CalibrationSample, ...]) -> CalibrationResult:
     """Return the slope of the medians, which are robust against single outliers."""
     short, long = samples[::2], samples[1::2]
     more = median(s.tokens for s in long) - median(s.tokens for s in short)
     if more < LEAST_MORE_TOKENS:
         text = f"The long prompt had only {more:.0f} tokens more than the short one."
-        return Measured(worker, samples, problem=text)
+        return CalibrationResult(worker, samples, problem=text)
     later = median(s.ttft_s for s in long) - median(s.ttft_s for s in short)
     if later <= 0:
         text = (
             "Long prompts were answered no later than short ones: the worker is too busy to tell."
         )
-        return Measured(worker, samples, problem=f"{text} Try again when it is idle.")
-    return Measured(worker, samples, later / more)
+        return CalibrationResult(worker, samples, problem=f"{text} Try again when it is idle.")
+    return CalibrationResult(worker, samples, later / more)
 
 
 def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[CalibrationSample | None, str]:
-    answer = ask(text_of(secrets.token_hex(8), short=short), worker)
+    answer = ask(prompt_text(secrets.token_hex(8), short=short), worker)
     if not answer.ok:
         return None, f"The {kind} request failed: {answer.error}"
     if answer.worker != worker:
@@ -87,7 +87,7 @@ def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[Calibration
     return CalibrationSample(answer.prompt_tokens, answer.ttft_s), ""
 
 
-def text_of(nonce: str, *, short: bool) -> str:
+def prompt_text(nonce: str, *, short: bool) -> str:
     """Return the prompt of the cache proof, or its beginning."""
     lines = prompt(nonce).splitlines()
     return "\n".join([*lines[:SHORT_LINES], lines[-1]] if short else lines)

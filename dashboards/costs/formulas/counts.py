@@ -30,7 +30,7 @@ L1, too: it is put where the engine puts what it cannot name."""
 _SOURCES = {"device": "device", "l1": "host", "l2": "disk|p2p|external_unspecified"}
 
 
-def all_of(range_s: int) -> dict[str, str]:
+def usage_queries(range_s: int) -> dict[str, str]:
     """Return the queries by name, for a range that ends now."""
     step = max(SHORTEST_STEP_S, range_s // STEPS)
     over = _steps(range_s, step)
@@ -56,7 +56,7 @@ def _grown(metric: str, braces: str, range_s: int) -> str:
     return f"sum by (endpoint_name) (increase({metric}{{{braces}}}[{range_s}s]))"
 
 
-def covered(range_s: int) -> str:
+def coverage_query(range_s: int) -> str:
     """Return the query for the seconds of the range with any scrape."""
     return f"count_over_time((count(up)){_steps(range_s, COVERED_STEP_S)}) * {COVERED_STEP_S}"
 
@@ -70,7 +70,7 @@ TIERS = ("device", "l1", "l2")
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class UsageCounts:
     """Counts by endpoint name, without endpoints that were not scraped. `missing`: reason of a
     partial result, if one of several sources did not respond.
     """
@@ -80,18 +80,18 @@ class Counted:
     missing: Fault | None = None
 
 
-def count(prometheus: Asker, range_s: int, now: float) -> Counted:
+def count_usage(prometheus: Asker, range_s: int, now: float) -> UsageCounts:
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    asked = {name: Question(query, at) for name, query in all_of(range_s).items()}
+    asked = {name: Question(query, at) for name, query in usage_queries(range_s).items()}
     answers = prometheus.ask(asked)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
-        return Counted({}, fault)
+        return UsageCounts({}, fault)
     found = {name: _by_endpoint(answer) for name, answer in answers.items()}
     names = {name for values in found.values() for name in values}
     missing = next((one for answer in answers.values() for one in answer.missing), None)
     counts = {name: _counts(name, found) for name in sorted(names) if name}
-    return Counted(counts, missing=missing)
+    return UsageCounts(counts, missing=missing)
 
 
 def _by_endpoint(answer: QueryResult) -> dict[str, float]:

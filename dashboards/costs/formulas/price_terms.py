@@ -52,10 +52,10 @@ class Needs:
 
 
 def needs(spec: EndpointSpec) -> Needs:
-    return of_stored(spec.to_dict())
+    return parse_stored_needs(spec.to_dict())
 
 
-def of_stored(spec: Mapping[str, Any]) -> Needs:
+def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:
     """Read the JSON of an accepted spec; missing fields have their defaults."""
     cache, own = _of(spec, "cache"), _of(spec, "resources")
     l1, l2 = _of(cache, "l1"), _of(cache, "l2")

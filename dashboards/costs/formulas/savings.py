@@ -174,7 +174,7 @@ def saving(rate: Rate, counts: Counts, slope: Slope, l2: L2Cost = NO_L2) -> Savi
     return Saving(seconds, load_s, before, l1, l2, usd, rate.why or l2.why)
 
 
-def shares(uses: Mapping[str, Counts]) -> dict[str, float]:
+def split_shares(uses: Mapping[str, Counts]) -> dict[str, float]:
     """Return the share of each user of a cache tier in its cost.
 
     Shares follow the bytes read; if a user with hits exports no bytes, the cached tokens; without
@@ -215,7 +215,7 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
         return Rate(None, f"No instance type {name} is in the catalogue. {remedy}")
     if instance.price_usd_hour is None:
         return Rate(None, f"The price of {name} is not known. Give it under Instance types.")
-    part = share(needs, instance)
+    part = worker_share(needs, instance)
     words = f"{instance.price_usd_hour:g} USD an hour for {name} x {part.words}"
     price = instance.price_usd_hour
     return Rate(
@@ -232,7 +232,7 @@ def _routers(needs: Needs, instance: Instance) -> float:
     return needs.routers * max(cpus, needs.router_memory_bytes / instance.memory_bytes)
 
 
-def share(needs: Needs, instance: Instance) -> Share:
+def worker_share(needs: Needs, instance: Instance) -> Share:
     return Share(
         gpus=needs.gpus,
         of_gpus=instance.gpus,

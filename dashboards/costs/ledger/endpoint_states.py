@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dashboards.costs.formulas.price_terms import Needs, of_stored
+from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.models import CostDay
 from endpoints import selectors
 
@@ -44,13 +44,13 @@ class EndpointState:
         return {name: getattr(self.needs, name) for name in _HELD}
 
 
-def at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointState]:
+def states_at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointState]:
     """Return states by name: endpoints created before `end`, and the deleted ones among `names`."""
     rows = list(selectors.endpoints().filter(created_at__lt=end))
     then = selectors.specs_before([row.pk for row in rows if row.changed_at >= end], end)
     found = {
         row.name: EndpointState(
-            of_stored(then.get(row.pk, row.spec)),
+            parse_stored_needs(then.get(row.pk, row.spec)),
             row.team_id,
             row.team.slug if row.team else "",
             row.created_at,
@@ -60,7 +60,7 @@ def at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointState]:
     return found | _gone({name for name in names if name not in found}, end)
 
 
-def needs_of(row: CostDay) -> Needs:
+def stored_needs(row: CostDay) -> Needs:
     """Restore the needs from the row."""
     held = {name: row.held.get(name, 0) for name in _HELD}
     return Needs(
@@ -80,5 +80,5 @@ def _gone(names: Collection[str], end: datetime) -> dict[str, EndpointState]:
         endpoint_name__in=names, day__lte=end.date(), day__gte=(end - _REMEMBERED).date()
     )
     for row in days.order_by("day", "pk"):
-        found[row.endpoint_name] = EndpointState(needs_of(row), row.team_id, row.team)
+        found[row.endpoint_name] = EndpointState(stored_needs(row), row.team_id, row.team)
     return found

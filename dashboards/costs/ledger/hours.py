@@ -19,7 +19,7 @@ from django.db.models import F
 
 from console.catalogue import selectors as catalogue
 from dashboards.costs.formulas import counts as formulas_counts
-from dashboards.costs.formulas.counts import count
+from dashboards.costs.formulas.counts import count_usage
 from dashboards.costs.formulas.savings import HOUR_S, Counts
 from dashboards.costs.ledger import endpoint_states, valuation
 from dashboards.costs.ledger.endpoint_states import EndpointState
@@ -42,11 +42,11 @@ _AT_ONCE = 24
 HOUR = timedelta(hours=1)
 
 
-def measure(asker: Asker, now: datetime) -> int:
+def measure_hours(asker: Asker, now: datetime) -> int:
     """Add missing hours, the latest first, and return their number."""
     done = 0
-    for hour in missing(now)[:_AT_ONCE]:
-        added = add(asker, hour, patient=now - hour < PATIENCE)
+    for hour in missing_hours(now)[:_AT_ONCE]:
+        added = add_hour(asker, hour, patient=now - hour < PATIENCE)
         if added is HourResult.NO_ANSWER:
             break
         done += added is HourResult.YES
@@ -55,12 +55,12 @@ def measure(asker: Asker, now: datetime) -> int:
     return done
 
 
-def missing(now: datetime) -> list[datetime]:
+def missing_hours(now: datetime) -> list[datetime]:
     """Return the ended hours not yet queried, latest first, since the first endpoint existed."""
     last = (now.astimezone(UTC) - SETTLED).replace(minute=0, second=0, microsecond=0) - HOUR
     first = last - BACKFILL
     known = set(MeasuredHour.objects.filter(hour__gte=first).values_list("hour", flat=True))
-    begun = selectors.first_made()
+    begun = selectors.first_created_at()
     begins = [moment for moment in (begun, min(known, default=None)) if moment is not None]
     if not begins:
         return []
@@ -77,12 +77,12 @@ class HourResult(StrEnum):
     NO_ANSWER = "no answer"
 
 
-def add(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
+def add_hour(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
     """Add one hour; unless `patient`, a partial result is added with a lower coverage."""
     end = hour + HOUR
-    query = formulas_counts.covered(int(HOUR_S))
+    query = formulas_counts.coverage_query(int(HOUR_S))
     covered = asker.ask({"covered": Question(query, int(end.timestamp()))})["covered"]
-    counted = count(asker, int(HOUR_S), end.timestamp())
+    counted = count_usage(asker, int(HOUR_S), end.timestamp())
     fault = covered.fault or counted.fault
     if fault is not None:
         log.warning(
@@ -118,20 +118,20 @@ class _Worth:
 
 
 def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
-    found = endpoint_states.at(hour + HOUR, counted)
-    machines, prices, slopes = catalogue.instances(), catalogue.prices(), by_settings()
+    found = endpoint_states.states_at(hour + HOUR, counted)
+    machines, prices, slopes = catalogue.instances_by_name(), catalogue.load_prices(), by_settings()
     day = hour.date()
     rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
     # Owners pay for a tier in idle hours too.
     uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
-    parts = tiers.parts(rates, uses, *tiers.hour_of(hour))
+    parts = tiers.tier_cost_shares(rates, uses, *tiers.hour_of(hour))
     begun = {(row.endpoint_name, row.key): row for row in CostDay.objects.filter(day=day)}
     for name, state in found.items():
         needs, tier = state.needs, parts.get(name)
         if name not in counted and not (tier and tier.hours):
             continue
         worth = _Worth(
-            *valuation.part(needs, machines),
+            *valuation.machine_part(needs, machines),
             prices.on(needs.machine, day),
             slopes.get(needs.settings),
         )

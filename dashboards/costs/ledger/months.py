@@ -75,19 +75,19 @@ class Coverage:
         return self.share is None or self.share >= 0.995
 
 
-def of(moment: datetime) -> Month:
+def month_of(moment: datetime) -> Month:
     return Month(moment.astimezone(UTC).date().replace(day=1))
 
 
-def read(text: str) -> Month | None:
+def parse_month(text: str) -> Month | None:
     found = _WRITTEN.fullmatch(text)
     return Month(date(int(found[1]), int(found[2]), 1)) if found else None
 
 
-def kept(now: datetime) -> list[Month]:
+def stored_months(now: datetime) -> list[Month]:
     """Return the months with data and the current one, latest first."""
     first = CostDay.objects.order_by("day").values_list("day", flat=True).first()
-    month, found = of(now), [of(now)]
+    month, found = month_of(now), [month_of(now)]
     while first is not None and month.first > first:
         month = month.before
         found.append(month)

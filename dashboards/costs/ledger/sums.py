@@ -14,13 +14,13 @@ from typing import Any
 from django.db.models import Case, F, FloatField, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Coalesce
 
-from console.accounts.permissions import Somebody, allows, teams_where
+from console.accounts.permissions import Somebody, allows, team_ids_with_role
 from dashboards.costs.formulas.savings import HOUR_S, MILLION
 from dashboards.costs.models import CostDay
 from endpoints import teams
 from endpoints.models import Endpoint
 
-NOBODYS = "no team"
+NO_TEAM = "no team"
 UNTAGGED = "without"
 BY = ("endpoint", "team", "model", "machine")
 """What lines can be grouped by, beside `tag:KEY`."""
@@ -123,7 +123,7 @@ def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
     rows = CostDay.objects.filter(day__gte=begin, day__lt=end)
     if viewer is None or allows(viewer, "viewer"):
         return rows
-    mine = teams_where(viewer, "viewer") or frozenset()
+    mine = team_ids_with_role(viewer, "viewer") or frozenset()
     hidden = Endpoint.objects.exclude(name__in=teams.names(viewer)).values("name")
     return rows.filter(team_id__in=mine).exclude(endpoint_name__in=hidden)
 
@@ -201,25 +201,25 @@ def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
     return found.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
 
 
-def grouped(lines: Iterable[CostLine], by: str) -> list[CostLine]:
+def group_lines(lines: Iterable[CostLine], by: str) -> list[CostLine]:
     """Group by one of `BY` or tag:KEY, highest cost first."""
     found: dict[str, CostLine] = {}
     name_of = _names(by)
     for line in lines:
         name = name_of(line)
         before = found.get(name)
-        found[name] = replace(line, name=name) if before is None else plus(before, line)
+        found[name] = replace(line, name=name) if before is None else add_lines(before, line)
     return sorted(found.values(), key=lambda line: (-line.total_usd, line.name))
 
 
 def total(lines: Iterable[CostLine]) -> CostLine:
     found = CostLine("")
     for line in lines:
-        found = plus(found, line)
+        found = add_lines(found, line)
     return found
 
 
-def plus(one: CostLine, other: CostLine) -> CostLine:
+def add_lines(one: CostLine, other: CostLine) -> CostLine:
     return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _SUMS})
 
 
@@ -232,7 +232,7 @@ def _names(by: str) -> Callable[[CostLine], str]:
         key = by.removeprefix("tag:")
         return lambda line: line.tags.get(key) or f"{UNTAGGED} {key}"
     if by == "team":
-        return lambda line: line.team or NOBODYS
+        return lambda line: line.team or NO_TEAM
     if by in ("model", "machine"):
         return lambda line: getattr(line, by) or "not known"
     return lambda line: line.name

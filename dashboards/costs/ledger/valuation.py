@@ -13,8 +13,8 @@ from functools import partial
 from console.catalogue import selectors as catalogue
 from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import Needs
-from dashboards.costs.formulas.savings import share
-from dashboards.costs.ledger.endpoint_states import needs_of
+from dashboards.costs.formulas.savings import worker_share
+from dashboards.costs.ledger.endpoint_states import stored_needs
 from dashboards.costs.models import CostDay, CostPlace
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import by_settings
@@ -24,12 +24,14 @@ REACH = timedelta(days=400)
 """How far back a new price counts: as far as use of keys is kept."""
 
 
-def part(needs: Needs, machines: Mapping[str, Instance]) -> tuple[float | None, float | None]:
+def machine_part(
+    needs: Needs, machines: Mapping[str, Instance]
+) -> tuple[float | None, float | None]:
     """Return a worker's share of its machine, and the part of it due to L1."""
     instance = machines.get(needs.machine)
     if instance is None:
         return None, None
-    held = share(needs, instance)
+    held = worker_share(needs, instance)
     return held.part, held.l1_part
 
 
@@ -43,15 +45,15 @@ def revalue(today: date) -> None:
 
 def _parts(since: date) -> None:
     """Fill in machines that were missing in the catalogue."""
-    machines = catalogue.instances()
+    machines = catalogue.instances_by_name()
     lacking = CostDay.objects.filter(day__gte=since, part=None, machine__in=machines)
     for row in lacking:
-        row.part, row.l1_part = part(needs_of(row), machines)
+        row.part, row.l1_part = machine_part(stored_needs(row), machines)
         row.save(update_fields=["part", "l1_part"])
 
 
 def _prices(since: date) -> None:
-    prices = catalogue.prices()
+    prices = catalogue.load_prices()
     kept = CostDay.objects.filter(day__gte=since).exclude(machine="").order_by()
     for machine, day, price in kept.values_list("machine", "day", "price").distinct():
         now = prices.on(machine, day)
@@ -68,7 +70,11 @@ def tier_prices(terms: Terms) -> dict[str, float | None]:
 
 
 def _tiers(since: date) -> None:
-    machines, prices, said = catalogue.instances(), catalogue.prices(), tiers.said()
+    machines, prices, said = (
+        catalogue.instances_by_name(),
+        catalogue.load_prices(),
+        tiers.stated_prices(),
+    )
     rows = CostDay.objects.filter(day__gte=since).exclude(tier="").order_by()
     kept = rows.exclude(tier_place=CostPlace.KEPT)
     for tier, place, day, *then in kept.values_list(

@@ -17,10 +17,10 @@ from console.accounts import selectors as accounts
 from console.accounts.gate import role_required
 from console.web import responses
 from dashboards import actions
-from dashboards.boards.results.csv_export import spreadsheet
+from dashboards.boards.results.csv_export import escape_formula
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.ledger import sums
-from dashboards.costs.reports.endpoint_rows import COLUMNS, line
+from dashboards.costs.reports.endpoint_rows import COLUMNS, row_values
 from dashboards.costs.reports.endpoints import RANGES, CostReport, EndpointCostRow, report
 from dashboards.prometheus import connections
 from endpoints.refusals import RefusalError
@@ -35,7 +35,7 @@ def costs(request: HttpRequest) -> HttpResponse:
     by = request.GET.get("by", "")
     by = by if by in sums.BY[1:] or by.startswith("tag:") else ""
     lines = [row.line for row in found.rows]
-    shown = sums.grouped(lines, by) if by else found.rows
+    shown = sums.group_lines(lines, by) if by else found.rows
     context: dict[str, Any] = {
         "report": found,
         "page": Paginator(shown, ROWS_A_PAGE).get_page(request.GET.get("page")),
@@ -61,10 +61,10 @@ def table(request: HttpRequest) -> HttpResponse:
     writer = csv.DictWriter(response, COLUMNS)
     writer.writeheader()
     for row in found.rows:
-        told = line(row)
+        told = row_values(row)
         tags = ";".join(f"{key}={value}" for key, value in told["tags"].items())
         cells = {**told, "tags": tags, "range": found.key}
-        writer.writerow({name: spreadsheet(value) for name, value in cells.items()})
+        writer.writerow({name: escape_formula(value) for name, value in cells.items()})
     return response
 
 
@@ -96,4 +96,4 @@ def _report(request: HttpRequest) -> CostReport:
 
 def _team_words(request: HttpRequest) -> list[str]:
     user: Any = request.user
-    return [team.slug for team in accounts.teams_with(user, "viewer")]
+    return [team.slug for team in accounts.list_teams_with_role(user, "viewer")]

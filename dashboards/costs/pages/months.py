@@ -18,10 +18,10 @@ from cachetier import selectors as cachetier
 from console.accounts.gate import role_required
 from console.catalogue import selectors as catalogue
 from console.core.errors import Refused
-from dashboards.boards.results.csv_export import spreadsheet
+from dashboards.boards.results.csv_export import escape_formula
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.forms import BudgetForm, TierPriceForm
-from dashboards.costs.formulas.price_terms import FOREIGN, of_stored
+from dashboards.costs.formulas.price_terms import FOREIGN, parse_stored_needs
 from dashboards.costs.ledger import months
 from dashboards.costs.ledger.months import Month
 from dashboards.costs.models import BudgetCrossing
@@ -37,7 +37,7 @@ _CROSSINGS = 50
 @require_safe
 def reports(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    found = months.coverages(months.kept(now), now)
+    found = months.coverages(months.stored_months(now), now)
     return render(request, "money/reports.html", {"months": found.items()})
 
 
@@ -46,7 +46,7 @@ def reports(request: HttpRequest) -> HttpResponse:
 def report(request: HttpRequest, month: str) -> HttpResponse:
     weight = _weight(request)
     found = month_reports.report(_month(month), timezone.now(), request.user, weight)
-    tables = [month_reports.shortened(table) for table in found.tables]
+    tables = [month_reports.shorten(table) for table in found.tables]
     context = {"report": found, "tables": tables, "now": timezone.now()}
     return render(request, "money/report.html", context)
 
@@ -59,8 +59,8 @@ def report_csv(request: HttpRequest, month: str) -> HttpResponse:
     response["Content-Disposition"] = f'attachment; filename="costs-{found.month.key}.csv"'
     writer = csv.DictWriter(response, month_reports.COLUMNS)
     writer.writeheader()
-    for row in month_reports.rows(found):
-        writer.writerow({name: spreadsheet(value) for name, value in row.items()})
+    for row in month_reports.report_rows(found):
+        writer.writerow({name: escape_formula(value) for name, value in row.items()})
     return response
 
 
@@ -87,7 +87,7 @@ def edit_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
     if budget is None:
         raise Http404
     posted = request.POST if request.method == "POST" else None
-    form = BudgetForm(posted, actions.document(budget))
+    form = BudgetForm(posted, actions.budget_document(budget))
     status = 200
     if posted is not None:
         status = _tried(form, lambda: actions.save_budget(request.user, budget_id, form.typed()))
@@ -115,11 +115,15 @@ def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
 @never_cache
 @require_safe
 def tier_list(request: HttpRequest) -> HttpResponse:
-    machines = catalogue.instances()
-    today, prices = timezone.now().date(), catalogue.prices()
+    machines = catalogue.instances_by_name()
+    today, prices = timezone.now().date(), catalogue.load_prices()
     known = tiers.rates(machines, lambda name: prices.on(name, today), today)
     specs = endpoints.endpoints(_user(request)).values_list("spec", flat=True)
-    used = {tier: tiers.unknown(tier) for tier in (of_stored(spec).tier for spec in specs) if tier}
+    used = {
+        tier: tiers.unknown_rate(tier)
+        for tier in (parse_stored_needs(spec).tier for spec in specs)
+        if tier
+    }
     rates = (used | known).values()
     context = {"rates": sorted(rates, key=lambda rate: rate.name)}
     return render(request, "money/tiers.html", context)
@@ -149,7 +153,7 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def forget_tier(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
-        actions.forget_tier_price(request.user, name)
+        actions.clear_tier_price(request.user, name)
     except Refused as error:
         messages.error(request, str(error))
     else:
@@ -162,10 +166,10 @@ def _budgets(request: HttpRequest, form: BudgetForm, status: int = 200) -> HttpR
     mine = list(budgets.budgets(user))
     passed = BudgetCrossing.objects.filter(budget__in=mine).select_related("budget")
     context = {
-        "states": budgets.states(mine, timezone.now()),
+        "states": budgets.budget_states(mine, timezone.now()),
         "passed": passed.order_by("-at")[:_CROSSINGS],
         "form": form,
-        "month": months.of(timezone.now()),
+        "month": months.month_of(timezone.now()),
     }
     return render(request, "money/budgets.html", context, status=status)
 
@@ -183,7 +187,7 @@ def _tried(form: BudgetForm | TierPriceForm, act: Callable[[], object]) -> int:
 
 
 def _month(text: str) -> Month:
-    found = months.read(text)
+    found = months.parse_month(text)
     if found is None:
         raise Http404
     return found

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from console.catalogue.selectors import instances
-from dashboards.costs.formulas.price_terms import Needs, of_stored
+from console.catalogue.selectors import instances_by_name
+from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import Slope, rate
 from dashboards.models import Calibration, RunState
 from endpoints import selectors
@@ -24,7 +24,7 @@ _READ = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSlope:
     """`lent`: measured on another, equivalent endpoint."""
 
     calibration: Calibration
@@ -35,7 +35,7 @@ class Known:
         return Slope(self.calibration.seconds_per_token or 0.0)
 
 
-def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, Known]:
+def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, KnownSlope]:
     """Return calibrations by endpoint id, without endpoints that have none.
 
     Order: own with current settings, equivalent endpoint, own with other settings.
@@ -51,9 +51,9 @@ def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, Known]:
     for key, needs in wanted:
         mine, like = own.get(key), alike.get(needs.settings)
         if like is not None and (mine is None or mine.measured_as not in ("", needs.settings)):
-            found[key] = Known(like, lent=like.endpoint_id != key)
+            found[key] = KnownSlope(like, lent=like.endpoint_id != key)
         elif mine is not None:
-            found[key] = Known(mine, lent=False)
+            found[key] = KnownSlope(mine, lent=False)
     return found
 
 
@@ -74,9 +74,9 @@ def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:
     `worker_usd_hour`: price of a worker; `saved_usd_token`: value of a cached prompt token before
     the time to load it and the cost of the cache.
     """
-    catalogue = instances()
+    catalogue = instances_by_name()
     rows = selectors.endpoints(viewer).values_list("pk", "name", "spec")
-    listed = [(key, name, of_stored(spec)) for key, name, spec in rows]
+    listed = [(key, name, parse_stored_needs(spec)) for key, name, spec in rows]
     slopes = known((key, needs) for key, _, needs in listed)
     hours: dict[str, float] = {}
     tokens: dict[str, float] = {}

@@ -14,7 +14,7 @@ from cachetier import selectors as cachetier
 from cachetier.tier.spec import GIB, TierSpec
 from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import FOREIGN, THIS_MACHINE
-from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, shares
+from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, split_shares
 from dashboards.costs.models import CostPlace, TierPrice
 
 HOURS_A_MONTH = 730.0
@@ -52,7 +52,7 @@ class StatedTierPrice:
         return list(self.rows)
 
 
-def said() -> StatedTierPrice:
+def stated_prices() -> StatedTierPrice:
     """Return all entered prices with one query."""
     found: dict[str, list[TierPrice]] = {}
     for row in TierPrice.objects.order_by("name", "-since"):
@@ -136,7 +136,7 @@ class TierCostShare:
 
 def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str, TierRate]:
     """Return the rates of our tiers and of priced external ones on that day, in three queries."""
-    stated = said()
+    stated = stated_prices()
     ours = {tier.name: tier for tier in cachetier.tiers()}
     found = {}
     for name in {*stated.names, *ours}:
@@ -150,22 +150,24 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
     return found
 
 
-def parts(
+def tier_cost_shares(
     known: Mapping[str, TierRate], uses: Uses, begin: float, end: float
 ) -> dict[str, TierCostShare]:
     """Return each user's part of its tier between two times (epoch seconds)."""
     found = {}
     for tier in {tier for tier, _ in uses.values() if tier}:
-        rate = known.get(tier) or unknown(tier)
-        users = shares({name: counts for name, (one, counts) in uses.items() if one == tier})
+        rate = known.get(tier) or unknown_rate(tier)
+        users = split_shares({name: counts for name, (one, counts) in uses.items() if one == tier})
         for name, share in users.items():
             found[name] = TierCostShare(rate, share, rate.hours_within(begin, end))
     return found
 
 
-def split(known: Mapping[str, TierRate], uses: Uses, begin: float, end: float) -> dict[str, L2Cost]:
+def split_tier_cost(
+    known: Mapping[str, TierRate], uses: Uses, begin: float, end: float
+) -> dict[str, L2Cost]:
     """Return each user's cost of its tier between two times (epoch seconds)."""
-    return {name: part.cost for name, part in parts(known, uses, begin, end).items()}
+    return {name: part.cost for name, part in tier_cost_shares(known, uses, begin, end).items()}
 
 
 def hour_of(moment: datetime) -> tuple[float, float]:
@@ -173,7 +175,7 @@ def hour_of(moment: datetime) -> tuple[float, float]:
     return begin, begin + HOUR_S
 
 
-def unknown(tier: str) -> TierRate:
+def unknown_rate(tier: str) -> TierRate:
     """Return the rate of a deleted or external tier without a price."""
     place = _place(tier)
     priced = terms(tier, place, None, {}, lambda _machine: None)

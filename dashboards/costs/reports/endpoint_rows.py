@@ -41,7 +41,7 @@ COLUMNS = (
 )
 
 
-def line(row: EndpointCostRow) -> dict[str, Any]:
+def row_values(row: EndpointCostRow) -> dict[str, Any]:
     """Return the values by `COLUMNS`, without the range; None if unknown."""
     counts, found, made = row.counts, row.costs, row.calibration
     saving = found.saving

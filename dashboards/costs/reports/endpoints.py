@@ -14,14 +14,14 @@ from typing import Any
 
 from console.accounts.permissions import Somebody, allows
 from console.catalogue.core.builtin import Instance
-from console.catalogue.selectors import instances
-from dashboards.boards.results.board import Message, fault_message
-from dashboards.costs.formulas.counts import Counted, count
-from dashboards.costs.formulas.price_terms import Needs, of_stored
+from console.catalogue.selectors import instances_by_name
+from dashboards.boards.results.board import Message, make_fault_message
+from dashboards.costs.formulas.counts import UsageCounts, count_usage
+from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
 from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
-from dashboards.costs.prices.factors import Known, known
+from dashboards.costs.prices.factors import KnownSlope, known
 from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Asker
 from endpoints import selectors
@@ -45,7 +45,7 @@ class EndpointCostRow:
     needs: Needs
     counts: Counts | None
     costs: Costs
-    known: Known | None
+    known: KnownSlope | None
     latest: Calibration | None
     lent_by: str = ""
 
@@ -96,7 +96,7 @@ class EndpointCostRow:
 Only = Callable[[EndpointCostRow], bool]
 
 
-def everything(_row: EndpointCostRow) -> bool:
+def all_endpoint_rows(_row: EndpointCostRow) -> bool:
     return True
 
 
@@ -132,22 +132,24 @@ class CostReport:
 
 
 def report(
-    prometheus: Asker, key: str, now: float, viewer: Somebody = None, only: Only = everything
+    prometheus: Asker, key: str, now: float, viewer: Somebody = None, only: Only = all_endpoint_rows
 ) -> CostReport:
     key = key if key in RANGES else DEFAULT_RANGE
-    counted = count(prometheus, RANGES[key], now)
+    counted = count_usage(prometheus, RANGES[key], now)
     fault = counted.fault or counted.missing
-    message = fault_message(fault) if fault else None
+    message = make_fault_message(fault) if fault else None
     rows = _rows(counted, viewer, now - RANGES[key], now)
     shown = [row for row in rows if only(row)]
     return CostReport(key, RANGES[key], shown, message, _tag_words(rows))
 
 
-def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[EndpointCostRow]:
-    catalogue = instances()
+def _rows(
+    counted: UsageCounts, viewer: Somebody, begin: float, end: float
+) -> list[EndpointCostRow]:
+    catalogue = instances_by_name()
     # Only two columns: a status has a dozen texts to decode.
     wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
-    listed = [(one, of_stored(one.spec)) for one in wanted.only(*_READ)]
+    listed = [(one, parse_stored_needs(one.spec)) for one in wanted.only(*_READ)]
     slopes = known((one.pk, needs) for one, needs in listed)
     latest = _latest()
     l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
@@ -166,7 +168,7 @@ def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[
 
 def _l2(
     listed: Sequence[tuple[Endpoint, Needs]],
-    counted: Counted,
+    counted: UsageCounts,
     viewer: Somebody,
     catalogue: Mapping[str, Instance],
     between: tuple[float, float],
@@ -176,7 +178,7 @@ def _l2(
     every = [(one.name, needs.tier) for one, needs in listed]
     if viewer is not None and not allows(viewer, "viewer"):
         specs = selectors.endpoints().values_list("name", "spec")
-        every = [(name, of_stored(spec).tier) for name, spec in specs]
+        every = [(name, parse_stored_needs(spec).tier) for name, spec in specs]
     uses = {name: (tier, counted.by_endpoint.get(name, Counts())) for name, tier in every}
 
     def price(machine: str) -> float | None:
@@ -184,7 +186,7 @@ def _l2(
         return found.price_usd_hour if found else None
 
     today = datetime.fromtimestamp(between[1], UTC).date()
-    found = tiers.split(tiers.rates(catalogue, price, today), uses, *between)
+    found = tiers.split_tier_cost(tiers.rates(catalogue, price, today), uses, *between)
     if counted.fault is None:
         return found
     # Without usage data only a sole user is charged.

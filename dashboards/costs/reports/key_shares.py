@@ -55,20 +55,20 @@ def allocate(
 ) -> Allocation:
     """Allocate `lines`, the month's lines visible to the viewer."""
     whole = sums.total(lines)
-    uses = usage.by_day(month.begins, month.ends, {line.name for line in lines})
+    uses = usage.usage_by_day(month.begins, month.ends, {line.name for line in lines})
     used = {use.endpoint for use in uses}
     days = sums.days(month.first, month.after, viewer).filter(endpoint_name__in=used)
     busy = {(name, day): usd for name, day, usd in sums.busy_by_day(days)} if used else {}
     weights: dict[_EndpointDay, float] = {}
     for use in uses:
         place = use.endpoint, use.day
-        weights[place] = weights.get(place, 0.0) + weigh(use.used, weight)
+        weights[place] = weights.get(place, 0.0) + weighted_tokens(use.used, weight)
     found: dict[str, KeyLine] = {}
     given = 0.0
     for use in uses:
         place = use.endpoint, use.day
         weighed = weights[place]
-        usd = busy.get(place, 0.0) * weigh(use.used, weight) / weighed if weighed else 0.0
+        usd = busy.get(place, 0.0) * weighted_tokens(use.used, weight) / weighed if weighed else 0.0
         given += usd
         found[use.key_id] = _more(found.get(use.key_id), use, usd)
     unreported = max(0.0, whole.busy_usd - given)
@@ -77,7 +77,7 @@ def allocate(
     )
 
 
-def weigh(used: KeyUse, weight: float) -> float:
+def weighted_tokens(used: KeyUse, weight: float) -> float:
     """Return computed prompt tokens plus weighted generated tokens."""
     return max(0, used.prompt_tokens - used.cached_tokens) + weight * used.completion_tokens
 

@@ -69,7 +69,7 @@ def report(
 ) -> MonthReport:
     lines = sums.by_endpoint(sums.days(month.first, month.after, viewer))
     groups = ["endpoint", "team", *(f"tag:{key}" for key in sums.tag_keys(lines))]
-    tables = [Table(by, sums.grouped(lines, by)) for by in (*groups, "model", "machine")]
+    tables = [Table(by, sums.group_lines(lines, by)) for by in (*groups, "model", "machine")]
     return MonthReport(
         month,
         months.coverage(month, now),
@@ -80,7 +80,7 @@ def report(
     )
 
 
-def shortened(table: Table, most: int = MOST) -> Table:
+def shorten(table: Table, most: int = MOST) -> Table:
     """Return the most expensive lines, and one line for the rest."""
     if len(table.lines) <= most:
         return table
@@ -89,7 +89,7 @@ def shortened(table: Table, most: int = MOST) -> Table:
     return Table(table.by, [*table.lines[:most], last])
 
 
-def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
+def report_rows(found: MonthReport) -> Iterator[dict[str, Any]]:
     """Return a row by `COLUMNS` for each line of each table."""
     same = {"month": found.month.key, "covered": found.coverage.share}
     for table in found.tables:
@@ -107,7 +107,7 @@ def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
         yield {**same, "group": "key", "name": key.name, "total_usd": key.usd, **numbers}
 
 
-def document(found: MonthReport) -> dict[str, Any]:
+def report_document(found: MonthReport) -> dict[str, Any]:
     """Return the REST document."""
     return {
         "month": found.month.key,

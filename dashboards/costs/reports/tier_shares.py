@@ -53,7 +53,7 @@ def pools(month: Month, viewer: Somebody) -> list[TierPool]:
 
 
 def _pool(whole: TierLine, mine: Sequence[TierLine]) -> TierPool:
-    parts = [_part(one.team or sums.NOBODYS, one, whole) for one in mine]
+    parts = [_part(one.team or sums.NO_TEAM, one, whole) for one in mine]
     parts.sort(key=lambda part: (-part.share, part.team))
     rest = whole
     for one in mine:

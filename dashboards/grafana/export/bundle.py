@@ -8,11 +8,11 @@ import zipfile
 from dataclasses import dataclass
 from typing import Final
 
-from dashboards.grafana.export.dashboard import Exported, dashboard, exported
+from dashboards.grafana.export.dashboard import DashboardExport, list_exports, make_dashboard
 from dashboards.prometheus.config import recording_rules
 
 # Constant timestamp of zip entries, so that equal exports have equal bytes.
-_NO_DATE: Final = (1980, 1, 1, 0, 0, 0)
+_ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 _YAML: Final = "application/yaml"
 _PROVIDER: Final = """\
@@ -35,15 +35,17 @@ class ExportFile:
     media_type: str
 
 
-def board(wanted: Exported, console_url: str = "") -> ExportFile:
-    text = json.dumps(dashboard(wanted, console_url), indent=1, ensure_ascii=False) + "\n"
+def board(wanted: DashboardExport, console_url: str = "") -> ExportFile:
+    text = json.dumps(make_dashboard(wanted, console_url), indent=1, ensure_ascii=False) + "\n"
     return ExportFile(f"dashboards/{wanted.uid}.json", text, "application/json")
 
 
-def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
+def make_files(
+    console_url: str, alert_rules: str, *, recorded: bool = False
+) -> tuple[ExportFile, ...]:
     """`recorded`: use and include the recording rules for large fleets."""
     return (
-        *(board(one, console_url) for one in exported(recorded=recorded)),
+        *(board(one, console_url) for one in list_exports(recorded=recorded)),
         ExportFile("grafana-provider.yaml", _PROVIDER, _YAML),
         ExportFile("rules/emberline-alerts.yml", alert_rules, _YAML),
         ExportFile("rules/emberline-recording.yml", recording_rules.render(), _YAML),
@@ -56,11 +58,11 @@ def _fleet_rules() -> ExportFile:
     return ExportFile("rules/emberline-large-fleet.yml", text, _YAML)
 
 
-def zipped(found: tuple[ExportFile, ...]) -> bytes:
+def make_zip(found: tuple[ExportFile, ...]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in found:
-            entry = zipfile.ZipInfo(f"emberline-grafana/{file.path}", _NO_DATE)
+            entry = zipfile.ZipInfo(f"emberline-grafana/{file.path}", _ZIP_DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, file.text)

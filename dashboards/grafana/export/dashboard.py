@@ -31,7 +31,7 @@ _LINK: Final[Object] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class DashboardExport:
     """A board for one endpoint or for many. `recorded`: with the rules for large fleets."""
 
     board: Board
@@ -51,21 +51,21 @@ class Exported:
         return self.board.panels(one=self.one)
 
 
-def exported(*, recorded: bool = False) -> tuple[Exported, ...]:
+def list_exports(*, recorded: bool = False) -> tuple[DashboardExport, ...]:
     """Return all dashboards: those for many endpoints first, in tab order."""
     return tuple(
-        Exported(board, one, recorded)
+        DashboardExport(board, one, recorded)
         for one in (False, True)
         for board in BOARDS.values()
         if board.panels(one=one)
     )
 
 
-def named(uid: str) -> Exported | None:
-    return next((one for one in exported() if one.uid == uid), None)
+def find_export(uid: str) -> DashboardExport | None:
+    return next((one for one in list_exports() if one.uid == uid), None)
 
 
-def dashboard(wanted: Exported, console_url: str = "") -> Object:
+def make_dashboard(wanted: DashboardExport, console_url: str = "") -> Object:
     """`console_url`: base of links back to the console; "" omits them."""
     return {
         "uid": wanted.uid,
@@ -81,11 +81,11 @@ def dashboard(wanted: Exported, console_url: str = "") -> Object:
         "links": _links(wanted, console_url),
         "templating": {"list": list(_variables(one=wanted.one))},
         "annotations": {"list": [_alerts()]},
-        "panels": list(_placed(wanted)),
+        "panels": list(_place_panel(wanted)),
     }
 
 
-def _links(wanted: Exported, console_url: str) -> list[Object]:
+def _links(wanted: DashboardExport, console_url: str) -> list[Object]:
     found: list[Object] = [
         _LINK
         | {"title": "Emberline's boards", "type": "dashboards", "tags": [_TAG], "asDropdown": True}
@@ -159,7 +159,7 @@ def _alerts() -> Object:
     }
 
 
-def _placed(wanted: Exported) -> Iterator[Object]:
+def _place_panel(wanted: DashboardExport) -> Iterator[Object]:
     number = y = 0
     for section in wanted.board.sections(one=wanted.one):
         if section.title:
@@ -173,7 +173,7 @@ def _placed(wanted: Exported) -> Iterator[Object]:
             width, height = _size(declared)
             if x + width > _WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            made = panel.panel(declared, one=wanted.one, recorded=wanted.recorded)
+            made = panel.make_panel(declared, one=wanted.one, recorded=wanted.recorded)
             _link_lines(made, declared, wanted)
             place = {"x": x, "y": y, "w": width, "h": height}
             yield {"id": number, "gridPos": place} | made
@@ -199,7 +199,7 @@ def _size(declared: Panel) -> tuple[int, int]:
     return _WIDTH // 2, _HEIGHT
 
 
-def _link_lines(made: Object, declared: Panel, wanted: Exported) -> None:
+def _link_lines(made: Object, declared: Panel, wanted: DashboardExport) -> None:
     label = next((line.by for line in declared.lines if line.by), "")
     if not declared.drill or not label or not wanted.board.one:
         return
@@ -208,7 +208,7 @@ def _link_lines(made: Object, declared: Panel, wanted: Exported) -> None:
     kept = "${datasource:queryparam}&${namespace:queryparam}&${__url_time_range}"
     if declared.drill == "worker":
         kept = f"${{endpoint:queryparam}}&{kept}"
-    uid = Exported(wanted.board, one=True).uid
+    uid = DashboardExport(wanted.board, one=True).uid
     links: list[dict[str, Any]] = made["fieldConfig"]["defaults"].setdefault("links", [])
     url = f"/d/{uid}?{query}&{kept}"
     links.append(_LINK | {"title": f"This {declared.drill}", "type": "link", "url": url})

@@ -36,11 +36,11 @@ _BUCKETS: Final = re.compile(rf"rate\({queries.TTFT}_bucket\{{([^}}]*)\}}\[\$__r
 _COUNT: Final = re.compile(rf"rate\({queries.TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
 
 
-def of_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
+def export_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
     """Return the line's expression for Grafana. `recorded`: read recording rules for many
     endpoints.
     """
-    expression = templated(line.query, one=one)
+    expression = make_template(line.query, one=one)
     if recorded and not one:
         expression = _BUCKETS.sub(rf"{recording_rules.TTFT_RECORDED}{{\1}}", expression)
         expression = _COUNT.sub(rf'{recording_rules.TTFT_RECORDED}{{\1,le="+Inf"}}', expression)
@@ -50,9 +50,9 @@ def of_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
     return f"({expression}) * on (endpoint_name) group_left () {factor}"
 
 
-def templated(query: str, *, one: bool) -> str:
+def make_template(query: str, *, one: bool) -> str:
     scope = ONE if one else FLEET
-    found = {_with_variables(queries.plain(query, scope, times), times) for times in _PROBES}
+    found = {_with_variables(queries.render_plain(query, scope, times), times) for times in _PROBES}
     if len(found) > 1:
         raise NotExportable(f"{query}: {' is not '.join(sorted(found))}")
     return found.pop()

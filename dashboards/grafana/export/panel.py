@@ -34,7 +34,7 @@ _DASHES: Final[dict[str, list[int]]] = {
 _LEGEND: Final = {"displayMode": "table", "placement": "bottom", "showLegend": True}
 
 
-def panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
+def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
     """Return the panel without position and id, which the dashboard sets."""
     made = _KINDS.get(declared.kind, _series)(declared)
     made |= {
@@ -42,12 +42,14 @@ def panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
         "description": _description(declared),
         "datasource": DATASOURCE,
         "targets": [
-            _target(declared, line, place, expressions.of_line(line, one=one, recorded=recorded))
+            _target(
+                declared, line, place, expressions.export_line(line, one=one, recorded=recorded)
+            )
             for place, line in enumerate(declared.lines)
         ],
     }
     made["fieldConfig"]["overrides"] = [
-        _dressed(key, style) for key, style in declared.styles.items()
+        _make_override(key, style) for key, style in declared.styles.items()
     ]
     return made
 
@@ -162,7 +164,7 @@ def _defaults(declared: Panel) -> Object:
     return found
 
 
-def _dressed(key: str, style: Style) -> Object:
+def _make_override(key: str, style: Style) -> Object:
     properties: list[Object] = [
         {"id": "displayName", "value": style.label},
         {"id": "color", "value": {"mode": "fixed", "fixedColor": style.colour}},

@@ -16,7 +16,7 @@ from dashboards.boards.queries import recording_rules
 
 # Only endpoints with an LMCache server: other workers must not get these series.
 _SERVER = "lmcache_mp_lookup_requested_tokens_total"
-_BESIDE_IT = f"and on (namespace, endpoint_name) {_SERVER}"
+_SAME_WORKER = f"and on (namespace, endpoint_name) {_SERVER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ LMCACHE: Final = (
     ),
     _lmcache(
         "num_hit_tokens_total",
-        f"(vllm:external_prefix_cache_hits_total {_BESIDE_IT})",
+        f"(vllm:external_prefix_cache_hits_total {_SAME_WORKER})",
         "Prompt tokens which LMCache really gave to vLLM.",
     ),
     _lmcache(
         "num_vllm_hit_tokens_total",
-        f"(vllm:prefix_cache_hits_total {_BESIDE_IT})",
+        f"(vllm:prefix_cache_hits_total {_SAME_WORKER})",
         "Prompt tokens vLLM had on the device already: not LMCache's, whatever the name says.",
     ),
     _lmcache(
         "num_prompt_tokens_total",
-        f"(vllm:prompt_tokens_total {_BESIDE_IT})",
+        f"(vllm:prompt_tokens_total {_SAME_WORKER})",
         "All prompt tokens: what the above is a share of.",
     ),
 )
@@ -106,18 +106,18 @@ def long_ranges() -> list[dict[str, Any]]:
         {
             "name": LONG_RANGES[family.every_s],
             "interval": f"{family.every_s}s",
-            "rules": recording_rules.rules(family),
+            "rules": recording_rules.make_rules(family),
         }
         for family in recording_rules.FAMILIES
     ]
 
 
-def every_group() -> list[dict[str, Any]]:
+def all_groups() -> list[dict[str, Any]]:
     return [*groups(), *long_ranges()]
 
 
 def render(found: list[dict[str, Any]] | None = None) -> str:
     """Render a rule file of the given groups; None means all groups."""
     head = "# Written by Emberline at every start; changes here are lost.\n"
-    every = every_group() if found is None else found
+    every = all_groups() if found is None else found
     return head + yaml.safe_dump({"groups": every}, sort_keys=False, width=1000)

@@ -39,25 +39,25 @@ class NoCredentialsError(Exception): ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Lent:
+class _CachedCredentials:
     credentials: Credentials
     until: datetime
 
 
-class Lender:
+class CredentialsProvider:
     """The process's cached credentials. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lent: _Lent | None = None
+        self._lent: _CachedCredentials | None = None
 
     def credentials(self, region: str, env: Mapping[str, str] = os.environ) -> Credentials:
-        found = _of_environment(env) or _of_file(env)
+        found = _read_environment(env) or _read_credentials_file(env)
         if found is not None:
             return found
         with self._lock:
             if self._lent is None or datetime.now(UTC) > self._lent.until - _EARLY:
-                self._lent = _of_web_identity(region, env) or _of_container(env)
+                self._lent = _assume_web_identity(region, env) or _query_container_agent(env)
             if self._lent is None:
                 raise NoCredentialsError(
                     "No credentials for AWS: give an access key, or let the console's pod have a "
@@ -66,17 +66,17 @@ class Lender:
             return self._lent.credentials
 
 
-lender = Lender()
+lender = CredentialsProvider()
 
 
-def _of_environment(env: Mapping[str, str]) -> Credentials | None:
+def _read_environment(env: Mapping[str, str]) -> Credentials | None:
     key_id, secret = env.get("AWS_ACCESS_KEY_ID"), env.get("AWS_SECRET_ACCESS_KEY")
     if not key_id or not secret:
         return None
     return Credentials(key_id, secret, env.get("AWS_SESSION_TOKEN", ""))
 
 
-def _of_file(env: Mapping[str, str]) -> Credentials | None:
+def _read_credentials_file(env: Mapping[str, str]) -> Credentials | None:
     named = env.get("AWS_SHARED_CREDENTIALS_FILE", "")
     path = Path(named).expanduser() if named else Path.home() / ".aws" / "credentials"
     parser = configparser.RawConfigParser()
@@ -89,7 +89,7 @@ def _of_file(env: Mapping[str, str]) -> Credentials | None:
         return None
 
 
-def _of_web_identity(region: str, env: Mapping[str, str]) -> _Lent | None:
+def _assume_web_identity(region: str, env: Mapping[str, str]) -> _CachedCredentials | None:
     role, file = env.get("AWS_ROLE_ARN"), env.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     if not role or not file:
         return None
@@ -102,12 +102,12 @@ def _of_web_identity(region: str, env: Mapping[str, str]) -> _Lent | None:
         "WebIdentityToken": _read(file),
     }
     # In the body: proxies log URLs.
-    body = _answer("POST", base, "STS", form=asked)
+    body = _send_request("POST", base, "STS", form=asked)
     words = {name: unescape(value) for name, value in _TOLD.findall(body)}
-    return _lent(words, "SessionToken", "STS")
+    return _parse_credentials(words, "SessionToken", "STS")
 
 
-def _of_container(env: Mapping[str, str]) -> _Lent | None:
+def _query_container_agent(env: Mapping[str, str]) -> _CachedCredentials | None:
     relative, url = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"), ""
     url = f"{_ECS}{relative}" if relative else env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", "")
     if not url:
@@ -118,12 +118,14 @@ def _of_container(env: Mapping[str, str]) -> _Lent | None:
     file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
     if file:
         token = _read(file)
-    body = _answer("GET", url, "The container's agent", {"Authorization": token} if token else {})
+    body = _send_request(
+        "GET", url, "The container's agent", {"Authorization": token} if token else {}
+    )
     try:
         words = {str(name): str(value) for name, value in json.loads(body).items()}
     except (ValueError, AttributeError):
         words = {}
-    return _lent(words, "Token", "The container's agent")
+    return _parse_credentials(words, "Token", "The container's agent")
 
 
 def _read(file: str) -> str:
@@ -134,7 +136,7 @@ def _read(file: str) -> str:
         raise NoCredentialsError(f"{file} cannot be read ({why}).") from None
 
 
-def _answer(
+def _send_request(
     method: str,
     url: str,
     who: str,
@@ -153,9 +155,9 @@ def _answer(
     return text
 
 
-def _lent(words: Mapping[str, str], token: str, who: str) -> _Lent:
+def _parse_credentials(words: Mapping[str, str], token: str, who: str) -> _CachedCredentials:
     try:
         made = Credentials(words["AccessKeyId"], words["SecretAccessKey"], words[token])
-        return _Lent(made, datetime.fromisoformat(words["Expiration"]))
+        return _CachedCredentials(made, datetime.fromisoformat(words["Expiration"]))
     except (KeyError, ValueError):
         raise NoCredentialsError(f"The response of {who} contains no credentials.") from None

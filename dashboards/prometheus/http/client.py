@@ -33,7 +33,12 @@ from urllib3.util.retry import Retry
 
 from console.core.outbound import ForbiddenAddressError
 from dashboards.prometheus.http.login import Auth, Login, LoginError
-from dashboards.prometheus.http.session import LivenessProbe, guarded, refusal, session
+from dashboards.prometheus.http.session import (
+    LivenessProbe,
+    make_guarded_adapter,
+    make_session,
+    parse_refusal,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +47,9 @@ _LONG_S = 60  # s; longer steps use a finer grid
 _THREADS = 6  # concurrent queries; Prometheus runs 20 by default, the local one 10
 _HEAVY_THREADS = 2
 _CACHED = 512
-_MOST_SERIES = 20_000  # per result, where the server supports `limit` (3.0 and newer)
-_FREE = "vector(1)"
-_LIMITED = re.compile(
+_MAX_SERIES = 20_000  # per result, where the server supports `limit` (3.0 and newer)
+_FREE_QUERY = "vector(1)"
+_LIMIT_ERROR = re.compile(
     r"too many (?:samples|series|chunks|bytes|outstanding)"
     r"|maximum (?:number|limit) (?:of|on) (?:samples|series|chunks|bytes)"
     r"|exceed\w* (?:the )?(?:\w+ )?(?:samples|series|chunks|bytes)?\s*limit",
@@ -160,13 +165,13 @@ class Prometheus:
         login: Login | None = None,
         name: str = "",
     ) -> None:
-        self.url, self.login = _apart(url.rstrip("/"), login or Login(own=True))
+        self.url, self.login = _split_login(url.rstrip("/"), login or Login(own=True))
         self.name = name
-        self.shown_url = shown(self.url)
+        self.shown_url = hide_login(self.url)
         self.deadlines = deadlines or Deadlines()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
         self._heavy = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="prometheus-heavy")
-        query = f"{self.url}/api/v1/query?query={_FREE}"
+        query = f"{self.url}/api/v1/query?query={_FREE_QUERY}"
         self._probe = LivenessProbe(self.login, query, self.deadlines.connect_s)
         self._mine = threading.local()
         self._lock = threading.Lock()
@@ -231,7 +236,7 @@ class Prometheus:
         try:
             with self._retyped():
                 return QueryResult(series=_parse(self._fetch(question), question.window))
-        except _Failed as error:
+        except _QueryError as error:
             failed, fault = error, error.fault
         if fault.kind is FaultKind.UNREACHABLE:
             if not self._probe.is_alive():
@@ -249,12 +254,12 @@ class Prometheus:
         try:
             client = self._client()
         except LoginError as error:
-            raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
+            raise _QueryError(self._unreachable(f"cannot be asked. {error}")) from error
         except ValueError as error:
-            raise _Failed(self._unreachable("cannot be asked: that is no address")) from error
+            raise _QueryError(self._unreachable("cannot be asked: that is no address")) from error
         # The server's timeout is shorter than ours: a slow query is then not mistaken for a dead
         # server.
-        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s", "limit": str(_MOST_SERIES)}
+        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s", "limit": str(_MAX_SERIES)}
         window = question.window
         if window is None:
             return client.custom_query(question.query, params={"time": question.at, **limit})
@@ -269,7 +274,7 @@ class Prometheus:
     def _client(self) -> PrometheusConnect:
         client: PrometheusConnect | None = getattr(self._mine, "client", None)
         if client is None:
-            asking = session(self.login)
+            asking = make_session(self.login)
             client = PrometheusConnect(
                 url=self.url,
                 session=asking,
@@ -277,7 +282,7 @@ class Prometheus:
                 timeout=(self.deadlines.connect_s, self.deadlines.read_s),
             )
             # replaces the adapter the client mounted there
-            asking.mount(self.url, guarded(self.login))
+            asking.mount(self.url, make_guarded_adapter(self.login))
             self._mine.client = client
         return client
 
@@ -286,29 +291,29 @@ class Prometheus:
         try:
             yield
         except PrometheusApiClientException as error:
-            raise _Failed(self._refused(str(error))) from error
+            raise _QueryError(self._refused(str(error))) from error
         except (ForbiddenAddressError, LoginError) as error:
-            raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
+            raise _QueryError(self._unreachable(f"cannot be asked. {error}")) from error
         except requests.Timeout as error:
             late = not isinstance(error, requests.ConnectTimeout)
             fault = self._unreachable("did not answer in time")
-            raise _Failed(fault, is_late=late) from error
+            raise _QueryError(fault, is_late=late) from error
         except requests.exceptions.JSONDecodeError as error:
-            raise _Failed(self._strange()) from error
+            raise _QueryError(self._strange()) from error
         except requests.ConnectionError as error:
-            raise _Failed(self._unreachable("cannot be reached")) from error
+            raise _QueryError(self._unreachable("cannot be reached")) from error
         except requests.RequestException as error:
             reason = f"cannot be asked ({type(error).__name__})"
-            raise _Failed(self._unreachable(reason)) from error
+            raise _QueryError(self._unreachable(reason)) from error
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            raise _Failed(self._strange()) from error
+            raise _QueryError(self._strange()) from error
 
     def _refused(self, text: str) -> Fault:
-        status, kind, told = refusal(text)
+        status, kind, told = parse_refusal(text)
         if kind == "timeout" or status == 429:
             text = told or f"{self._who()} has too many queries at once (HTTP 429)."
             return Fault(FaultKind.TOO_SLOW, text)
-        if kind and _LIMITED.search(told):
+        if kind and _LIMIT_ERROR.search(told):
             return Fault(FaultKind.TOO_EXPENSIVE, told)
         if kind and status in (400, 422):
             return Fault(FaultKind.BAD_QUERY, told)
@@ -341,7 +346,7 @@ def connect(url: str, login: Login | None = None, name: str = "") -> Prometheus:
     return Prometheus(url, login=login, name=name)
 
 
-class _Failed(Exception):
+class _QueryError(Exception):
     """`is_late`: the server was reached but exceeded the deadline."""
 
     def __init__(self, fault: Fault, *, is_late: bool = False) -> None:
@@ -374,7 +379,7 @@ def _number(text: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _apart(url: str, login: Login) -> tuple[str, Login]:
+def _split_login(url: str, login: Login) -> tuple[str, Login]:
     try:
         parts = urlsplit(url)
         given = parts.username or parts.password
@@ -387,7 +392,7 @@ def _apart(url: str, login: Login) -> tuple[str, Login]:
     return bare, replace(login, auth=Auth.BASIC, username=who, secret=secret)
 
 
-def shown(url: str) -> str:
+def hide_login(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -68,14 +68,14 @@ class Federated:
             for series in answer.series
             if self._is_its_own(name, series)
         ]
-        return QueryResult(_merged(found, join), missing=faults)
+        return QueryResult(_merge(found, join), missing=faults)
 
     def _is_its_own(self, part: str, series: Series) -> bool:
         endpoint = next(filter(None, map(series.label, _ENDPOINT)), "")
         return self._owners.get(endpoint, part) == part
 
 
-def _merged(found: list[tuple[str, Series]], join: Join) -> tuple[Series, ...]:
+def _merge(found: list[tuple[str, Series]], join: Join) -> tuple[Series, ...]:
     by_labels: dict[Labels, list[tuple[str, Series]]] = {}
     for name, series in found:
         by_labels.setdefault(series.labels, []).append((name, series))
@@ -84,18 +84,18 @@ def _merged(found: list[tuple[str, Series]], join: Join) -> tuple[Series, ...]:
         if len(same) == 1:
             merged.append(same[0][1])
         elif join == "apart":
-            merged += (_marked(series, name) for name, series in same)
+            merged += (_add_source_label(series, name) for name, series in same)
         else:
             add = sum if join == "sum" else max
-            merged.append(Series(labels, _added([series for _, series in same], add)))
+            merged.append(Series(labels, _aggregate([series for _, series in same], add)))
     return tuple(sorted(merged, key=lambda series: series.labels))
 
 
-def _marked(series: Series, name: str) -> Series:
+def _add_source_label(series: Series, name: str) -> Series:
     return replace(series, labels=tuple(sorted((*series.labels, (SOURCE, name)))))
 
 
-def _added(
+def _aggregate(
     found: list[Series], add: Callable[[Iterable[float]], float]
 ) -> tuple[float | None, ...]:
     width = max(len(series.values) for series in found)

@@ -26,11 +26,13 @@ from console.core.outbound import ForbiddenAddressError, pool_classes
 from dashboards.prometheus.http.login import Login, LoginError
 
 _CONNECT_S = 2.0
-_MOST_BYTES = 8 * 2**20
-_KNOWN_S = 1.0
+_MAX_REPLY_BYTES = 8 * 2**20
+_PROBE_MEMORY_S = 1.0
 # The client's error text for a status other than 200: the code and the body as a bytes repr.
 _REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
-_LONGEST = 4000  # characters of PromQL in a GET; proxies commonly accept a request line of 8 KiB
+_MAX_GET_LENGTH = (
+    4000  # characters of PromQL in a GET; proxies commonly accept a request line of 8 KiB
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,17 @@ class NoReplyError(Exception):
     """Reason for a missing reply, for users, without secrets."""
 
 
-def session(login: Login) -> requests.Session:
+def make_session(login: Login) -> requests.Session:
     """Create a session for one thread. Mount `guarded(login)` again after any other mount."""
     made = _Session()
     made.trust_env = False  # environment proxies do not apply to this address
-    made.auth = _Signed(login)
+    made.auth = _SigningAuth(login)
     for scheme in ("http://", "https://"):
-        made.mount(scheme, guarded(login))
+        made.mount(scheme, make_guarded_adapter(login))
     return made
 
 
-def guarded(login: Login) -> HTTPAdapter:
+def make_guarded_adapter(login: Login) -> HTTPAdapter:
     return _Adapter(login)
 
 
@@ -76,21 +78,21 @@ def exchange(
     body = bytearray()
     try:
         with (
-            session(login) as asking,
+            make_session(login) as asking,
             asking.request(
                 method, url, json=json, params=params, timeout=limits, stream=True
             ) as answer,
         ):
             for part in answer.iter_content(65536):
                 body += part
-                if len(body) > _MOST_BYTES or time.monotonic() > end:
+                if len(body) > _MAX_REPLY_BYTES or time.monotonic() > end:
                     raise NoReplyError("Its answer is too long, or comes too slowly.")
             headers = {name.lower(): value for name, value in answer.headers.items()}
             return Reply(answer.status_code, headers, bytes(body))
     except (ForbiddenAddressError, LoginError) as error:
         raise NoReplyError(str(error)) from None
     except requests.RequestException as error:
-        raise NoReplyError(why(error)) from None
+        raise NoReplyError(describe_error(error)) from None
     except ValueError:  # raised by urllib3 for invalid host names
         raise NoReplyError("That is no address.") from None
 
@@ -107,7 +109,7 @@ class LivenessProbe:
         """Return the result; concurrent callers share one request."""
         with self._lock:
             at, alive = self._known
-            if time.monotonic() - at < _KNOWN_S:
+            if time.monotonic() - at < _PROBE_MEMORY_S:
                 return alive
             asked = self._thread.submit(self._ask)
             try:
@@ -128,7 +130,7 @@ class LivenessProbe:
             return False
 
 
-def refusal(text: str) -> tuple[int, str, str]:
+def parse_refusal(text: str) -> tuple[int, str, str]:
     """Parse status, error type and message; the last two are "" unless Prometheus wrote them."""
     found = _REFUSAL.search(text)
     if found is None:
@@ -141,7 +143,7 @@ def refusal(text: str) -> tuple[int, str, str]:
     return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
 
 
-def why(error: requests.RequestException) -> str:
+def describe_error(error: requests.RequestException) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return f"TLS failed: {_last_cause(error)}."
     if isinstance(error, requests.Timeout):
@@ -167,7 +169,7 @@ def _last_cause(error: BaseException) -> str:
 class _Session(requests.Session):
     def request(self, method: Any, url: Any, params: Any = None, **more: Any) -> requests.Response:  # type: ignore[override]
         query = params.get("query", "") if isinstance(params, dict) else ""
-        if method == "GET" and len(query) > _LONGEST:
+        if method == "GET" and len(query) > _MAX_GET_LENGTH:
             return super().request("POST", url, data=params, **more)
         return super().request(method, url, params=params, **more)
 
@@ -175,7 +177,7 @@ class _Session(requests.Session):
         return None
 
 
-class _Signed:
+class _SigningAuth:
     """`requests` auth hook that signs each request before it is sent."""
 
     def __init__(self, login: Login) -> None:

@@ -8,17 +8,17 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.credentials import row
+from console.accounts.credentials import stored_actor
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.core.errors import Problem, Refused, expect_generation
 from console.vault import encryption
-from console.vault.key_rotation import Sealed
+from console.vault.key_rotation import EncryptedColumns
 from dashboards.prometheus.sources import diagnosis, selectors, validation
 from dashboards.prometheus.sources.models import MetricsSource
 
-SEALED = Sealed(
+SEALED = EncryptedColumns(
     MetricsSource,
     ("sealed",),
     purpose=lambda source, name: source.purpose(name),
@@ -28,14 +28,14 @@ SEALED = Sealed(
 
 def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:
     require(actor, "admin")
-    facts = validation.facts(name, data)
+    facts = validation.validate_source(name, data)
     try:
         with transaction.atomic():
             _expect_free(facts, None)
-            source = MetricsSource(name=name, created_by=row(actor))
+            source = MetricsSource(name=name, created_by=stored_actor(actor))
             _set(source, facts)
             source.save(force_insert=True)
-            record(actor, "create", f"metrics-source/{name}", _shown(facts))
+            record(actor, "create", f"metrics-source/{name}", _hide_secrets(facts))
     except IntegrityError:
         text = f"There is a source {name} already, or one for that cluster."
         problem = Problem("name", name, text, "Choose another name, or change that one.", "taken")
@@ -49,10 +49,12 @@ def change(
     require(actor, "admin")
     try:
         with transaction.atomic():
-            source = _locked(name)
+            source = _lock_source(name)
             expect_generation(f"Source {name}", source.generation, expected_generation)
-            facts = validation.facts(name, data, source)
-            changed = {key: value for key, value in facts.items() if _differs(source, key, value)}
+            facts = validation.validate_source(name, data, source)
+            changed = {
+                key: value for key, value in facts.items() if _is_changed(source, key, value)
+            }
             if not changed:
                 return source
             _expect_free(facts, source)
@@ -62,18 +64,18 @@ def change(
             source.changed_at = timezone.now()
             source.verified_at, source.found = None, {}
             source.save()
-            old, new = _shown(before), _shown(changed)
+            old, new = _hide_secrets(before), _hide_secrets(changed)
             trail = {key: [old[key], new[key]] for key in changed}
             record(actor, "change", f"metrics-source/{name}", trail)
     except IntegrityError:
-        raise _taken(facts["cluster"]) from None
+        raise _make_taken(facts["cluster"]) from None
     return source
 
 
 def remove(actor: User, name: str, *, expected_generation: int | None = None) -> None:
     require(actor, "admin")
     with transaction.atomic():
-        source = _locked(name)
+        source = _lock_source(name)
         expect_generation(f"Source {name}", source.generation, expected_generation)
         source.delete()
         record(actor, "delete", f"metrics-source/{name}")
@@ -84,8 +86,8 @@ def test(actor: User, name: str) -> MetricsSource:
     require(actor, "operator")
     source = selectors.get(name)
     if source is None:
-        raise _missing(name)
-    found = diagnosis.examine(selectors.of_row(source))
+        raise _make_not_found(name)
+    found = diagnosis.examine(selectors.make_source_ref(source))
     source.found, source.verified_at = found, timezone.now()
     # Only if the source was not changed during the test.
     MetricsSource.objects.filter(pk=source.pk, generation=source.generation).update(
@@ -101,10 +103,10 @@ def _expect_free(facts: Mapping[str, Any], source: MetricsSource | None) -> None
     if source is not None:
         others = others.exclude(pk=source.pk)
     if facts["enabled"] and others.exists():
-        raise _taken(facts["cluster"])
+        raise _make_taken(facts["cluster"])
 
 
-def _taken(cluster: str | None) -> Refused:
+def _make_taken(cluster: str | None) -> Refused:
     what = f"cluster {cluster}" if cluster else "all endpoints of no cluster's own source"
     text = f"There is a source for {what} already."
     remedy = "Change that one, or turn it off first."
@@ -119,22 +121,22 @@ def _set(source: MetricsSource, facts: Mapping[str, Any]) -> None:
             setattr(source, key, value)
 
 
-def _differs(source: MetricsSource, key: str, value: Any) -> bool:
+def _is_changed(source: MetricsSource, key: str, value: Any) -> bool:
     """Count a newly entered secret as a change."""
     return key in validation.SECRETS or getattr(source, key) != value
 
 
-def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _hide_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {key: HIDDEN if key in validation.SECRETS else value for key, value in facts.items()}
 
 
-def _locked(name: str) -> MetricsSource:
+def _lock_source(name: str) -> MetricsSource:
     source = MetricsSource.objects.select_for_update().filter(name=name).first()
     if source is None:
-        raise _missing(name)
+        raise _make_not_found(name)
     return source
 
 
-def _missing(name: str) -> Refused:
+def _make_not_found(name: str) -> Refused:
     text = f"There is no metrics source {name}."
     return Refused(Problem("name", name, text, "Choose another.", "not_found"), status_code=404)

@@ -14,5 +14,5 @@ class MetricsSourcesConfig(AppConfig):
         from console.vault import key_rotation
         from dashboards.prometheus.sources import actions, diagnosis
 
-        preflight.register(diagnosis.ask)
+        preflight.register_check(diagnosis.ask)
         key_rotation.register(actions.SEALED)

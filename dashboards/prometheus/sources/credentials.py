@@ -22,11 +22,11 @@ FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _MOST_BYTES = 64 * 1024
 
 
-def folder() -> Path:
+def get_folder() -> Path:
     return Path(settings.EMBERLINE.metrics_secrets)
 
 
-def login(source: MetricsSource) -> Login:
+def make_login(source: MetricsSource) -> Login:
     auth = Auth(source.auth)
     return Login(
         auth=auth,
@@ -42,7 +42,7 @@ def login(source: MetricsSource) -> Login:
     )
 
 
-def given(said: PrometheusLogin) -> Login:
+def make_own_login(said: PrometheusLogin) -> Login:
     """Build the login of PROMETHEUS_URL. Raises `LoginError` when a file cannot be read."""
     return Login(
         auth=Auth(said.auth),
@@ -74,7 +74,7 @@ def _read(name: str) -> str:
     if not FILE_NAME.fullmatch(name):
         raise LoginError(f"{name!r} is no name of a file in the console's folder of secrets.")
     try:
-        return confined_files.read_text(str(folder() / name), folder()).strip()
+        return confined_files.read_text(str(get_folder() / name), get_folder()).strip()
     except FileRefused as refused:
         raise LoginError(f"The file {name} cannot be read: {refused}.") from None
 

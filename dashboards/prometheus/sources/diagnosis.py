@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from console.system.preflight import PreflightResult
 from dashboards.boards.queries import availability as queries
-from dashboards.boards.results.board import fault_message
+from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.config.scrape_config import RELABELLING
 from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question
 from dashboards.prometheus.http.session import NoReplyError, Reply, exchange
@@ -23,7 +23,7 @@ from dashboards.prometheus.sources.selectors import MetricsSourceRef
 _DEADLINE_S = 4.0
 _SKEW_S = 15.0
 _SHOWN = 100
-_BAD = ("danger", "warning")
+_SEVERITIES = ("danger", "warning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def examine(source: MetricsSourceRef) -> dict[str, Any]:
         "families": [],
         "endpoints": [],
     }
-    findings = list(_looked_at(source, found))
+    findings = list(_query_facts(source, found))
     levels = {one.level for one in findings}
-    found["verdict"] = next((level for level in _BAD if level in levels), "ok")
+    found["verdict"] = next((level for level in _SEVERITIES if level in levels), "ok")
     found["findings"] = [
         {"level": one.level, "title": one.title, "text": one.text, "fix": one.fix}
         for one in findings
@@ -53,7 +53,7 @@ def examine(source: MetricsSourceRef) -> dict[str, Any]:
     return found
 
 
-def _looked_at(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[SourceDiagnosis]:
+def _query_facts(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[SourceDiagnosis]:
     if source.why_not:
         fix = "Give it again, or put the file where the console looks for it."
         return [SourceDiagnosis("danger", "A secret is missing", source.why_not, fix)]
@@ -80,7 +80,7 @@ def _server(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagn
         return [SourceDiagnosis("danger", "It leads elsewhere", text, fix)]
     if reply.status in (401, 403):
         fix = "Correct the token, password, keys, certificate or tenant, or what they may there."
-        text = f"It answers HTTP {reply.status}: {_words(reply)}"
+        text = f"It answers HTTP {reply.status}: {_describe(reply)}"
         return [SourceDiagnosis("danger", "It does not let the console in", text, fix)]
     found["software"] = _software(reply)
     return _skew(reply, (began + time.time()) / 2, found)
@@ -94,7 +94,7 @@ def _software(reply: Reply) -> str:
         return ""
 
 
-def _words(reply: Reply) -> str:
+def _describe(reply: Reply) -> str:
     return reply.body[:200].decode("utf-8", "replace").strip() or "no words."
 
 
@@ -122,7 +122,7 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
         "up": queries.jobs_up(),
         "families": queries.families(),
         "endpoints": queries.endpoints(),
-        **{f"no {label}": queries.without(label) for label in queries.LABELS},
+        **{f"no {label}": queries.count_without_label(label) for label in queries.LABELS},
     }
     try:
         answers = client.ask({name: Question(query, at) for name, query in asked.items()})
@@ -130,12 +130,14 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
         client.close()
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
-        message = fault_message(fault)
+        message = make_fault_message(fault)
         return [SourceDiagnosis("danger", message.title, message.text, message.fix)]
-    return _told(answers, found)
+    return _diagnose_contents(answers, found)
 
 
-def _told(answers: Mapping[str, QueryResult], found: dict[str, Any]) -> list[SourceDiagnosis]:
+def _diagnose_contents(
+    answers: Mapping[str, QueryResult], found: dict[str, Any]
+) -> list[SourceDiagnosis]:
     up = _by(answers["up"], "job")
     known = _by(answers["known"], "job")
     found["jobs"] = [
@@ -205,7 +207,7 @@ def _alertmanager(source: MetricsSourceRef, found: dict[str, Any]) -> list[Sourc
 
 def ask() -> Iterator[PreflightResult]:
     try:
-        found = selectors.asked()
+        found = selectors.list_in_use()
     except DatabaseError:
         return  # the database check reports this
     question = {"up": Question("count (up)", int(time.time()))}
@@ -214,7 +216,7 @@ def ask() -> Iterator[PreflightResult]:
         answer = answers()["up"]
         subject = f"metrics source {one.name}"
         if answer.fault is not None:
-            message = fault_message(answer.fault)
+            message = make_fault_message(answer.fault)
             yield PreflightResult(subject, False, message.text, message.fix, needed=False)
             continue
         targets = int(sum(series.latest or 0 for series in answer.series))

@@ -53,10 +53,10 @@ def get(name: str) -> MetricsSource | None:
     return rows().filter(name=name).first()
 
 
-def asked() -> tuple[MetricsSourceRef, ...]:
+def list_in_use() -> tuple[MetricsSourceRef, ...]:
     """Return the enabled sources, the default (or else the console's own) first."""
-    found = [of_row(row) for row in MetricsSource.objects.filter(enabled=True)]
-    default = next((one for one in found if one.cluster is None), None) or own()
+    found = [make_source_ref(row) for row in MetricsSource.objects.filter(enabled=True)]
+    default = next((one for one in found if one.cluster is None), None) or get_own()
     return (default, *(one for one in found if one.cluster is not None))
 
 
@@ -64,47 +64,49 @@ def any_known() -> bool:
     return bool(settings.EMBERLINE.prometheus_url) or rows().filter(enabled=True).exists()
 
 
-def of_row(row: MetricsSource) -> MetricsSourceRef:
+def make_source_ref(row: MetricsSource) -> MetricsSourceRef:
     """Build the reference of any row, also of a disabled or unsaved one."""
     login, why_not = Login(), ""
     try:
-        login = credentials.login(row)
+        login = credentials.make_login(row)
     except LoginError as error:
         why_not = str(error)
     return MetricsSourceRef(row.name, row.url, row.cluster, login, row.alertmanager_url, why_not)
 
 
-def own() -> MetricsSourceRef:
+def get_own() -> MetricsSourceRef:
     facts = settings.EMBERLINE
     login, why_not = Login(own=True), ""
     try:
-        login = credentials.given(facts.prometheus_login)
+        login = credentials.make_own_login(facts.prometheus_login)
     except LoginError as error:
         why_not = str(error)
     return MetricsSourceRef(OWN, facts.prometheus_url, None, login, facts.alertmanager_url, why_not)
 
 
-def owners(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
+def map_endpoints(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
     by_cluster = {one.cluster or "": one.name for one in sources}
     default = by_cluster[""]
-    return {name: by_cluster.get(cluster, default) for name, cluster in _placed()}
+    return {name: by_cluster.get(cluster, default) for name, cluster in _list_placements()}
 
 
-def source_of(endpoint: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
+def get_source_of_endpoint(endpoint: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
     if len(sources) == 1:
         return sources[0]
-    return of_cluster(next((cluster for _, cluster in _placed(endpoint)), ""), sources)
+    return get_source_of_cluster(
+        next((cluster for _, cluster in _list_placements(endpoint)), ""), sources
+    )
 
 
-def of_cluster(cluster: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
+def get_source_of_cluster(cluster: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
     where = cluster or default_cluster()
     return next((one for one in sources if where and one.cluster == where), sources[0])
 
 
-def _placed(only: str = "") -> list[tuple[str, str]]:
+def _list_placements(only: str = "") -> list[tuple[str, str]]:
     """List endpoints with their clusters; endpoints without one run in the default cluster."""
     default = default_cluster()
-    return [(name, cluster or default) for name, cluster in endpoints.placed(only)]
+    return [(name, cluster or default) for name, cluster in endpoints.endpoint_clusters(only)]
 
 
 LOGINS = {
@@ -117,17 +119,17 @@ LOGINS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShownOwn:
+class OwnSourceSummary:
     url: str
     embedded: bool
     login: str
     why_not: str
 
 
-def shown_own() -> ShownOwn:
-    facts, found = settings.EMBERLINE, own()
-    return ShownOwn(
-        client.shown(found.url),
+def summarize_own() -> OwnSourceSummary:
+    facts, found = settings.EMBERLINE, get_own()
+    return OwnSourceSummary(
+        client.hide_login(found.url),
         facts.prometheus_embedded,
         LOGINS[found.login.auth],
         found.why_not,

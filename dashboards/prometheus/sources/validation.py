@@ -8,7 +8,7 @@ from typing import Any
 
 from console.clusters.selectors import names as cluster_names
 from console.core.errors import Problem, Refused
-from console.core.outbound import why_not_url
+from console.core.outbound import url_problem
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth, Login, LoginError
 from dashboards.prometheus.sources.credentials import FILE_NAME
 from dashboards.prometheus.sources.models import AUTHS, MetricsSource
@@ -27,14 +27,14 @@ _LONGEST = {"url": 500, "alertmanager_url": 500, "username": 200, "tenant": 200}
 _PEM = 64 * 1024
 
 
-def facts(
+def validate_source(
     name: Any, data: Mapping[str, Any], present: MetricsSource | None = None
 ) -> dict[str, Any]:
     """Return new row values with plaintext secrets; omitted fields keep their values."""
     problems = [*_shapes(data)]
     if present is None and not (isinstance(name, str) and _NAME.fullmatch(name) and name != OWN):
         remedy = f"Write 1 to 40 small letters, digits and dashes, not {OWN!r}."
-        problems.append(_wrong("name", name, remedy))
+        problems.append(_make_problem("name", name, remedy))
     if problems:
         raise Refused(*problems)
     given = {key: value.strip() if key in TEXTS else value for key, value in data.items()}
@@ -42,9 +42,14 @@ def facts(
     whole["cluster"] = whole["cluster"] or None
     whole["tenant_header"] = whole["tenant_header"] or TENANT_HEADER
     whole["service"] = whole["service"] or "aps"
-    problems = [*_addresses(whole), *_login(whole, present), *_cluster(whole), *_pem(whole)]
+    problems = [
+        *_addresses(whole),
+        *_login(whole, present),
+        *_cluster(whole),
+        *_validate_pem(whole),
+    ]
     if present is not None:
-        problems += _moved(whole, given, present)
+        problems += _validate_address_change(whole, given, present)
     if problems:
         raise Refused(*problems)
     return {key: whole[key] for key in FIELDS if key in whole and key not in SECRETS} | {
@@ -78,7 +83,7 @@ def _addresses(whole: Mapping[str, Any]) -> list[Problem]:
     found = []
     for key in ("url", "alertmanager_url"):
         value = whole[key]
-        reason = why_not_url(value) if value or key == "url" else ""
+        reason = url_problem(value) if value or key == "url" else ""
         if reason:
             remedy = "Write http:// or https://, a host, and the path before /api/ if there is one."
             found.append(Problem(key, value.rpartition("@")[2], reason, remedy, "invalid"))
@@ -88,9 +93,11 @@ def _addresses(whole: Mapping[str, Any]) -> list[Problem]:
 def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Problem]:
     auth = whole["auth"]
     if auth not in AUTHS:
-        return [_wrong("auth", auth, f"Write one of: {', '.join(AUTHS)}.")]
+        return [_make_problem("auth", auth, f"Write one of: {', '.join(AUTHS)}.")]
     found = [
-        _wrong(key, whole[key], "Write the name of a file in the console's folder of secrets.")
+        _make_problem(
+            key, whole[key], "Write the name of a file in the console's folder of secrets."
+        )
         for key in ("secret_file", "key_file")
         if whole[key] and not FILE_NAME.fullmatch(whole[key])
     ]
@@ -106,9 +113,11 @@ def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Prob
             text, remedy = f"{auth} needs it.", "Give it, or choose another way to log in."
             found.append(Problem(key, None, text, remedy, "required"))
     if not _HEADER.fullmatch(whole["tenant_header"]):
-        found.append(_wrong("tenant_header", whole["tenant_header"], "Write a header's name."))
+        found.append(
+            _make_problem("tenant_header", whole["tenant_header"], "Write a header's name.")
+        )
     found += [
-        _wrong(key, whole[key], "Write it as AWS does, such as eu-central-1 or aps.")
+        _make_problem(key, whole[key], "Write it as AWS does, such as eu-central-1 or aps.")
         for key in ("region", "service")
         if whole[key] and not _REGION.fullmatch(whole[key])
     ]
@@ -124,10 +133,10 @@ def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
     if value is None or value in cluster_names():
         return []
     known = ", ".join(cluster_names()) or "none yet"
-    return [_wrong("cluster", value, f"Leave it empty, or write one of: {known}.")]
+    return [_make_problem("cluster", value, f"Leave it empty, or write one of: {known}.")]
 
 
-def _pem(whole: Mapping[str, Any]) -> list[Problem]:
+def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:
     """Validate PEM texts. A certificate whose key is in a file or stored is tested on use only."""
     found = []
     try:
@@ -143,7 +152,7 @@ def _pem(whole: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
-def _moved(
+def _validate_address_change(
     whole: Mapping[str, Any], given: Mapping[str, Any], present: MetricsSource
 ) -> list[Problem]:
     """Require secrets again for a new address: else whoever may change it could capture them."""
@@ -155,5 +164,5 @@ def _moved(
     return [Problem(kept[0], None, text, "Give it anew.", "required")]
 
 
-def _wrong(field: str, value: Any, remedy: str) -> Problem:
+def _make_problem(field: str, value: Any, remedy: str) -> Problem:
     return Problem(field, value, f"{value!r} cannot be used.", remedy, "invalid")

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.accounts.gate import role_required
 from console.core.errors import Refused
-from console.web.confirm_by_name import confirmed
+from console.web.confirm_by_name import confirm_by_name
 from dashboards.prometheus.config import scrape_config
 from dashboards.prometheus.sources import actions, selectors
 from dashboards.prometheus.sources.forms import SourceForm
@@ -26,7 +26,7 @@ def sources(request: HttpRequest) -> HttpResponse:
     replaced = next((row for row in rows if row.enabled and row.cluster is None), None)
     context = {
         "rows": rows,
-        "own": selectors.shown_own(),
+        "own": selectors.summarize_own(),
         "replaced": replaced,
         "snippet": scrape_config.scrape_config(_console(request)),
         "credential": scrape_config.CREDENTIAL_PLACE,
@@ -102,7 +102,7 @@ def test(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     found = _found(name)
-    return confirmed(
+    return confirm_by_name(
         request,
         name,
         lambda: actions.remove(_user(request), name),

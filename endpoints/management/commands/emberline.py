@@ -23,7 +23,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        commandline.build(parser)
+        commandline.add_commands(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         with local_api.without_request_log():

@@ -17,8 +17,8 @@ from endpoints import abandonment, drift_actions
 from endpoints.logs import sources
 from endpoints.logs import stream as logs_stream
 from endpoints.models import Endpoint
-from endpoints.pages.detail.views import done
-from endpoints.pages.head import found
+from endpoints.pages.detail.views import run_and_redirect
+from endpoints.pages.head import find_endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
@@ -29,9 +29,9 @@ _EVENTS = "text/event-stream"
 @role_required("operator")
 def heal(request: HttpRequest, name: str) -> HttpResponseBase:
     workload = request.POST.get("workload", "")
-    return done(
+    return run_and_redirect(
         request,
-        found(name),
+        find_endpoint(name),
         lambda: drift_actions.heal(request.user, name, workload),
         f"{workload or name} is made as wanted again.",
     )
@@ -41,9 +41,9 @@ def heal(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
     key = request.POST.get("key", "")
-    return done(
+    return run_and_redirect(
         request,
-        found(name),
+        find_endpoint(name),
         lambda: drift_actions.adopt(request.user, name, key),
         f"{key} is left as it was found.",
     )
@@ -53,7 +53,7 @@ def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
     """Abandon the endpoint from its deletion page; the name must be typed here, too."""
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     if request.method != "POST":
         return redirect("endpoints:delete", name)
     typed = request.POST.get("name", "").strip()
@@ -69,15 +69,15 @@ def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
             return redirect("endpoints:list")
     context: dict[str, Any] = {"endpoint": endpoint, "given_up": typed, "not_given_up": error}
     if endpoint.parsed.on_cluster:
-        context["left"] = abandonment.left(endpoint)
+        context["left"] = abandonment.remaining_objects(endpoint)
     return render(request, "endpoints/delete.html", context, status=status)
 
 
 @require_safe
 @role_required("operator")
 def logs(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
-    at = _chosen(request, endpoint)
+    endpoint = find_endpoint(name)
+    at = _choose_container(request, endpoint)
     groups: dict[str, list[sources.Container]] = {}
     for one in sources.containers(endpoint):
         groups.setdefault(one.replica, []).append(one)
@@ -89,13 +89,13 @@ def logs(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("operator")
 def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream server-sent events; browsers resume after the last event id."""
-    endpoint = found(name)
-    at = _chosen(request, endpoint)
+    endpoint = find_endpoint(name)
+    at = _choose_container(request, endpoint)
     if at is None:
         raise Http404(f"{name} has no container yet.")
     after = request.headers.get("Last-Event-ID", "") or request.GET.get("after", "")
     try:
-        lines = partial(sources.source(endpoint, at).lines, after)
+        lines = partial(sources.log_source(endpoint, at).lines, after)
     except ProvisionError as error:
         return HttpResponse(logs_stream.problem(error.message), content_type=_EVENTS)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -103,9 +103,9 @@ def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
     return StreamingHttpResponse(stream, content_type=_EVENTS, headers=headers)
 
 
-def _chosen(request: HttpRequest, endpoint: Endpoint) -> sources.Container | None:
+def _choose_container(request: HttpRequest, endpoint: Endpoint) -> sources.Container | None:
     replica, container = request.GET.get("replica", ""), request.GET.get("container", "")
     try:
-        return sources.chosen(endpoint, replica, container)
+        return sources.choose_container(endpoint, replica, container)
     except NotFoundError as error:
         raise Http404(str(error)) from None

@@ -22,8 +22,8 @@ _GROUPS = (
     ("Placement and pods", ("placement", "pod", "pd")),
     ("Metrics and tags", ("monitoring", "tags")),
 )
-_ALWAYS = 3
-OWN = frozenset({"manifest"})
+_ALWAYS_SHOWN = 3
+HIDDEN_FIELDS = frozenset({"manifest"})
 """Stored for export only; shown in the text, not in the values."""
 
 EFFECTS = {
@@ -53,11 +53,11 @@ class ValueGroup:
 
 
 def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
-    every = every_group(spec)
-    return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
+    every = value_groups(spec)
+    return tuple(group for at, group in enumerate(every) if at < _ALWAYS_SHOWN or group.chosen)
 
 
-def every_group(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
+def value_groups(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
     flat = spec.flat()
     return tuple(
         ValueGroup(
@@ -69,14 +69,14 @@ def every_group(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
 
 
 def text_of(endpoint: Endpoint) -> str:
-    return documents.written(manifest_actions.exported(endpoint.name))
+    return documents.to_yaml(manifest_actions.export_endpoint(endpoint.name))
 
 
 def command_of(spec: EndpointSpec) -> Preview:
     return preview(spec)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     if value is None or value in ("", (), [], {}):
         return "–"
     if isinstance(value, bool):
@@ -84,9 +84,9 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(shown(item) for item in value)
+        return ", ".join(format_value(item) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items())
+        return ", ".join(f"{key}: {format_value(item)}" for key, item in value.items())
     return str(value)
 
 
@@ -94,9 +94,9 @@ def _section(field: SpecField) -> str:
     if field.path == "tags":
         return "tags"
     head, dot, _ = field.path.partition(".")
-    return head if dot or head in OWN else ""
+    return head if dot or head in HIDDEN_FIELDS else ""
 
 
 def _value(field: SpecField, value: Any) -> Value:
-    chosen = shown(value) != shown(field.default)
-    return Value(field.label, field.path, shown(value), chosen, EFFECTS[field.effect])
+    chosen = format_value(value) != format_value(field.default)
+    return Value(field.label, field.path, format_value(value), chosen, EFFECTS[field.effect])

@@ -16,7 +16,7 @@ from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.editor.forms import PromptForm
-from endpoints.pages.head import found, poll_s
+from endpoints.pages.head import find_endpoint, poll_s
 from endpoints.prompt import client
 from endpoints.prompt.client import PromptAnswer, PromptRequest
 
@@ -25,7 +25,7 @@ PROMPT_DEADLINE_S = 90.0
 
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
-    of_cluster = selectors.of_cluster(endpoint)
+    of_cluster = selectors.cluster_context(endpoint)
     return {
         **of_cluster,
         "conditions": [row for row in of_cluster["conditions"] if not row["ready"]],
@@ -62,7 +62,7 @@ def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
         "endpoint": endpoint,
         "spec": endpoint.parsed,
         "owner": owner_of(endpoint.name),
-        "left": abandonment.left(endpoint) if on_cluster else None,
+        "left": abandonment.remaining_objects(endpoint) if on_cluster else None,
         **more,
     }
 
@@ -71,7 +71,7 @@ def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
 @role_required("operator")
 def prompt(request: HttpRequest, name: str) -> HttpResponse:
     """Send a prompt through the router; the console's key never reaches the page."""
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     form = PromptForm(request.POST)
     answer: PromptAnswer | None = None
     if form.is_valid() and endpoint.status.url:
@@ -87,6 +87,6 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
             )
         )
     context = detail_context(endpoint, answer=answer, prompt_form=form)
-    if responses.asked(request):
+    if responses.wants_partial(request):
         return render(request, "endpoints/htmx/answer.html", context)
     return render(request, "endpoints/detail.html", context)

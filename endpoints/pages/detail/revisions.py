@@ -10,7 +10,7 @@ from django.core.paginator import Page, Paginator
 
 from endpoints import selectors
 from endpoints.models import Endpoint, Revision
-from endpoints.pages.detail.configuration import EFFECTS, shown
+from endpoints.pages.detail.configuration import EFFECTS, format_value
 from endpoints.refusals import no_revision
 from endpoints.spec.endpoint_spec import EndpointSpec, diff, parse
 from endpoints.spec.field import Effect
@@ -45,7 +45,7 @@ class Comparison:
     """Changing from the first to the second replaces the workers."""
 
 
-def side_of(endpoint: Endpoint, key: str) -> RevisionSide:
+def find_side(endpoint: Endpoint, key: str) -> RevisionSide:
     if key == WANTED:
         return RevisionSide(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
     number = endpoint.status.served_generation if key == SERVING else _number(key)
@@ -57,11 +57,15 @@ def side_of(endpoint: Endpoint, key: str) -> RevisionSide:
     return RevisionSide(key, label, row.number, parse(row.spec))
 
 
-def compared(old: RevisionSide, new: RevisionSide) -> Comparison:
+def compare_sides(old: RevisionSide, new: RevisionSide) -> Comparison:
     changes = diff(old.spec, new.spec)
     rows = [
         FieldComparison(
-            one.label, one.path, shown(one.before), shown(one.after), EFFECTS[one.effect]
+            one.label,
+            one.path,
+            format_value(one.before),
+            format_value(one.after),
+            EFFECTS[one.effect],
         )
         for one in changes
     ]
@@ -80,7 +84,7 @@ def page_of_revisions(endpoint: Endpoint, number: str | None) -> Page[Revision]:
     return Paginator(selectors.revisions(endpoint), PAGE_SIZE).get_page(number)
 
 
-def told(endpoint: Endpoint, page: Page[Revision]) -> list[dict[str, Any]]:
+def revision_rows(endpoint: Endpoint, page: Page[Revision]) -> list[dict[str, Any]]:
     """Return the rows, latest first. `serves`: serving now; `failed`: rollback cause."""
     rows = list(page.object_list)
     last = rows[-1].number if rows else 0

@@ -25,14 +25,14 @@ from endpoints.pages.detail.revisions import (
     WANTED,
     Comparison,
     RevisionSide,
-    compared,
+    compare_sides,
+    find_side,
     page_of_revisions,
-    side_of,
-    told,
+    revision_rows,
 )
-from endpoints.pages.detail.views import done
-from endpoints.pages.editor.feedback import lines
-from endpoints.pages.head import SETTLED_POLL_S, found, head_context, poll_s
+from endpoints.pages.detail.views import run_and_redirect
+from endpoints.pages.editor.feedback import command_lines
+from endpoints.pages.head import SETTLED_POLL_S, find_endpoint, head_context, poll_s
 from endpoints.placement import cache_tiers
 from endpoints.refusals import NotFoundError
 
@@ -40,9 +40,9 @@ from endpoints.refusals import NotFoundError
 @require_POST
 @role_required("operator")
 def move(request: HttpRequest, name: str) -> HttpResponseBase:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     slug = request.POST.get("team", "")
-    return done(
+    return run_and_redirect(
         request,
         endpoint,
         lambda: teams.move(request.user, name, slug),
@@ -61,7 +61,7 @@ def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
 
 EVENTS_A_PAGE = 50
 LONGEST = 200
-CHOICES = 100
+REVISION_CHOICES = 100
 """Revisions offered for selection; a URL may name any."""
 
 
@@ -79,9 +79,9 @@ def head(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def workers(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     context = {
-        **selectors.of_cluster(endpoint),
+        **selectors.cluster_context(endpoint),
         "endpoint": endpoint,
         "status": endpoint.status,
         "workers": list(selectors.workers(endpoint)),
@@ -94,13 +94,13 @@ def workers(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def cache(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     l2 = endpoint.parsed.cache.l2
     context = {
         "endpoint": endpoint,
         "spec": endpoint.parsed,
         "part": endpoint.status.parts.get("l2") if l2.enabled else None,
-        "tier": cache_tiers.shown(l2.tier) if endpoint.parsed.needs_cache_tier else None,
+        "tier": cache_tiers.tier_context(l2.tier) if endpoint.parsed.needs_cache_tier else None,
         "poll_s": poll_s(endpoint),
     }
     return responses.render(request, "endpoints/cache.html", "endpoints/htmx/cache.html", context)
@@ -109,7 +109,7 @@ def cache(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def events(request: HttpRequest, name: str) -> HttpResponse:
     """List events, filtered by the query string; unknown values are ignored."""
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     kinds = selectors.event_kinds(endpoint)
     severity, kind = request.GET.get("severity", ""), request.GET.get("kind", "")
     chosen = {
@@ -133,69 +133,69 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     shown = command_of(endpoint.parsed)
     context = {
         "endpoint": endpoint,
         "groups": form_values(endpoint.parsed),
         "yaml": text_of(endpoint),
         "shown": shown,
-        "command": lines(shown.argv),
+        "command": command_lines(shown.argv),
         "owner": owner_of(name),
-        "pending": _pending(endpoint),
+        "pending": _pending_comparison(endpoint),
     }
     return render(request, "endpoints/configuration.html", context)
 
 
 @require_safe
 def compare(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     old, new = _sides(request, endpoint)
     numbers = selectors.revisions(endpoint).values_list("number", flat=True)
     context = {
         "endpoint": endpoint,
-        "numbers": list(numbers[:CHOICES]),
+        "numbers": list(numbers[:REVISION_CHOICES]),
         "old": old,
         "new": new,
-        "compared": compared(old, new),
+        "compared": compare_sides(old, new),
     }
     return render(request, "endpoints/compare.html", context)
 
 
 @require_safe
 def revisions(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     page = page_of_revisions(endpoint, request.GET.get("page"))
-    context = {"endpoint": endpoint, "page": page, "revisions": told(endpoint, page)}
+    context = {"endpoint": endpoint, "page": page, "revisions": revision_rows(endpoint, page)}
     return render(request, "endpoints/revisions.html", context)
 
 
 @require_safe
 def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     there = _side(endpoint, str(number))
     context = {
         "endpoint": endpoint,
         "there": there,
         "owner": owner_of(name),
-        "compared": compared(side_of(endpoint, WANTED), there),
+        "compared": compare_sides(find_side(endpoint, WANTED), there),
     }
     return render(request, "endpoints/revision.html", context)
 
 
 @require_safe
 def settings(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     context = {**settings_context(endpoint), **card(request, endpoint)}
     return render(request, "endpoints/settings.html", context)
 
 
-def _pending(endpoint: Endpoint) -> Comparison | None:
+def _pending_comparison(endpoint: Endpoint) -> Comparison | None:
     """Return the changes not serving yet, None without any."""
     if not endpoint.status.served_once:
         return None
     try:
-        found_ = compared(side_of(endpoint, SERVING), side_of(endpoint, WANTED))
+        found_ = compare_sides(find_side(endpoint, SERVING), find_side(endpoint, WANTED))
     except NotFoundError:  # older than the stored revisions
         return None
     return found_ if found_.rows else None
@@ -212,6 +212,6 @@ def _sides(request: HttpRequest, endpoint: Endpoint) -> tuple[RevisionSide, Revi
 
 def _side(endpoint: Endpoint, key: str) -> RevisionSide:
     try:
-        return side_of(endpoint, key)
+        return find_side(endpoint, key)
     except NotFoundError as error:
         raise Http404(str(error)) from None

@@ -14,7 +14,7 @@ from console.accounts.gate import role_required
 from endpoints import abandonment, actions, selectors
 from endpoints.models import Endpoint
 from endpoints.pages.detail.context import detail_context, live_context
-from endpoints.pages.head import WHOLE, found, generation_of
+from endpoints.pages.head import WHOLE, find_endpoint, generation_of
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
@@ -23,7 +23,7 @@ _TABS = frozenset({"workers", "revisions", "settings"})
 
 @require_safe
 def detail(request: HttpRequest, name: str) -> HttpResponse:
-    return render(request, "endpoints/detail.html", detail_context(found(name)))
+    return render(request, "endpoints/detail.html", detail_context(find_endpoint(name)))
 
 
 @require_safe
@@ -42,9 +42,9 @@ def live(request: HttpRequest, name: str) -> HttpResponse:
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     generation = generation_of(request)
-    return done(
+    return run_and_redirect(
         request,
         endpoint,
         lambda: actions.scale(request.user, name, replicas, expected_generation=generation),
@@ -56,11 +56,11 @@ def scale(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def pause(request: HttpRequest, name: str) -> HttpResponseBase:
     """Pause; forms that show the name field require the typed name."""
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     if request.POST.get("name", name).strip() != name:
         messages.error(request, f"Type {name} to pause it. Nothing was changed.")
-        return redirect(_back(request), name)
-    return done(
+        return redirect(_back_url(request), name)
+    return run_and_redirect(
         request, endpoint, lambda: actions.pause(request.user, name), f"{name} is being paused."
     )
 
@@ -68,8 +68,11 @@ def pause(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def resume(request: HttpRequest, name: str) -> HttpResponseBase:
-    return done(
-        request, found(name), lambda: actions.resume(request.user, name), f"{name} is resumed."
+    return run_and_redirect(
+        request,
+        find_endpoint(name),
+        lambda: actions.resume(request.user, name),
+        f"{name} is resumed.",
     )
 
 
@@ -77,9 +80,9 @@ def resume(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
     generation, note = generation_of(request), request.POST.get("note", "")
-    return done(
+    return run_and_redirect(
         request,
-        found(name),
+        find_endpoint(name),
         lambda: actions.rollback(
             request.user, name, number, expected_generation=generation, note=note
         ),
@@ -91,7 +94,7 @@ def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     """Delete; the name must be typed, since deletion is irreversible."""
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     typed = request.POST.get("name", "").strip()
     error = ""
     if request.method == "POST":
@@ -102,11 +105,13 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
         error = f"“{typed}” is not the name. Type {name} to delete it."
     context = {"endpoint": endpoint, "typed": typed, "error": error}
     if endpoint.parsed.on_cluster:
-        context["left"] = abandonment.left(endpoint)
+        context["left"] = abandonment.remaining_objects(endpoint)
     return render(request, "endpoints/delete.html", context, status=400 if error else 200)
 
 
-def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:
+def run_and_redirect(
+    request: HttpRequest, endpoint: Endpoint, act: Any, text: str
+) -> HttpResponseBase:
     try:
         act()
     except (SpecErrors, RefusalError) as error:
@@ -114,10 +119,10 @@ def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpR
             messages.error(request, f"{item.message} {item.remedy}")
     else:
         messages.success(request, text)
-    return redirect(_back(request), endpoint.name)
+    return redirect(_back_url(request), endpoint.name)
 
 
-def _back(request: HttpRequest) -> str:
+def _back_url(request: HttpRequest) -> str:
     """Return the URL of the tab named in a hidden field."""
     tab = request.POST.get("back", "")
     return f"endpoints:{tab}" if tab in _TABS else "endpoints:detail"

@@ -37,14 +37,16 @@ class Consequences:
     to_running: tuple[FieldChange, ...] = ()
 
 
-def of(spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]) -> Consequences:
+def find_consequences(
+    spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]
+) -> Consequences:
     """`refused`: paths whose invalid input is missing in `spec`."""
     after = _workload(spec)
     if present is None:
         return Consequences(command=command(None, after))
     before = _workload(present.parsed)
     apart = frozenset(refused)
-    changes = _but(apart, diff(present.parsed, spec))
+    changes = _without_fields(apart, diff(present.parsed, spec))
     number, running = _running(present)
     return Consequences(
         changes,
@@ -52,21 +54,21 @@ def of(spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]) -> 
         present.parsed.replicas,
         command(before, after),
         number,
-        _but(apart, diff(running, spec)) if running is not None else (),
+        _without_fields(apart, diff(running, spec)) if running is not None else (),
     )
 
 
 def command(before: WorkloadSpec | None, after: WorkloadSpec | None) -> tuple[ConsequenceLine, ...]:
     if after is None:
         return ()
-    new = lines(after.argv)
+    new = command_lines(after.argv)
     if before is None:
         return tuple(ConsequenceLine(text) for text in new)
-    marked = [one for one in ndiff(lines(before.argv), new) if one[0] != "?"]
+    marked = [one for one in ndiff(command_lines(before.argv), new) if one[0] != "?"]
     return tuple(ConsequenceLine(one[2:], one[0].strip()) for one in marked)
 
 
-def lines(argv: tuple[str, ...]) -> list[str]:
+def command_lines(argv: tuple[str, ...]) -> list[str]:
     """Return one line per flag with its value."""
     out: list[str] = []
     for word in argv:
@@ -100,5 +102,7 @@ def _running(endpoint: Endpoint) -> tuple[int, EndpointSpec | None]:
     return (served, parse(found.spec)) if found else (0, None)
 
 
-def _but(refused: frozenset[str], changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
+def _without_fields(
+    refused: frozenset[str], changes: tuple[FieldChange, ...]
+) -> tuple[FieldChange, ...]:
     return tuple(one for one in changes if one.path not in refused and one.path != "manifest")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from endpoints.models import Endpoint, Revision
-from endpoints.pages.editor.form_fields import written
+from endpoints.pages.editor.form_fields import format_value
 from endpoints.spec.endpoint_spec import parse
 from endpoints.spec.fields import BY_PATH, FIELDS
 
@@ -39,9 +39,9 @@ def differences(
     for field in FIELDS:
         path = field.path
         before, other, own = (one.get(path) for one in (base or {}, theirs, mine))
-        if same(path, other, own) or (base is not None and same(path, before, other)):
+        if is_same(path, other, own) or (base is not None and is_same(path, before, other)):
             continue
-        clash = base is None or not same(path, before, own)
+        clash = base is None or not is_same(path, before, own)
         found.append(Difference(path, field.label, before, other, own, clash))
     return tuple(found)
 
@@ -57,10 +57,10 @@ def merged(
     return {**mine, **taken}
 
 
-def same(path: str, one: Any, other: Any) -> bool:
+def is_same(path: str, one: Any, other: Any) -> bool:
     """Compare values as typed: 4 equals 4.0."""
     field = BY_PATH[path]
-    return bool(_plain(written(field, one)) == _plain(written(field, other)))
+    return bool(_plain(format_value(field, one)) == _plain(format_value(field, other)))
 
 
 def _plain(value: Any) -> Any:
@@ -88,7 +88,9 @@ def moved_on(endpoint: Endpoint, generation: int | None) -> bool:
     return generation is not None and generation != endpoint.generation
 
 
-def look(endpoint: Endpoint, generation: int | None, mine: Mapping[str, Any]) -> EditConflict:
+def find_conflict(
+    endpoint: Endpoint, generation: int | None, mine: Mapping[str, Any]
+) -> EditConflict:
     began = endpoint.revisions.filter(number=generation).first() if generation else None
     base = parse(began.spec).flat() if began else None
     since = endpoint.revisions.filter(number__gt=generation or 0).order_by("-number")[:SHOWN]

@@ -17,26 +17,26 @@ from console.accounts.gate import role_required
 from endpoints import teams
 from endpoints.models import Endpoint
 from endpoints.pages.editor import consequences, spec_text
-from endpoints.pages.editor.consequences import lines
+from endpoints.pages.editor.consequences import command_lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
-from endpoints.pages.head import found, generation_of
+from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
-from endpoints.spec.rules import standing
+from endpoints.spec.rules import standing_errors
 
 
 @require_POST
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponse:
-    return _look(request, SpecEditor(request))
+    return _feedback(request, SpecEditor(request))
 
 
 @require_POST
 @role_required("operator")
 def change(request: HttpRequest, name: str) -> HttpResponse:
-    return _look(request, SpecEditor(request, present=found(name)))
+    return _feedback(request, SpecEditor(request, present=find_endpoint(name)))
 
 
 def typed_spec(request: HttpRequest, present: Endpoint | None = None) -> EndpointSpec:
@@ -44,7 +44,7 @@ def typed_spec(request: HttpRequest, present: Endpoint | None = None) -> Endpoin
     return SpecEditor(request, present=present).typed.spec()
 
 
-def _look(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
+def _feedback(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     text_changed, form_changed = desk.changed()
     both = text_changed and form_changed and "yaml" in desk.sent
     if (text_changed or desk.sent.get("by") == "yaml") and not both:
@@ -52,27 +52,33 @@ def _look(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     form = desk.typed
     errors = desk.judged(form.spec_data())
     pane = desk.kept_pane(both=True) if both else desk.pane(form)
-    return _answer(request, desk, form, errors, pane, drawn=False, by_text=False)
+    return _render_feedback(request, desk, form, errors, pane, drawn=False, by_text=False)
 
 
 def _by_text(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     """Update the form from the YAML; if it is invalid, keep the form and show the errors."""
     try:
-        text = spec_text.read(desk.sent.get("yaml", ""))
+        text = spec_text.parse_text(desk.sent.get("yaml", ""))
     except SpecErrors as error:
-        pane = desk.kept_pane(spec_text.unread(error))
-        return _answer(request, desk, desk.typed, error.errors, pane, drawn=False, text_only=True)
+        pane = desk.kept_pane(spec_text.syntax_errors(error))
+        return _render_feedback(
+            request, desk, desk.typed, error.errors, pane, drawn=False, text_only=True
+        )
     errors = desk.judged(desk.whole(text.data))
-    lines = spec_text.placed(errors, text.lines)
+    command_lines = spec_text.locate_errors(errors, text.lines)
     if not can_apply(errors):
-        pane = desk.kept_pane(lines)
-        return _answer(request, desk, desk.typed, errors, pane, drawn=False, text_only=True)
+        pane = desk.kept_pane(command_lines)
+        return _render_feedback(
+            request, desk, desk.typed, errors, pane, drawn=False, text_only=True
+        )
     form = desk.of_text(text)
     form.refuse(errors)
-    return _answer(request, desk, form, errors, desk.applied_pane(form, lines), drawn=True)
+    return _render_feedback(
+        request, desk, form, errors, desk.applied_pane(form, command_lines), drawn=True
+    )
 
 
-def _answer(
+def _render_feedback(
     request: HttpRequest,
     desk: SpecEditor,
     form: EndpointForm,
@@ -90,14 +96,14 @@ def _answer(
     touched = frozenset(desk.sent.get("touched", "").split())
     generation = generation_of(request)
     endpoint = desk.present
-    told = consequences.of(spec, endpoint, [one.field for one in errors])
+    told = consequences.find_consequences(spec, endpoint, [one.field for one in errors])
     context: dict[str, Any] = {
         "form": form,
         "endpoint": endpoint,
-        "errors": [_told(one, form) for one in errors],
+        "errors": [_error_row(one, form) for one in errors],
         "text_only": text_only,
         "consequences": told,
-        "report": fitting.look(spec) if spec.model and not spec.simulated else None,
+        "report": fitting.check_capacity(spec) if spec.model and not spec.simulated else None,
         "pane": pane,
         "by_text": by_text,
         "drawn": drawn,
@@ -112,7 +118,7 @@ def _answer(
     return render(request, "endpoints/htmx/look.html", context)
 
 
-def _told(error: FieldError, form: EndpointForm) -> dict[str, Any]:
+def _error_row(error: FieldError, form: EndpointForm) -> dict[str, Any]:
     known = error.field in form.fields
     return {
         "error": error,
@@ -124,14 +130,14 @@ def _told(error: FieldError, form: EndpointForm) -> dict[str, Any]:
 def _slots(
     form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
 ) -> list[dict[str, Any]]:
-    found: dict[str, list[FieldError]] = {}
+    find_endpoint: dict[str, list[FieldError]] = {}
     for error in errors:
-        found.setdefault(error.field, []).append(error)
+        find_endpoint.setdefault(error.field, []).append(error)
     return [
         {
             "id": live_id(path),
             "auto_id": form[path].auto_id,
-            "errors": found.get(path, []) if path in touched else [],
+            "errors": find_endpoint.get(path, []) if path in touched else [],
         }
         for path in form.fields
     ]
@@ -144,24 +150,24 @@ def _groups(form: EndpointForm, errors: tuple[FieldError, ...]) -> list[dict[str
 
 @require_POST
 @role_required("operator", somewhere=True)
-def typed(request: HttpRequest) -> HttpResponse:
+def preview_typed(request: HttpRequest) -> HttpResponse:
     spec = typed_spec(request)
     context = teams.context_of(request.user, None, request.POST.get("team", ""))
-    return _page(request, spec, "", standing(spec, context))
+    return _page(request, spec, "", standing_errors(spec, context))
 
 
 @require_POST
 @role_required("operator")
 def typed_change(request: HttpRequest, name: str) -> HttpResponse:
-    present = found(name)
+    present = find_endpoint(name)
     spec = typed_spec(request, present)
-    refused = standing(spec, teams.context_of(request.user, present))
+    refused = standing_errors(spec, teams.context_of(request.user, present))
     return _page(request, spec, name, refused)
 
 
 @require_safe
-def stored(request: HttpRequest, name: str) -> HttpResponse:
-    return _page(request, found(name).parsed, name)
+def preview_stored(request: HttpRequest, name: str) -> HttpResponse:
+    return _page(request, find_endpoint(name).parsed, name)
 
 
 def _page(
@@ -171,7 +177,7 @@ def _page(
     context: dict[str, Any] = {
         "name": name,
         "shown": shown,
-        "command": lines(shown.argv),
+        "command": command_lines(shown.argv),
         "objects": [
             {"kind": one["kind"], "name": one["metadata"]["name"], "text": _yaml(one)}
             for one in shown.objects

@@ -19,7 +19,7 @@ MAX_CHARACTERS = 100_000
 """Limit of a YAML field; a form has many and parses each several times."""
 MARK = "on_cluster"
 """Hidden field: the submitted page contained the cluster sections."""
-ASIDE = "set_aside"
+CARRIED_MARK = "set_aside"
 """Hidden field: the submitted page carried the cluster values without showing them."""
 EFFECT_LABELS = {
     Effect.FIXED: "cannot be changed",
@@ -96,7 +96,7 @@ _ONLY_FOR = {
 }
 
 
-def only_for(path: str) -> tuple[str, tuple[str, ...]]:
+def required_choice(path: str) -> tuple[str, tuple[str, ...]]:
     """Return the choice field that a field depends on, with the enabling values; "" for none."""
     on, *values = _ONLY_FOR.get(path, ("",))
     return on, tuple(values)
@@ -138,7 +138,7 @@ def widget(spec_field: SpecField, missing: Mapping[str, str]) -> forms.Widget:
     return forms.TextInput(attrs=more)
 
 
-def written(spec_field: SpecField, value: Any) -> Any:
+def format_value(spec_field: SpecField, value: Any) -> Any:
     """Format a value for its input; text that could not be parsed is unchanged."""
     if isinstance(value, str):
         return value
@@ -151,7 +151,7 @@ def written(spec_field: SpecField, value: Any) -> Any:
     return value
 
 
-def read(spec_field: SpecField, typed: str) -> Any:
+def parse_value(spec_field: SpecField, typed: str) -> Any:
     """Parse input; return unreadable text unchanged, for the spec to reject."""
     if spec_field.kind is tuple:
         return [line.strip() for line in typed.splitlines() if line.strip()]
@@ -159,14 +159,14 @@ def read(spec_field: SpecField, typed: str) -> Any:
         return typed
     try:
         if spec_field.kind in (dict, list):
-            found = yaml_reader.read(typed, MAX_CHARACTERS)
+            found = yaml_reader.read_document(typed, MAX_CHARACTERS)
             return typed if isinstance(found, str) else found  # YAML folds line breaks
         return int(typed) if spec_field.kind is int else float(typed)
     except ValueError:
         return typed
 
 
-def as_typed(flat: Mapping[str, Any]) -> dict[str, str]:
+def to_form_data(flat: Mapping[str, Any]) -> dict[str, str]:
     """Return the form data a browser would submit; only ticked checkboxes are included."""
     found: dict[str, str] = {}
     for path, value in flat.items():
@@ -176,7 +176,7 @@ def as_typed(flat: Mapping[str, Any]) -> dict[str, str]:
         if spec_field.kind is bool:
             found |= {path: "on"} if value else {}
         else:
-            found[path] = str(written(spec_field, value))
+            found[path] = str(format_value(spec_field, value))
     if flat.get("placement.cluster"):
         found[MARK] = str(flat["placement.cluster"])
     return found

@@ -190,7 +190,7 @@ METRICS = FormSection(
 )
 
 # Cluster capabilities required by an option.
-_NEEDED = {
+_REQUIRED_CAPABILITIES = {
     ("source.type", "s3"): known.S3_CSI,
     ("source.type", "fsx"): known.FSX_CSI,
     ("exposure.kind", "ingress"): known.INGRESS,
@@ -229,8 +229,8 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
     return tuple(group for group in found if group.sections)
 
 
-def told(key: str, spec: EndpointSpec) -> str:
-    return _TOLD.get(key, lambda _spec: "")(spec)
+def summarize_group(key: str, spec: EndpointSpec) -> str:
+    return _SUMMARIES.get(key, lambda _spec: "")(spec)
 
 
 def _cache(spec: EndpointSpec) -> str:
@@ -271,7 +271,7 @@ def _advanced(spec: EndpointSpec) -> str:
     return f"{count} argument{'s' if count != 1 else ''}" if count else ""
 
 
-_TOLD: dict[str, Callable[[EndpointSpec], str]] = {
+_SUMMARIES: dict[str, Callable[[EndpointSpec], str]] = {
     "cache": _cache,
     "routing": _routing,
     "scaling": _scaling,
@@ -281,7 +281,7 @@ _TOLD: dict[str, Callable[[EndpointSpec], str]] = {
 }
 
 
-def declined(path: str, cluster: ClusterFacts | None) -> dict[str, str]:
+def unsupported_choices(path: str, cluster: ClusterFacts | None) -> dict[str, str]:
     """Return the options that the cluster does not support, with cause and fix; key "" is the
     field.
     """
@@ -289,6 +289,6 @@ def declined(path: str, cluster: ClusterFacts | None) -> dict[str, str]:
         return {}
     return {
         choice: cluster.why_not(capability) or known.CAPABILITIES[capability].remedy
-        for (field, choice), capability in _NEEDED.items()
+        for (field, choice), capability in _REQUIRED_CAPABILITIES.items()
         if field == path and cluster.lacks(capability)
     }

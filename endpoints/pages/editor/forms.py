@@ -13,18 +13,23 @@ from django.forms.boundfield import BoundField
 
 from console.web.forms import Styled
 from endpoints.pages.editor.form_fields import (
-    ASIDE,
+    CARRIED_MARK,
     EFFECT_LABELS,
     MARK,
     WIDE,
-    as_typed,
+    format_value,
     missing_text,
-    only_for,
-    read,
+    parse_value,
+    required_choice,
+    to_form_data,
     widget,
-    written,
 )
-from endpoints.pages.editor.form_sections import FormSection, declined, groups, told
+from endpoints.pages.editor.form_sections import (
+    FormSection,
+    groups,
+    summarize_group,
+    unsupported_choices,
+)
 from endpoints.pages.editor.presets import Preset
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts
@@ -64,7 +69,7 @@ class EndpointForm(Styled, forms.Form):
         self.tiers = sorted(context.tiers) if context else []
         self.clusters = sorted(context.clusters) if context else []
         self.present = flatten(spec) if spec is not None else {}
-        self.usual = _usual(context)
+        self.usual = _default_values(context)
         initial = self.usual | self.present
         if spec is None and self.models:
             initial["model"] = self.models[0]
@@ -76,7 +81,7 @@ class EndpointForm(Styled, forms.Form):
         paths = {path for part in self.parts for section in part.sections for path in section.paths}
         self.shown = [f for f in FIELDS if f.path in paths]
         self.begun = initial
-        super().__init__(data, initial={f.path: written(f, initial[f.path]) for f in FIELDS})
+        super().__init__(data, initial={f.path: format_value(f, initial[f.path]) for f in FIELDS})
         for spec_field in self.shown:
             self.fields[spec_field.path] = self._field(spec_field)
 
@@ -85,9 +90,11 @@ class EndpointForm(Styled, forms.Form):
         cls, flat: Mapping[str, Any], sent: Mapping[str, Any], **facts: Any
     ) -> EndpointForm:
         """Return a form with these values. Other input in `sent` (note, hidden fields) is kept."""
-        shown = cls(as_typed(flat), **facts).fields
+        shown = cls(to_form_data(flat), **facts).fields
         others = {name: value for name, value in sent.items() if name not in shown}
-        return cls({**others, **as_typed({p: v for p, v in flat.items() if p in shown})}, **facts)
+        return cls(
+            {**others, **to_form_data({p: v for p, v in flat.items() if p in shown})}, **facts
+        )
 
     def _field(self, spec_field: SpecField) -> forms.Field:
         facts: dict[str, Any] = {
@@ -97,7 +104,7 @@ class EndpointForm(Styled, forms.Form):
         }
         if spec_field.kind is bool:
             return forms.BooleanField(**facts)
-        missing = declined(spec_field.path, self.cluster)
+        missing = unsupported_choices(spec_field.path, self.cluster)
         if missing:
             facts["help_text"] += missing_text(missing)
         field = forms.CharField(widget=self._widget(spec_field, missing), strip=True, **facts)
@@ -140,7 +147,7 @@ class EndpointForm(Styled, forms.Form):
         return [
             {
                 "key": group.key,
-                "told": told(group.key, spec),
+                "told": summarize_group(group.key, spec),
                 "paths": {path for section in group.sections for path in section.paths},
             }
             for group in self.parts
@@ -151,7 +158,7 @@ class EndpointForm(Styled, forms.Form):
 
     def _as_usual(self, path: str, values: Mapping[str, Any]) -> bool:
         usual = self.usual.get(path)
-        return bool(written(BY_PATH[path], values[path]) == written(BY_PATH[path], usual))
+        return bool(format_value(BY_PATH[path], values[path]) == format_value(BY_PATH[path], usual))
 
     def _section(self, section: FormSection, values: Mapping[str, Any]) -> dict[str, Any]:
         others = [path for path in section.paths if path != section.switch]
@@ -166,7 +173,7 @@ class EndpointForm(Styled, forms.Form):
 
     def _shown(self, path: str, values: Mapping[str, Any]) -> dict[str, Any]:
         bound: BoundField = self[path]
-        on, only = only_for(path)
+        on, only = required_choice(path)
         return {
             "field": bound,
             "live_id": live_id(path),
@@ -182,7 +189,9 @@ class EndpointForm(Styled, forms.Form):
     def _why(self, path: str, values: Mapping[str, Any]) -> str:
         """Return the preset's reason while its value is unchanged."""
         for one in self.start.here(cluster=self.cluster is not None) if self.start else ():
-            same = written(BY_PATH[path], one.value) == written(BY_PATH[path], values[path])
+            same = format_value(BY_PATH[path], one.value) == format_value(
+                BY_PATH[path], values[path]
+            )
             if one.path == path and same:
                 return one.why
         return ""
@@ -204,7 +213,7 @@ class EndpointForm(Styled, forms.Form):
         """
         flat = {path: value for path, value in self.present.items() if path not in self.fields}
         # A checkbox missing from the page was not unticked.
-        seen = MARK in self.data or ASIDE in self.data
+        seen = MARK in self.data or CARRIED_MARK in self.data
         for spec_field in self.shown:
             path = spec_field.path
             if spec_field.kind is bool:
@@ -218,24 +227,24 @@ class EndpointForm(Styled, forms.Form):
             typed = str(self.data[path]).strip()
             if typed == "" and not _may_be_empty(spec_field):
                 continue
-            flat[path] = read(spec_field, typed)
+            flat[path] = parse_value(spec_field, typed)
         return nest(flat)
 
     def set_aside(self) -> list[tuple[str, str]]:
         """Return the input of hidden fields: unused, but kept."""
         if not self.is_bound or self.cluster is not None:
             return []
-        if MARK not in self.data and ASIDE not in self.data:
+        if MARK not in self.data and CARRIED_MARK not in self.data:
             return []
         held = [f.path for f in FIELDS if f.path not in self.fields and f.path in self.data]
-        return [(ASIDE, "1"), *((path, str(self.data[path])) for path in held)]
+        return [(CARRIED_MARK, "1"), *((path, str(self.data[path])) for path in held)]
 
     def refuse(self, errors: Iterable[FieldError]) -> None:
         self.full_clean()
         for error in errors:
             text = f"{error.message} {error.remedy}"
             known = error.field in self.fields
-            self.add_error(error.field if known else None, text if known else _whole(error))
+            self.add_error(error.field if known else None, text if known else _format_error(error))
 
 
 def live_id(path: str) -> str:
@@ -256,7 +265,7 @@ class PromptForm(Styled, forms.Form):
     worker = forms.CharField(label="Worker", required=False)
 
 
-def _usual(context: Context | None) -> dict[str, Any]:
+def _default_values(context: Context | None) -> dict[str, Any]:
     plain = {f.path: "" if f.default is None else f.default for f in FIELDS}
     return plain | (dict(context.defaults) if context else {})
 
@@ -267,7 +276,7 @@ def _may_be_empty(spec_field: SpecField) -> bool:
     return text and spec_field.default is not None
 
 
-def _whole(error: FieldError) -> str:
+def _format_error(error: FieldError) -> str:
     return (
         f"{error.field}: {error.message} {error.remedy}"
         if error.field

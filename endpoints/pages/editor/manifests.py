@@ -17,10 +17,10 @@ from console.web.forms import Styled
 from endpoints import manifest_actions
 from endpoints.manifest_actions import ManifestTarget, PlannedChange
 from endpoints.manifests import documents
-from endpoints.pages.head import found
+from endpoints.pages.head import find_endpoint
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
-from endpoints.spec.validators import showable
+from endpoints.spec.validators import redact
 
 
 class ImportForm(Styled, forms.Form):
@@ -78,28 +78,28 @@ def import_manifests(request: HttpRequest) -> HttpResponseBase:
         return render(request, "endpoints/import.html", context, status=400)
     try:
         if "apply" in request.POST:
-            return _applied(request, manifest_actions.apply(request.user, text, form.where))
+            return _report_applied(request, manifest_actions.apply(request.user, text, form.where))
         planned = manifest_actions.plan(request.user, text, form.where)
     except (SpecErrors, RefusalError) as error:
         context["errors"] = error.errors
         status = getattr(error, "status_code", 400)
         return render(request, "endpoints/import.html", context, status=status)
-    context["planned"] = [_shown(one) for one in planned]
+    context["planned"] = [_plan_row(one) for one in planned]
     context["changes"] = any(one.changes for one in planned)
     return render(request, "endpoints/import.html", context)
 
 
 @require_safe
 def manifest(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
-    text = documents.written(manifest_actions.exported(name))
+    endpoint = find_endpoint(name)
+    text = documents.to_yaml(manifest_actions.export_endpoint(name))
     if "download" in request.GET:
         headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
         return HttpResponse(text, content_type="application/yaml", headers=headers)
     return render(request, "endpoints/manifest.html", {"endpoint": endpoint, "text": text})
 
 
-def _applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpResponseBase:
+def _report_applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpResponseBase:
     changed = [one for one in planned if one.changes]
     if not changed:
         messages.info(request, "Nothing was to be changed: it is all as the text says.")
@@ -111,14 +111,14 @@ def _applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpResponse
     return redirect("endpoints:list")
 
 
-def _shown(one: PlannedChange) -> dict[str, Any]:
+def _plan_row(one: PlannedChange) -> dict[str, Any]:
     return {
         "planned": one,
         "changes": [
             {
                 "change": change,
-                "before": showable(change.path, change.before),
-                "after": showable(change.path, change.after),
+                "before": redact(change.path, change.before),
+                "after": redact(change.path, change.after),
             }
             for change in manifest_actions.shown_changes(one)
         ],

@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from endpoints import teams
 from endpoints.models import Endpoint
 from endpoints.pages.editor import spec_text
-from endpoints.pages.editor.edit_conflict import same
+from endpoints.pages.editor.edit_conflict import is_same
 from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.presets import BY_KEY, Preset
@@ -77,7 +77,7 @@ class SpecEditor:
         if self.start is None or was == there:
             return self.holding(flat)
         before = self.start.over(self._form(None).usual, cluster=was)
-        kept = {path for path in before if not same(path, flat[path], before[path])}
+        kept = {path for path in before if not is_same(path, flat[path], before[path])}
         begun = self._begin(self.start, flat).flat()
         return self.holding({**begun, **{path: flat[path] for path in kept}})
 
@@ -97,7 +97,7 @@ class SpecEditor:
     def whole(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Add the values missing in the YAML, and the immutable fields."""
         begun = self._begun() or {}
-        kept = {path: begun[path] for path in spec_text.ELSEWHERE if begun.get(path)}
+        kept = {path: begun[path] for path in spec_text.OUTSIDE_TEXT if begun.get(path)}
         name = {"name": self.present.name} if self.present else {}
         return {**kept, **name, **data}
 
@@ -128,8 +128,8 @@ class SpecEditor:
 
     def text_of(self, form: EndpointForm) -> str:
         """Return the form's YAML, as resubmitting the form would give it."""
-        same = form if form.is_bound else self.holding(form.flat())
-        return spec_text.written(nest(same.flat()))
+        is_same = form if form.is_bound else self.holding(form.flat())
+        return spec_text.to_text(nest(is_same.flat()))
 
     def changed(self) -> tuple[bool, bool]:
         """Return whether pane and form were changed since they agreed."""
@@ -143,12 +143,12 @@ class SpecEditor:
         """Return the submitted values from whichever side was changed."""
         if self.changed()[0]:
             try:
-                text = spec_text.read(self.sent.get("yaml", ""))
+                text = spec_text.parse_text(self.sent.get("yaml", ""))
             except SpecErrors as error:
-                return self.typed, self.kept_pane(spec_text.unread(error))
+                return self.typed, self.kept_pane(spec_text.syntax_errors(error))
             errors = self.judged(self.whole(text.data))
             if not can_apply(errors):
-                return self.typed, self.kept_pane(spec_text.placed(errors, text.lines))
+                return self.typed, self.kept_pane(spec_text.locate_errors(errors, text.lines))
             form = self.of_text(text)
             return form, self.pane(form)
         form = self.typed

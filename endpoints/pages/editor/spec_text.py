@@ -18,7 +18,7 @@ from endpoints.spec.section import DEFAULTS
 
 LONGEST = 200_000
 """Limit (characters); a spec with many volumes has some thousands."""
-ELSEWHERE = frozenset({"manifest"})
+OUTSIDE_TEXT = frozenset({"manifest"})
 """Fields kept outside the text: the complete imported object."""
 NOT_APPLIED = frozenset({"type", "unknown_field", "unreadable", "cluster_only"})
 """Error codes without a form field."""
@@ -42,11 +42,11 @@ class SpecText:
     lines: Mapping[str, int]
 
 
-def written(data: Mapping[str, Any]) -> str:
+def to_text(data: Mapping[str, Any]) -> str:
     """Return YAML with fields in form order; cluster sections are omitted while all default."""
     flat = flatten(data)
     kept = {f.path: _listed(flat[f.path]) for f in FIELDS if f.path in flat}
-    for path in ELSEWHERE & set(kept):
+    for path in OUTSIDE_TEXT & set(kept):
         del kept[path]
     if kept.get("tags") in ({}, ""):
         del kept["tags"]
@@ -54,13 +54,13 @@ def written(data: Mapping[str, Any]) -> str:
         usual = {f"{section}.{key}": _listed(value) for key, value in _values(default).items()}
         if all(kept.get(path, value) == value for path, value in usual.items()):
             kept = {path: value for path, value in kept.items() if path not in usual}
-    return documents.written(nest(kept))
+    return documents.to_yaml(nest(kept))
 
 
-def read(text: str) -> SpecText:
+def parse_text(text: str) -> SpecText:
     if len(text) > LONGEST:
         raise _refused(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
-    found = documents.read(text)
+    found = documents.read_documents(text)
     if len(found) != 1:
         raise _refused(f"The text holds {len(found)} objects.", "Leave one endpoint in it.")
     if objects.is_manifest(found[0]):
@@ -69,7 +69,7 @@ def read(text: str) -> SpecText:
     return SpecText(found[0], yaml_reader.key_lines(text, SECTIONS))
 
 
-def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
+def locate_errors(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
     found = [
         LineError(_line(error.field, lines), error.field, error.message, error.remedy)
         for error in errors
@@ -77,7 +77,7 @@ def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[Line
     return tuple(sorted(found, key=lambda one: one.line))
 
 
-def unread(refusal: SpecErrors) -> tuple[LineError, ...]:
+def syntax_errors(refusal: SpecErrors) -> tuple[LineError, ...]:
     """Return the errors of invalid YAML."""
     line = getattr(refusal.__cause__, "line", 0)
     return tuple(LineError(line, one.field, one.message, one.remedy) for one in refusal.errors)

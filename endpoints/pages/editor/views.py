@@ -22,7 +22,7 @@ from endpoints.owners import owner_of
 from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
-from endpoints.pages.head import found, generation_of
+from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.refusals import ConflictError, RefusalError
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
@@ -39,13 +39,13 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @role_required("operator")
 def clone(request: HttpRequest, name: str) -> HttpResponseBase:
     """Create an endpoint from this one's spec. Needs the operator role on this one."""
-    return _create(request, SpecEditor(request, source=found(name)))
+    return _create(request, SpecEditor(request, source=find_endpoint(name)))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     desk = SpecEditor(request, present=endpoint)
 
     def save(data: dict[str, Any]) -> Endpoint:
@@ -66,11 +66,11 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     if "drawn" not in request.GET and edit_conflict.moved_on(endpoint, generation_of(request)):
         return _conflict(request, desk, endpoint)
     try:
-        return _written(request, desk, save)
+        return _save_submission(request, desk, save)
     except ConflictError as error:
         if error.code != STALE:
             raise
-        return _conflict(request, desk, found(name))
+        return _conflict(request, desk, find_endpoint(name))
 
 
 def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
@@ -82,54 +82,54 @@ def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
 
     if request.method != "POST":
         return _page(request, desk, desk.first_look)
-    return _written(request, desk, save)
+    return _save_submission(request, desk, save)
 
 
-def _written(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
+def _save_submission(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     """Redraw or save the submission, from its form, or from its YAML if that was changed."""
     drawn = request.GET.get("drawn")
     if drawn == "start":
         return _page(request, desk, desk.started(desk.sent.get("start_with", "")))
     if drawn == "yaml":
-        return _by_text(request, desk, None)
+        return _save_text(request, desk, None)
     if drawn is not None:
         return _page(request, desk, desk.drawn_anew())
     text_changed, form_changed = desk.changed()
     if text_changed and form_changed:
         form = desk.typed
         return _page(request, desk, form, desk.kept_pane(), status=400, both=True)
-    return _by_text(request, desk, save) if text_changed else _by_form(request, desk, save)
+    return _save_text(request, desk, save) if text_changed else _save_form(request, desk, save)
 
 
-def _by_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
+def _save_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     form = desk.typed
     try:
         return redirect(save(form.spec_data()))
     except (SpecErrors, RefusalError) as error:
-        return _refused(request, desk, form, error, desk.pane)
+        return _render_refusal(request, desk, form, error, desk.pane)
 
 
-def _by_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> HttpResponseBase:
+def _save_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> HttpResponseBase:
     """Save the YAML; without `save` redraw the form from it."""
     try:
-        text = spec_text.read(desk.sent.get("yaml", ""))
+        text = spec_text.parse_text(desk.sent.get("yaml", ""))
     except SpecErrors as error:
-        pane = desk.kept_pane(spec_text.unread(error))
+        pane = desk.kept_pane(spec_text.syntax_errors(error))
         return _page(request, desk, desk.typed, pane, status=400)
     data = desk.whole(text.data)
     try:
         if save is not None:
             return redirect(save(data))
     except (SpecErrors, RefusalError) as error:
-        _unless_stale(error)
-        lines = spec_text.placed(error.errors, text.lines)
+        _reraise_stale(error)
+        lines = spec_text.locate_errors(error.errors, text.lines)
         if not can_apply(error.errors):
             status = getattr(error, "status_code", 400)
             return _page(request, desk, desk.typed, desk.kept_pane(lines), status=status)
         form = desk.of_text(text)
-        return _refused(request, desk, form, error, lambda _: desk.applied_pane(form, lines))
+        return _render_refusal(request, desk, form, error, lambda _: desk.applied_pane(form, lines))
     errors = desk.judged(data)
-    lines = spec_text.placed(errors, text.lines)
+    lines = spec_text.locate_errors(errors, text.lines)
     if not can_apply(errors):
         return _page(request, desk, desk.typed, desk.kept_pane(lines), status=400)
     form = desk.of_text(text)
@@ -137,24 +137,24 @@ def _by_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> HttpR
     return _page(request, desk, form, desk.applied_pane(form, lines))
 
 
-def _refused(
+def _render_refusal(
     request: HttpRequest,
     desk: SpecEditor,
     form: EndpointForm,
     error: SpecErrors | RefusalError,
     pane: Callable[[EndpointForm], Pane],
 ) -> HttpResponse:
-    _unless_stale(error)
-    form.refuse(one for one in error.errors if one.field not in _BESIDE)
-    beside = {one.field: one for one in error.errors if one.field in _BESIDE}
+    _reraise_stale(error)
+    form.refuse(one for one in error.errors if one.field not in _SIDE_FIELDS)
+    beside = {one.field: one for one in error.errors if one.field in _SIDE_FIELDS}
     status = getattr(error, "status_code", 400)
     return _page(request, desk, form, pane(form), status=status, beside=beside)
 
 
-_BESIDE = ("note", "team")
+_SIDE_FIELDS = ("note", "team")
 
 
-def _unless_stale(error: SpecErrors | RefusalError) -> None:
+def _reraise_stale(error: SpecErrors | RefusalError) -> None:
     """Re-raise edit conflicts, which are handled by `_conflict`."""
     if isinstance(error, ConflictError) and error.code == STALE:
         raise error
@@ -162,8 +162,8 @@ def _unless_stale(error: SpecErrors | RefusalError) -> None:
 
 def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
     form, pane = desk.meant()
-    found = edit_conflict.look(endpoint, generation_of(request), form.flat())
-    return _page(request, desk, form, pane, status=409, conflict=found)
+    find_endpoint = edit_conflict.find_conflict(endpoint, generation_of(request), form.flat())
+    return _page(request, desk, form, pane, status=409, conflict=find_endpoint)
 
 
 def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
@@ -172,8 +172,8 @@ def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpRe
     if seen != str(endpoint.generation):
         return _conflict(request, desk, endpoint)
     mine = desk.meant()[0].flat()
-    found = edit_conflict.look(endpoint, generation_of(request), mine)
-    form = desk.holding(found.merged(mine, desk.sent))
+    find_endpoint = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
+    form = desk.holding(find_endpoint.merged(mine, desk.sent))
     desk.sent["generation"] = seen
     return _page(request, desk, form, merged=True)
 
@@ -198,7 +198,7 @@ def _page(
         "endpoint": endpoint,
         "source": source,
         "pane": pane or desk.pane(form),
-        "starts": _starts(form) if endpoint is None and source is None else [],
+        "starts": _preset_context(form) if endpoint is None and source is None else [],
         "start": desk.start,
         "teams": [] if endpoint else teams.choices(request.user),
         "team": desk.sent.get("team", team),
@@ -218,7 +218,7 @@ def _page(
     return render(request, template, context, status=status)
 
 
-def _starts(form: EndpointForm) -> list[dict[str, Any]]:
+def _preset_context(form: EndpointForm) -> list[dict[str, Any]]:
     labels = {field.path: field.label for field in form.shown}
     there = form.cluster is not None
     return [

@@ -13,8 +13,8 @@ from endpoints.keys.terms import PERIODS, KeyTerms
 from endpoints.models import KeyGroup
 from endpoints.spec.endpoint_spec import FieldError
 
-KEEP: Final = "keep"
-LASTING: Final = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "no end"))
+KEEP_CHOICE: Final = "keep"
+LIFETIMES: Final = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "no end"))
 GRACE: Final = (
     ("0", "at once"),
     ("3600", "after an hour"),
@@ -33,7 +33,7 @@ class KeyForm(Styled, forms.Form):
     name = forms.CharField(
         label="Name of the key", required=False, help_text="Such as the program that will use it."
     )
-    expires_in_days = forms.ChoiceField(label="Ends after", choices=LASTING, required=False)
+    expires_in_days = forms.ChoiceField(label="Ends after", choices=LIFETIMES, required=False)
     requests_per_minute = _number("Requests a minute", "0 or empty: as many as it likes.")
     tokens_per_minute = _number("Tokens a minute", "Prompt and completion.")
     max_in_flight = _number("Requests at a time", "More of them wait for their turn.")
@@ -64,7 +64,7 @@ class KeyForm(Styled, forms.Form):
             kept = f"as it is: {end:%Y-%m-%d %H:%M} UTC" if end else "as it is: no end"
             field = self.fields["expires_in_days"]
             if isinstance(field, forms.ChoiceField):
-                field.choices = [(KEEP, kept), *LASTING]
+                field.choices = [(KEEP_CHOICE, kept), *LIFETIMES]
 
     def answer(self) -> dict[str, Any]:
         """Return the input of `terms.parse`; invalid numbers stay text."""
@@ -76,7 +76,7 @@ class KeyForm(Styled, forms.Form):
         lines = typed["models"].replace(",", "\n").splitlines()
         found["models"] = [line.strip() for line in lines if line.strip()]
         found["pin"], found["control"] = "pin" in self.data, "control" in self.data
-        if typed["expires_in_days"] != KEEP:
+        if typed["expires_in_days"] != KEEP_CHOICE:
             found["expires_in_days"] = _whole(typed["expires_in_days"]) or None
         return found
 

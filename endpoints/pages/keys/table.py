@@ -35,11 +35,11 @@ class KeyRow:
     share: float | None
 
 
-def rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
+def key_rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
     """Return the rows in one query plus one per key with a budget. `endpoint` limits the usage."""
     now = timezone.now()
-    recent = usage.since(now - timedelta(days=SHOWN_DAYS))
-    by_key = usage.by_key(recent.filter(endpoint_name=endpoint) if endpoint else recent)
+    recent = usage.usage_since(now - timedelta(days=SHOWN_DAYS))
+    by_key = usage.usage_by_key(recent.filter(endpoint_name=endpoint) if endpoint else recent)
     return [_row(key, by_key.get(key_id(key), KeyUse()), now) for key in found]
 
 
@@ -59,13 +59,13 @@ def _row(key: InferenceKey, used: KeyUse, now: datetime) -> KeyRow:
         expired=terms.expired(now),
         ends_soon=end is not None and now < end < now + _SOON,
         own=key.endpoint_id is not None and key.name == storage.CONSOLE,
-        limits=tuple(_words(terms)),
+        limits=tuple(_describe_terms(terms)),
         spent=spent,
         share=share,
     )
 
 
-def _words(terms: KeyTerms) -> Iterable[str]:
+def _describe_terms(terms: KeyTerms) -> Iterable[str]:
     if terms.requests_per_minute:
         yield f"{terms.requests_per_minute:,} requests a minute"
     if terms.tokens_per_minute:

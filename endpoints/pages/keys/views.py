@@ -15,10 +15,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
-from console.accounts.permissions import allows_somewhere, require_somewhere
+from console.accounts.permissions import allows_in_any_team, require_in_any_team
 from endpoints.keys import actions, selectors, storage
 from endpoints.models import InferenceKey, KeyGroup
-from endpoints.pages.head import found
+from endpoints.pages.head import find_endpoint
 from endpoints.pages.keys import table
 from endpoints.pages.keys.forms import GRACE, GroupForm, KeyForm
 from endpoints.refusals import NotFoundError, RefusalError
@@ -37,7 +37,7 @@ def access(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("operator")
 def create(request: HttpRequest, name: str) -> HttpResponse:
     """Create a key and show its secret in this response only."""
-    found(name)
+    find_endpoint(name)
     form = KeyForm(request.POST)
     try:
         made = actions.create(request.user, name, request.POST.get("name", ""), form.answer())
@@ -52,7 +52,7 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
-    endpoint = found(name)
+    endpoint = find_endpoint(name)
     key = _key(endpoint.keys, key_id)
     back = reverse("endpoints:access", args=[name])
     urls = _urls("endpoints", name, key)
@@ -63,8 +63,8 @@ def edit(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def rotate(request: HttpRequest, name: str, key_id: str) -> HttpResponse:
-    found(name)
-    made, refused = _rotated(request, key_id, name)
+    find_endpoint(name)
+    made, refused = _rotate(request, key_id, name)
     context = _of_endpoint(name, new_key=made, refused=refused)
     return render(request, "endpoints/access.html", context, status=400 if refused else 200)
 
@@ -72,8 +72,8 @@ def rotate(request: HttpRequest, name: str, key_id: str) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def revoke(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
-    found(name)
-    _revoked(request, key_id, name)
+    find_endpoint(name)
+    _revoke(request, key_id, name)
     return redirect("endpoints:access", name)
 
 
@@ -82,13 +82,13 @@ def revoke(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "endpoints/keys.html", _all(request))
+    return render(request, "endpoints/keys.html", _index_context(request))
 
 
 @require_POST
 @role_required("operator", somewhere=True)
 def create_group(request: HttpRequest) -> HttpResponseBase:
-    form = GroupForm(request.POST, _names(request))
+    form = GroupForm(request.POST, _changeable_names(request))
     try:
         made = actions.save_group(
             request.user,
@@ -99,7 +99,7 @@ def create_group(request: HttpRequest) -> HttpResponseBase:
         )
     except REFUSED as error:
         form.refuse(error.errors)
-        context = _all(request, group_form=form)
+        context = _index_context(request, group_form=form)
         return render(request, "endpoints/keys.html", context, status=400)
     messages.success(request, f"The group {made.name} is there. Make its first key.")
     return redirect("keys:group", made.pk)
@@ -108,11 +108,11 @@ def create_group(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def group(request: HttpRequest, group_id: str) -> HttpResponseBase:
     if request.method == "POST":
-        require_somewhere(request.user, "operator")
+        require_in_any_team(request.user, "operator")
     one = _group(request, group_id)
     if request.method != "POST":
         return render(request, "endpoints/key_group.html", _of_group(request, one))
-    form = GroupForm(request.POST, _names(request))
+    form = GroupForm(request.POST, _changeable_names(request))
     try:
         actions.save_group(
             request.user,
@@ -177,7 +177,7 @@ def edit_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpRespo
 @role_required("operator", somewhere=True)
 def rotate_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpResponse:
     one = _group(request, group_id)
-    made, refused = _rotated(request, key_id, group_id)
+    made, refused = _rotate(request, key_id, group_id)
     context = _of_group(request, one, new_key=made, refused=refused)
     return render(request, "endpoints/key_group.html", context, status=400 if refused else 200)
 
@@ -186,7 +186,7 @@ def rotate_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpRes
 @role_required("operator", somewhere=True)
 def revoke_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpResponseBase:
     _group(request, group_id)
-    _revoked(request, key_id, group_id)
+    _revoke(request, key_id, group_id)
     return redirect("keys:group", group_id)
 
 
@@ -194,13 +194,13 @@ def revoke_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpRes
 
 
 def _of_endpoint(name: str, **more: Any) -> dict[str, Any]:
-    endpoint = found(name)
-    in_groups = selectors.of_groups(endpoint)
+    endpoint = find_endpoint(name)
+    in_groups = selectors.keys_of_groups(endpoint)
     return {
         "endpoint": endpoint,
         "status": endpoint.status,
-        "rows": table.rows(selectors.living(endpoint), endpoint.name),
-        "group_rows": table.rows(in_groups, endpoint.name),
+        "rows": table.key_rows(selectors.valid_keys(endpoint), endpoint.name),
+        "group_rows": table.key_rows(in_groups, endpoint.name),
         "days": table.SHOWN_DAYS,
         "key_form": KeyForm(),
         "key_file": storage.file_to_show(endpoint.name),
@@ -208,13 +208,13 @@ def _of_endpoint(name: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _all(request: HttpRequest, **more: Any) -> dict[str, Any]:
+def _index_context(request: HttpRequest, **more: Any) -> dict[str, Any]:
     return {
-        "rows": table.rows(selectors.everybodys(request.user)),
+        "rows": table.key_rows(selectors.visible_keys(request.user)),
         "groups": list(selectors.groups(request.user)),
         "days": table.SHOWN_DAYS,
-        "group_form": GroupForm(None, _names(request)),
-        "may_make_groups": allows_somewhere(request.user, "operator"),
+        "group_form": GroupForm(None, _changeable_names(request)),
+        "may_make_groups": allows_in_any_team(request.user, "operator"),
         **more,
     }
 
@@ -222,16 +222,16 @@ def _all(request: HttpRequest, **more: Any) -> dict[str, Any]:
 def _of_group(request: HttpRequest, one: KeyGroup, **more: Any) -> dict[str, Any]:
     return {
         "group": one,
-        "rows": table.rows(selectors.of_group(one)),
+        "rows": table.key_rows(selectors.keys_of_group(one)),
         "days": table.SHOWN_DAYS,
         "key_form": KeyForm(),
-        "group_form": GroupForm(None, _names(request), one),
+        "group_form": GroupForm(None, _changeable_names(request), one),
         "may_operate": selectors.may_change(request.user, one),
         **more,
     }
 
 
-def _names(request: HttpRequest) -> list[str]:
+def _changeable_names(request: HttpRequest) -> list[str]:
     return selectors.changeable_names(request.user)
 
 
@@ -275,7 +275,7 @@ def _edit(
     return render(request, "endpoints/key_edit.html", page, status=status)
 
 
-def _rotated(request: HttpRequest, key_id: str, within: str) -> tuple[str, str]:
+def _rotate(request: HttpRequest, key_id: str, within: str) -> tuple[str, str]:
     """Return the new secret, and the error if there is none."""
     typed = request.POST.get("grace_s", "")
     grace: Any = int(typed) if typed in dict(GRACE) else typed
@@ -287,7 +287,7 @@ def _rotated(request: HttpRequest, key_id: str, within: str) -> tuple[str, str]:
         return "", str(error)
 
 
-def _revoked(request: HttpRequest, key_id: str, within: str) -> None:
+def _revoke(request: HttpRequest, key_id: str, within: str) -> None:
     try:
         key = actions.revoke(request.user, key_id, within=within)
     except NotFoundError as error:

@@ -16,7 +16,7 @@ from endpoints.actions import Actor
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
-MOST = 200
+MAX_ITEMS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def run(
     request_id: str = "",
 ) -> list[BulkResult]:
     act = _ACTS[verb]
-    return [_one(actor, verb, act, item, replicas, request_id) for item in items[:MOST]]
+    return [_one(actor, verb, act, item, replicas, request_id) for item in items[:MAX_ITEMS]]
 
 
 Act = Callable[[Actor, BulkItem, Any, str], object]

@@ -46,7 +46,7 @@ class FilledColumns:
     fill: Callable[[Sequence[Endpoint]], Mapping[str, Mapping[str, Cell]]]
 
 
-OWN = (
+BUILT_IN_COLUMNS = (
     Column("phase", "Phase", sort="phase"),
     Column("workers", "Workers", sort="workers", number=True),
     Column("model", "Model", sort="model"),
@@ -58,20 +58,24 @@ OWN = (
     Column("changed", "Changed", default=False, sort="changed"),
     Column("age", "Age", sort="created"),
 )
-_filled: dict[str, FilledColumns] = {}
+_filled_columns: dict[str, FilledColumns] = {}
 
 
 def register(filled: FilledColumns) -> None:
     """Register a column, replacing one with the same key. Called from AppConfig.ready."""
-    _filled[filled.column.key] = filled
+    _filled_columns[filled.column.key] = filled
 
 
 def columns() -> tuple[Column, ...]:
     """Return all columns in display order: built-in, registered, age."""
-    return (*OWN[:-1], *(one.column for one in _filled.values()), OWN[-1])
+    return (
+        *BUILT_IN_COLUMNS[:-1],
+        *(one.column for one in _filled_columns.values()),
+        BUILT_IN_COLUMNS[-1],
+    )
 
 
-def chosen(kept: Any) -> tuple[Column, ...]:
+def choose_columns(kept: Any) -> tuple[Column, ...]:
     if not isinstance(kept, list):
         return tuple(column for column in columns() if column.default)
     return tuple(column for column in columns() if column.key in kept)
@@ -79,11 +83,11 @@ def chosen(kept: Any) -> tuple[Column, ...]:
 
 def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[str, Cell]]:
     """Return the cells of registered columns; a failing `fill` leaves dashes."""
-    wanted = [one for one in _filled.values() if one.column in shown]
+    wanted = [one for one in _filled_columns.values() if one.column in shown]
     answers: dict[Any, Mapping[str, Mapping[str, Cell]]] = {}
     for one in wanted:
         if one.fill not in answers:
-            answers[one.fill] = _asked(one, rows)
+            answers[one.fill] = _fill_column(one, rows)
     lost = Cell("", "It could not be found out; the console's log says why.")
     return {
         one.column.key: {
@@ -93,11 +97,11 @@ def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[s
     }
 
 
-def waiting(shown: Sequence[Column]) -> bool:
-    return any(column.key in _filled for column in shown)
+def has_deferred(shown: Sequence[Column]) -> bool:
+    return any(column.key in _filled_columns for column in shown)
 
 
-def _asked(one: FilledColumns, rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
+def _fill_column(one: FilledColumns, rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
     try:
         return one.fill(rows)
     except Exception:  # a column's error must not break the list

@@ -19,9 +19,9 @@ from endpoints.spec.fields import STRATEGIES
 
 PAGE_SIZE = 50
 LONGEST = 200
-NOBODY = "-"
+NONE_VALUE = "-"
 """URL value for no team or no cluster."""
-IN_TURN = "in-turn"
+ROUND_ROBIN = "in-turn"
 
 SEVERITY = (
     Phase.FAILED,
@@ -64,7 +64,7 @@ class ListQuery:
         return cls(
             q=word("q"),
             phase=phase if phase in set(Phase) else "",
-            strategy=strategy if strategy in (*STRATEGIES, IN_TURN) else "",
+            strategy=strategy if strategy in (*STRATEGIES, ROUND_ROBIN) else "",
             cluster=word("cluster"),
             team=word("team"),
             model=word("model"),
@@ -91,8 +91,8 @@ def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
     told = seen.values_list("cluster_name", "team__slug", "team__name", "model_name").distinct()
     clusters, teams, models = set(), set(), set()
     for cluster, slug, team, model in told:
-        clusters.add((cluster or NOBODY, cluster or "this machine"))
-        teams.add((slug or NOBODY, team or "nobody's"))
+        clusters.add((cluster or NONE_VALUE, cluster or "this machine"))
+        teams.add((slug or NONE_VALUE, team or "nobody's"))
         models.add((model, model))
     every = {"cluster": clusters, "team": teams, "model": models}
     return {
@@ -118,16 +118,16 @@ def _conditions(wanted: ListQuery) -> list[Q]:
         found.append(Q(deleted_at__isnull=False))
     elif wanted.phase:
         found.append(Q(status__phase=wanted.phase, deleted_at__isnull=True))
-    if wanted.strategy == IN_TURN:
+    if wanted.strategy == ROUND_ROBIN:
         found.append(Q(spec__routing__enabled=False))
     elif wanted.strategy:
         found.append(Q(spec__routing__enabled=True, spec__routing__strategy=wanted.strategy))
-    if wanted.cluster == NOBODY:
+    if wanted.cluster == NONE_VALUE:
         found.append(Q(spec__placement__cluster="") | Q(spec__placement__cluster__isnull=True))
     elif wanted.cluster:
         found.append(Q(spec__placement__cluster=wanted.cluster))
     if wanted.team:
-        found.append(Q(team=None) if wanted.team == NOBODY else Q(team__slug=wanted.team))
+        found.append(Q(team=None) if wanted.team == NONE_VALUE else Q(team__slug=wanted.team))
     if wanted.model:
         found.append(Q(spec__model=wanted.model))
     return found

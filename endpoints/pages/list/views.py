@@ -32,8 +32,8 @@ def index(request: HttpRequest) -> HttpResponse:
     wanted = list_query.ListQuery.read(request.GET.dict())
     found = list_query.rows(request.user, wanted)
     page = Paginator(found, list_query.PAGE_SIZE).get_page(request.GET.get("page"))
-    shown = list_columns.chosen(preferences.get(request.user, list_columns.KEY))
-    part = responses.asked(request)
+    shown = list_columns.choose_columns(preferences.get_preference(request.user, list_columns.KEY))
+    part = responses.wants_partial(request)
     rows = list(page.object_list)
     moving = any(endpoint.shown_phase not in SETTLED for endpoint in rows)
     context = {
@@ -44,7 +44,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "name_head": _head(list_columns.Column("name", "Name", sort="name"), wanted.sort),
         "shown": shown,
         "cells": list_columns.cells(shown, rows) if part else {},
-        "at_once": list_columns.waiting(shown) and not part,
+        "at_once": list_columns.has_deferred(shown) and not part,
         "verbs": bulk_actions.VERBS.values(),
     }
     if not part:
@@ -55,7 +55,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
     return {
         "phases": [str(phase) for phase in Phase],
-        "strategies": [*((name, name) for name in STRATEGIES), (list_query.IN_TURN, "in turn")],
+        "strategies": [*((name, name) for name in STRATEGIES), (list_query.ROUND_ROBIN, "in turn")],
         "choices": list_query.choices(request.user),
         "columns": [(column, column in shown) for column in list_columns.columns()],
         "query": request.GET.urlencode(),
@@ -73,7 +73,7 @@ def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
 def columns(request: HttpRequest) -> HttpResponseBase:
     known = {column.key for column in list_columns.columns()}
     kept = None if "reset" in request.POST else sorted(known & set(request.POST.getlist("column")))
-    preferences.put(request.user, list_columns.KEY, kept)
+    preferences.set_preference(request.user, list_columns.KEY, kept)
     query = request.POST.get("query", "")
     return redirect(f"{reverse('endpoints:list')}{'?' if query else ''}{query}")
 
@@ -82,7 +82,7 @@ def columns(request: HttpRequest) -> HttpResponseBase:
 @role_required("operator", somewhere=True)
 def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
-    names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
+    names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MAX_ITEMS]
     found = list(selectors.endpoints(request.user).filter(name__in=names))
     if verb is None or not found:
         messages.error(request, "Tick some endpoints, and choose what to do with them.")
@@ -107,14 +107,14 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
     results = bulk_actions.run(
-        request.user, verb.key, items, replicas=replicas, request_id=request_log.current()
+        request.user, verb.key, items, replicas=replicas, request_id=request_log.current_id()
     )
     context = {"verb": verb, "results": results, "done": sum(one.ok for one in results)}
     return render(request, "endpoints/bulk_done.html", context)
 
 
 def _items(request: HttpRequest) -> list[bulk_actions.BulkItem]:
-    names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
+    names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MAX_ITEMS]
     items = [bulk_actions.BulkItem(name) for name in names]
     seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
     return [

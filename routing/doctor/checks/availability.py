@@ -19,7 +19,7 @@ METRICS = frozenset(
 )
 
 
-def router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.error:
         yield DoctorFinding(
             Severity.ERROR,
@@ -30,7 +30,7 @@ def router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def keeps_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.refused:
         yield DoctorFinding(
             Severity.ERROR,
@@ -40,7 +40,7 @@ def keeps_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.needs_restart:
         yield DoctorFinding(
             Severity.WARNING,
@@ -50,7 +50,7 @@ def needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if not facts.router.workers:
         yield DoctorFinding(
             Severity.ERROR,
@@ -60,7 +60,7 @@ def no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
     known = {worker.name for worker in facts.router.workers}
     missing = sorted((facts.wanted or frozenset()) - known)
     if missing and known:
@@ -74,7 +74,7 @@ def not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
     down = [worker for worker in facts.router.workers if worker.state == "down"]
     if down:
         yield DoctorFinding(
@@ -86,7 +86,7 @@ def worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
     up = {worker.name for worker in facts.router.workers if worker.state != "down"}
     silent = [w for w in facts.workers if not w.answers and (w.name in up or not up)]
     if silent:
@@ -133,53 +133,63 @@ def router_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 
 CHECKS = (
-    DoctorCheck("RouterSilent", "The router answers", router_silent, conditions.always, kv=False),
+    DoctorCheck(
+        "RouterSilent", "The router answers", check_router_silent, conditions.always_runs, kv=False
+    ),
     DoctorCheck(
         "RouterKeepsOldFile",
         "The router works with its newest configuration",
-        keeps_old_file,
-        conditions.router,
+        check_old_file,
+        conditions.require_router,
         kv=False,
     ),
     DoctorCheck(
         "RouterNeedsRestart",
         "No setting waits for a restart of the router",
-        needs_restart,
-        conditions.router,
+        check_needs_restart,
+        conditions.require_router,
         kv=False,
     ),
     DoctorCheck(
-        "NoWorkerRegistered", "The router has workers", no_worker, conditions.router, kv=False
+        "NoWorkerRegistered",
+        "The router has workers",
+        check_no_worker,
+        conditions.require_router,
+        kv=False,
     ),
     DoctorCheck(
         "WorkerNotRegistered",
         "The router knows every worker that runs",
-        not_registered,
-        conditions.router,
+        check_not_registered,
+        conditions.require_router,
         kv=False,
     ),
     DoctorCheck(
-        "WorkerDown", "The router reaches its workers", worker_down, conditions.router, kv=False
+        "WorkerDown",
+        "The router reaches its workers",
+        check_worker_down,
+        conditions.require_router,
+        kv=False,
     ),
     DoctorCheck(
         "WorkerNotReached",
         "Every worker answers the doctor",
-        not_reached,
-        conditions.always,
+        check_not_reached,
+        conditions.always_runs,
         kv=False,
     ),
     DoctorCheck(
         "WorkerMetricsMissing",
         "Every worker shows vLLM's metrics on its port",
         worker_metrics,
-        conditions.workers,
+        conditions.require_workers,
         kv=False,
     ),
     DoctorCheck(
         "RouterMetricsMissing",
         "The router shows the metrics which alerts watch",
         router_metrics,
-        conditions.router,
+        conditions.require_router,
         kv=False,
     ),
 )

@@ -9,18 +9,18 @@ from routing.doctor.facts import FleetFacts, Statement, WorkerFacts
 from routing.doctor.findings import KVAWARE
 
 
-def always(_facts: FleetFacts) -> str:
+def always_runs(_facts: FleetFacts) -> str:
     return ""
 
 
-def router(facts: FleetFacts) -> str:
+def require_router(facts: FleetFacts) -> str:
     return "The router did not answer." if facts.router.error else ""
 
 
-def kvaware(facts: FleetFacts) -> str:
+def require_kvaware(facts: FleetFacts) -> str:
     """Require that the router uses the KV index."""
     if facts.router.error:
-        return router(facts)
+        return require_router(facts)
     if facts.router.strategy != KVAWARE:
         return f"The strategy is {facts.router.strategy}: the router follows no cache."
     if facts.router.kv is None:
@@ -28,25 +28,27 @@ def kvaware(facts: FleetFacts) -> str:
     return ""
 
 
-def workers(facts: FleetFacts) -> str:
+def require_workers(facts: FleetFacts) -> str:
     if not facts.workers:
         return "There is no worker."
     return "" if any(worker.answers for worker in facts.workers) else "No worker answered."
 
 
-def comparable(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
+def require_two(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
     def skip(facts: FleetFacts) -> str:
-        if why := workers(facts):
+        if why := require_workers(facts):
             return why
-        told = sum(part(worker).found is not None for worker in facts.workers)
-        return "" if told > 1 else "There are no two workers to compare."
+        require_one = sum(part(worker).found is not None for worker in facts.workers)
+        return "" if require_one > 1 else "There are no two workers to compare."
 
     return skip
 
 
-def told(part: Callable[[WorkerFacts], Statement[Any]], what: str) -> Callable[[FleetFacts], str]:
+def require_one(
+    part: Callable[[WorkerFacts], Statement[Any]], what: str
+) -> Callable[[FleetFacts], str]:
     def skip(facts: FleetFacts) -> str:
-        if why := workers(facts):
+        if why := require_workers(facts):
             return why
         known = any(part(worker).found is not None for worker in facts.workers)
         return "" if known else f"No worker told {what}."

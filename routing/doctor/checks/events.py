@@ -19,7 +19,9 @@ _BATCHES_A_LOSS = 1000  # at fewer losses per batch, they are old or rare
 _CONFIG = (
     '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
 )
-_OWN = "Emberline's console starts its workers so always: one that does not was started otherwise."
+_OWN_WORKERS_TEXT = (
+    "Emberline's console starts its workers so always: one that does not was started otherwise."
+)
 # Router reasons for a missing source that another check reports in detail.
 _ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
 
@@ -53,7 +55,7 @@ def events_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "prefix."
             if everybody
             else "Workers publish no KV events: the router places them by their load alone.",
-            f"Start them with --kv-events-config {_CONFIG}. {_OWN}",
+            f"Start them with --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
             tuple(f"{name}: {why}" for name, why in off.items()),
             tuple(off),
         )
@@ -98,13 +100,13 @@ def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.WARNING,
             "Workers repeat no KV events: after each that is lost, and after each restart of the "
             "router, all that is known of their cache is dropped and learnt anew.",
-            f"Add replay_endpoint: --kv-events-config {_CONFIG}. {_OWN}",
+            f"Add replay_endpoint: --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
             tuple(f"{name}: {why}" for name, why in off.items()),
             tuple(off),
         )
 
 
-def dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
     found: dict[str, str] = {}
     for worker in facts.workers:
         if _followed(facts, worker.name):
@@ -134,7 +136,7 @@ def _binds(endpoint: str) -> bool:
 def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     told = {
         finding
-        for check in (events_off, discovery_missing, dials_out)
+        for check in (events_off, discovery_missing, check_dials_out)
         for one in check(facts)
         for finding in one.workers
     }
@@ -182,7 +184,7 @@ def source_shared(facts: FleetFacts) -> Iterator[DoctorFinding]:
             )
 
 
-def lag(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_event_lag(facts: FleetFacts) -> Iterator[DoctorFinding]:
     late = {s.worker: s.lag_s for s in _sources(facts) if s.lag_s > LAG_S}
     if late:
         stale = max(late.values()) > STALE_S
@@ -197,7 +199,7 @@ def lag(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def lost(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_lost_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
     losing = {s.worker: s for s in _sources(facts) if s.lost}
     if losing:
         often = any(s.lost * _BATCHES_A_LOSS > s.batches for s in losing.values())
@@ -215,7 +217,7 @@ def lost(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def malformed(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_malformed_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {s.worker: {**s.errors, **s.skipped} for s in _sources(facts) if s.errors or s.skipped}
     if bad:
         yield DoctorFinding(
@@ -232,40 +234,62 @@ def malformed(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def _told(worker: WorkerFacts) -> Statement[object]:
+def _require_publisher(worker: WorkerFacts) -> Statement[object]:
     return Statement(worker.publishers.found or worker.publishers.status or None)
 
 
-def _known(facts: FleetFacts) -> str:
+def _require_event_report(facts: FleetFacts) -> str:
     return (
         ""
-        if not conditions.kvaware(facts)
-        else conditions.told(_told, "whether it publishes")(facts)
+        if not conditions.require_kvaware(facts)
+        else conditions.require_one(_require_publisher, "whether it publishes")(facts)
     )
 
 
 CHECKS = (
-    DoctorCheck("KvEventsOff", "Every worker publishes KV events", events_off, _known),
+    DoctorCheck(
+        "KvEventsOff", "Every worker publishes KV events", events_off, _require_event_report
+    ),
     DoctorCheck(
         "KvDiscoveryMissing",
         "Every worker tells where it publishes",
         discovery_missing,
-        _known,
+        _require_event_report,
     ),
-    DoctorCheck("KvReplayOff", "Every worker repeats events that were missed", replay_off, _known),
-    DoctorCheck("KvEventsDialOut", "Every worker can be connected to", dials_out, _known),
     DoctorCheck(
-        "KvEventsNotFollowed", "The router follows every worker", not_followed, conditions.kvaware
+        "KvReplayOff",
+        "Every worker repeats events that were missed",
+        replay_off,
+        _require_event_report,
+    ),
+    DoctorCheck(
+        "KvEventsDialOut",
+        "Every worker can be connected to",
+        check_dials_out,
+        _require_event_report,
+    ),
+    DoctorCheck(
+        "KvEventsNotFollowed",
+        "The router follows every worker",
+        not_followed,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
         "KvEventSourceShared",
         "Each worker has an endpoint of its own",
         source_shared,
-        conditions.kvaware,
+        conditions.require_kvaware,
     ),
-    DoctorCheck("KvEventsLate", "Events arrive in time", lag, conditions.kvaware),
-    DoctorCheck("KvEventsLost", "No event is lost for good", lost, conditions.kvaware),
     DoctorCheck(
-        "KvEventsNotUnderstood", "Every event is understood", malformed, conditions.kvaware
+        "KvEventsLate", "Events arrive in time", check_event_lag, conditions.require_kvaware
+    ),
+    DoctorCheck(
+        "KvEventsLost", "No event is lost for good", check_lost_events, conditions.require_kvaware
+    ),
+    DoctorCheck(
+        "KvEventsNotUnderstood",
+        "Every event is understood",
+        check_malformed_events,
+        conditions.require_kvaware,
     ),
 )

@@ -12,20 +12,20 @@ from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity, groups
 from routing.doctor.inspection import CHAT, PLAIN
 
 # Tested vLLM version.
-PROVEN = (0, 32)
+TESTED_VERSION = (0, 32)
 _RANDOM_SEED = ("xxhash", "xxhash_cbor")  # random per process unless PYTHONHASHSEED is set
 
 Part = Callable[[WorkerFacts], Any]
 
 
-def _differing(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
+def _differing_groups(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
     """Return groups of workers by value, empty if all agree; missing values are ignored."""
     told = [(worker.name, part(worker)) for worker in facts.workers]
     found = list(groups((name, value) for name, value in told if value not in (None, "", ())))
     return found if len(found) > 1 else []
 
 
-def _odd(found: list[tuple[Any, tuple[str, ...]]]) -> tuple[str, ...]:
+def _minority(found: list[tuple[Any, tuple[str, ...]]]) -> tuple[str, ...]:
     """Return the workers outside the largest group."""
     return tuple(name for _, names in found[1:] for name in names)
 
@@ -43,7 +43,7 @@ def _cache(worker: WorkerFacts) -> CacheConfig:
 
 
 def version_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    if found := _differing(facts, _version):
+    if found := _differing_groups(facts, _version):
         yield DoctorFinding(
             Severity.WARNING,
             "Workers run different versions of vLLM: what they report and how they cut blocks may "
@@ -51,7 +51,7 @@ def version_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "Give all workers one image, by its digest rather than by a tag that moves. During a "
             "rollout this passes by itself.",
             _lines(found, "vLLM"),
-            _odd(found),
+            _minority(found),
         )
 
 
@@ -63,11 +63,11 @@ def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
         if numbers is None:
             continue
         version = (int(numbers[1]), int(numbers[2]))
-        if version != PROVEN:
+        if version != TESTED_VERSION:
             other[worker.name] = _version(worker)
-            old |= version < PROVEN
+            old |= version < TESTED_VERSION
     if other:
-        shown = ".".join(map(str, PROVEN))
+        shown = ".".join(map(str, TESTED_VERSION))
         yield DoctorFinding(
             Severity.WARNING if old else Severity.INFO,
             f"KV events were tried with vLLM {shown}; these workers run another version."
@@ -90,7 +90,7 @@ def _models(worker: WorkerFacts) -> tuple[str, ...]:
 
 
 def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    if found := _differing(facts, _models):
+    if found := _differing_groups(facts, _models):
         yield DoctorFinding(
             Severity.ERROR,
             "Workers of this endpoint serve different models, or with different lengths: one "
@@ -99,7 +99,7 @@ def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "Give each model an endpoint of its own; give all workers the same --model and "
             "--max-model-len.",
             tuple(f"{', '.join(value)}: {', '.join(names)}" for value, names in found),
-            _odd(found),
+            _minority(found),
         )
 
 
@@ -116,7 +116,7 @@ def prefix_caching_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 
 def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    if found := _differing(facts, lambda worker: _cache(worker).block_size):
+    if found := _differing_groups(facts, lambda worker: _cache(worker).block_size):
         yield DoctorFinding(
             Severity.WARNING,
             "Workers cut prompts into blocks of different sizes. The router counts with each "
@@ -124,19 +124,19 @@ def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "large blocks is credited less of the same prefix.",
             "Start all workers with the same --block-size.",
             _lines(found, "--block-size"),
-            _odd(found),
+            _minority(found),
         )
 
 
 def hash_algorithm_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    if found := _differing(facts, lambda worker: _cache(worker).hash_algorithm):
+    if found := _differing_groups(facts, lambda worker: _cache(worker).hash_algorithm):
         yield DoctorFinding(
             Severity.WARNING if _shared(facts) else Severity.INFO,
             "Workers name their blocks by different algorithms. The router does not mind, but a "
             "cache they share (L2) never finds for one what another has stored.",
             "Start all workers with the same --prefix-caching-hash-algo (sha256 is the default).",
             _lines(found, "--prefix-caching-hash-algo"),
-            _odd(found),
+            _minority(found),
         )
 
 
@@ -186,7 +186,7 @@ def _tokenizer_lines(found: list[tuple[Any, tuple[str, ...]]]) -> tuple[str, ...
 
 
 def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    if found := _differing(facts, _ids(PLAIN)):
+    if found := _differing_groups(facts, _ids(PLAIN)):
         yield DoctorFinding(
             Severity.ERROR,
             "Workers make different tokens of the same text: what one holds can never be found "
@@ -194,14 +194,14 @@ def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "Start all workers with the same model and revision, and without --tokenizer or with "
             "the same one.",
             _tokenizer_lines(found),
-            _odd(found),
+            _minority(found),
         )
 
 
 def template_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    if _differing(facts, _ids(PLAIN)):
+    if _differing_groups(facts, _ids(PLAIN)):
         return  # explains different chat tokens already
-    if found := _differing(facts, _ids(CHAT)):
+    if found := _differing_groups(facts, _ids(CHAT)):
         yield DoctorFinding(
             Severity.ERROR,
             "Workers make different prompts of the same chat: they use different chat templates, "
@@ -209,11 +209,11 @@ def template_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "Start all workers with the same --chat-template (or none, and the same revision of "
             "the model), --chat-template-content-format and --default-chat-template-kwargs.",
             _tokenizer_lines(found),
-            _odd(found),
+            _minority(found),
         )
 
 
-def _told_cache(worker: WorkerFacts) -> Statement[Any]:
+def _cache_statement(worker: WorkerFacts) -> Statement[Any]:
     return worker.cache
 
 
@@ -222,61 +222,61 @@ CHECKS = (
         "VersionDiffers",
         "All workers run one version of vLLM",
         version_differs,
-        conditions.comparable(lambda worker: worker.version),
+        conditions.require_two(lambda worker: worker.version),
         kv=False,
     ),
     DoctorCheck(
         "VersionUnproven",
-        f"Workers run vLLM {'.'.join(map(str, PROVEN))}, with which this was tried",
+        f"Workers run vLLM {'.'.join(map(str, TESTED_VERSION))}, with which this was tried",
         version_unproven,
-        conditions.told(lambda worker: worker.version, "its version"),
+        conditions.require_one(lambda worker: worker.version, "its version"),
     ),
     DoctorCheck(
         "ModelDiffers",
         "All workers serve one model, with one length",
         model_differs,
-        conditions.comparable(lambda worker: worker.models),
+        conditions.require_two(lambda worker: worker.models),
         kv=False,
     ),
     DoctorCheck(
         "PrefixCachingOff",
         "Every worker caches prefixes",
         prefix_caching_off,
-        conditions.told(_told_cache, "how it caches"),
+        conditions.require_one(_cache_statement, "how it caches"),
         kv=False,
     ),
     DoctorCheck(
         "BlockSizeDiffers",
         "All workers cut blocks of one size",
         block_size_differs,
-        conditions.comparable(_told_cache),
+        conditions.require_two(_cache_statement),
     ),
     DoctorCheck(
         "HashAlgorithmDiffers",
         "All workers name blocks by one algorithm",
         hash_algorithm_differs,
-        conditions.comparable(_told_cache),
+        conditions.require_two(_cache_statement),
         kv=False,
     ),
     DoctorCheck(
         "HashSeedRandom",
         "Block hashes are the same in every process",
         hash_seed,
-        conditions.told(_told_cache, "how it hashes"),
+        conditions.require_one(_cache_statement, "how it hashes"),
         kv=False,
     ),
     DoctorCheck(
         "TokenizerDiffers",
         "All workers make the same tokens of a text",
         tokenizer_differs,
-        conditions.comparable(lambda worker: worker.tokens),
+        conditions.require_two(lambda worker: worker.tokens),
         kv=False,
     ),
     DoctorCheck(
         "TemplateDiffers",
         "All workers make the same prompt of a chat",
         template_differs,
-        conditions.comparable(lambda worker: worker.tokens),
+        conditions.require_two(lambda worker: worker.tokens),
         kv=False,
     ),
 )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from routing.analysis.fallbacks import FEWEST, FORM, WORDS, judge, remedy
+from routing.analysis.fallbacks import (
+    FORM_REASONS,
+    MIN_REQUESTS,
+    REASON_TEXTS,
+    find_remedy,
+    judge_fallbacks,
+)
 from routing.doctor.checks import conditions
 from routing.doctor.facts import FleetFacts, PlacementFacts
 from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
@@ -14,38 +20,38 @@ WINDOW_S = 600.0
 # Share of requests of unsupported forms that causes a warning.
 _FORM_SHARE = 0.1
 # Share of responses without cached-token usage from which it counts as not reported.
-_SILENT = 0.9
+_UNREPORTED_SHARE = 0.9
 
 
-def _lately(facts: FleetFacts) -> list[PlacementFacts]:
+def _recent_decisions(facts: FleetFacts) -> list[PlacementFacts]:
     """Return the newest decisions within the age limit."""
     return [one for one in facts.router.decisions if one.time > facts.now - WINDOW_S]
 
 
 def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
     return tuple(
-        f"{reason}: {count} of {total} ({WORDS.get(reason, 'unknown to this console')})"
+        f"{reason}: {count} of {total} ({REASON_TEXTS.get(reason, 'unknown to this console')})"
         for reason, count in counted.most_common()
     )
 
 
 def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    lately = _lately(facts)
+    lately = _recent_decisions(facts)
     counted = Counter(one.fallback for one in lately if one.fallback)
-    verdict = judge(len(lately), counted)
+    verdict = judge_fallbacks(len(lately), counted)
     if verdict.too_often:
         yield DoctorFinding(
             Severity.ERROR,
             f"{verdict.share:.0%} of the newest {verdict.requests} requests were placed without "
             "knowing their blocks: kvaware is on and does not work.",
-            remedy(verdict.main),
+            find_remedy(verdict.main),
             _shares(counted, len(lately)),
         )
 
 
-def another_form(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    lately = _lately(facts)
-    counted = Counter(one.fallback for one in lately if one.fallback in FORM)
+def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    lately = _recent_decisions(facts)
+    counted = Counter(one.fallback for one in lately if one.fallback in FORM_REASONS)
     if counted:
         top = counted.most_common(1)[0][0]
         many = sum(counted.values()) > _FORM_SHARE * len(lately)
@@ -53,15 +59,15 @@ def another_form(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.WARNING if many else Severity.INFO,
             "Callers use a form of request whose blocks cannot be known beforehand: these "
             "requests go by their prefix.",
-            remedy(top),
+            find_remedy(top),
             _shares(counted, len(lately)),
         )
 
 
 def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    good = [one for one in _lately(facts) if one.status == 200 and one.prompt_tokens]
+    good = [one for one in _recent_decisions(facts) if one.status == 200 and one.prompt_tokens]
     silent = [one for one in good if one.cached_tokens is None]
-    if len(good) >= FEWEST and len(silent) > _SILENT * len(good):
+    if len(good) >= MIN_REQUESTS and len(silent) > _UNREPORTED_SHARE * len(good):
         yield DoctorFinding(
             Severity.WARNING,
             "Engines do not say how many tokens came from their cache: nobody can see whether "
@@ -72,7 +78,7 @@ def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def not_believed(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_prediction_accuracy(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {n: h for n, h in (kv.honesty if kv else {}).items() if not h.believed or h.demotions}
     if bad:
@@ -121,8 +127,8 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def _probed(facts: FleetFacts) -> str:
-    if why := conditions.kvaware(facts):
+def _require_probe(facts: FleetFacts) -> str:
+    if why := conditions.require_kvaware(facts):
         return why
     kv = facts.router.kv
     if kv is not None and kv.probes:
@@ -135,24 +141,30 @@ CHECKS = (
         "RoutingFallback",
         "Requests are placed by what caches hold",
         silent_fallback,
-        conditions.kvaware,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
         "RequestFormUnsupported",
         "Callers' requests have a form that can be placed",
-        another_form,
-        conditions.kvaware,
+        check_unsupported_forms,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
         "CachedTokensNotReported",
         "Engines report what came from their cache",
         cached_not_reported,
-        conditions.router,
+        conditions.require_router,
     ),
     DoctorCheck(
-        "IndexNotBelieved", "What the index promises is there", not_believed, conditions.kvaware
+        "IndexNotBelieved",
+        "What the index promises is there",
+        check_prediction_accuracy,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
-        "ProbeFailing", "A prompt sent twice is found the second time", probe_failing, _probed
+        "ProbeFailing",
+        "A prompt sent twice is found the second time",
+        probe_failing,
+        _require_probe,
     ),
 )

@@ -75,7 +75,7 @@ def tokenizer_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 def not_compared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
-    if kv is not None and _expects(kv) and kv.compared not in (SAME, DIFFERENT):
+    if kv is not None and _expects_comparison(kv) and kv.compared not in (SAME, DIFFERENT):
         yield DoctorFinding(
             Severity.WARNING,
             "The router has not yet been able to compare its tokens with a worker's, so it does "
@@ -86,11 +86,11 @@ def not_compared(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def _expects(kv: KvIndex) -> bool:
+def _expects_comparison(kv: KvIndex) -> bool:
     return bool(kv.tokenizer) and not kv.problem
 
 
-def refuses(facts: FleetFacts) -> Iterator[DoctorFinding]:
+def check_tokenize_rejected(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.tokens.error
         for worker in facts.workers
@@ -112,27 +112,36 @@ CHECKS = (
         "TokenizerMismatch",
         "The router's tokenizer is the workers'",
         tokenizer_mismatch,
-        conditions.kvaware,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
         "TemplateMismatch",
         "The router's chat template is the workers'",
         template_mismatch,
-        conditions.kvaware,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
         "TokenizerUnusable",
         "The router's tokenizer can be used",
         tokenizer_unusable,
-        conditions.kvaware,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
-        "TokenizerMissing", "The router has a tokenizer", tokenizer_missing, conditions.kvaware
+        "TokenizerMissing",
+        "The router has a tokenizer",
+        tokenizer_missing,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
-        "TokensNotCompared", "The router's tokens were compared", not_compared, conditions.kvaware
+        "TokensNotCompared",
+        "The router's tokens were compared",
+        not_compared,
+        conditions.require_kvaware,
     ),
     DoctorCheck(
-        "TokenizeRefused", "Every worker tokenizes when asked", refuses, conditions.workers
+        "TokenizeRefused",
+        "Every worker tokenizes when asked",
+        check_tokenize_rejected,
+        conditions.require_workers,
     ),
 )

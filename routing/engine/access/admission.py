@@ -24,9 +24,9 @@ from routing.engine.access.callers import (
     Caller,
     CallerPace,
     Ticket,
-    bucket,
-    left,
-    rates_of,
+    effective_rates,
+    remaining_tokens,
+    resize_bucket,
 )
 from routing.engine.access.fair_queue import FairQueue, Flow
 from routing.engine.access.keys import KeyRing
@@ -34,13 +34,13 @@ from routing.engine.config import AdmissionConfig, Key, Rates
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import RequestFacts
 
-_FIRST_COMPLETION = 256.0  # initial estimate of completion tokens
-_LEARN = 1 / 32  # EWMA weight of the completion estimate
+_INITIAL_COMPLETION_TOKENS = 256.0  # initial estimate of completion tokens
+_COMPLETION_WEIGHT = 1 / 32  # EWMA weight of the completion estimate
 _LONGEST_RETRY_S = 3600
-_NONE = Rates()
+_NO_RATES = Rates()
 
 
-def _ready(flow: Flow) -> bool:
+def _is_ready(flow: Flow) -> bool:
     return cast(Caller, flow).ready()
 
 
@@ -63,7 +63,7 @@ class RequestAdmission:
         self._held_bytes = 0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
-        self._completion = _FIRST_COMPLETION
+        self._completion = _INITIAL_COMPLETION_TOKENS
         self._full = False  # no worker had room at the last check
         self._pumping = False
         self._pace = CallerPace()
@@ -90,12 +90,12 @@ class RequestAdmission:
         self._config = config
         self._limits = {key.id: key for key in keys or ()}
         self._most = config.endpoint.max_in_flight
-        self._requests = bucket(self._requests, config.endpoint.requests_per_minute)
-        self._tokens = bucket(self._tokens, config.endpoint.tokens_per_minute)
-        of_keys = [rates_of(key, config.per_key) for key in keys or ()]
+        self._requests = resize_bucket(self._requests, config.endpoint.requests_per_minute)
+        self._tokens = resize_bucket(self._tokens, config.endpoint.tokens_per_minute)
+        of_keys = [effective_rates(key, config.per_key) for key in keys or ()]
         if keys is None:
             of_keys.append(config.per_key)
-        self.active = capped or config.endpoint != _NONE or any(r != _NONE for r in of_keys)
+        self.active = capped or config.endpoint != _NO_RATES or any(r != _NO_RATES for r in of_keys)
         for caller in list(self._callers.values()):
             if caller.busy or caller.id in self._limits:
                 self._limit(caller)
@@ -111,7 +111,7 @@ class RequestAdmission:
         key = self._limits.get(caller.id)
         rates, weight = self._config.per_key, 1.0
         if key is not None:
-            rates, weight = rates_of(key, rates), key.limits.weight
+            rates, weight = effective_rates(key, rates), key.limits.weight
         caller.limit(rates, weight, (self._requests, self._tokens))
         self._queue.wake(caller)
 
@@ -238,7 +238,7 @@ class RequestAdmission:
         if tokens is not None and caller.rates:
             caller.take(0, tokens - ticket.charged, now)
         if completion:
-            self._completion += (completion - self._completion) * _LEARN
+            self._completion += (completion - self._completion) * _COMPLETION_WEIGHT
         if not caller.busy and caller.id not in self._limits and caller.id:
             self._callers.pop(caller.id, None)
         self._full = False
@@ -257,7 +257,7 @@ class RequestAdmission:
                 if not self._room():
                     self._full = True
                     break
-                ticket = cast(Ticket | None, self._queue.pop(_ready))
+                ticket = cast(Ticket | None, self._queue.pop(_is_ready))
                 if ticket is None:
                     break
                 waited_s = self._left(ticket)
@@ -335,7 +335,7 @@ class RequestAdmission:
             "waiting_bytes": self._held_bytes,
             "seconds_between_ends": round(self._pace.turn_s(now, self._spell), 6),
             "expected_completion_tokens": round(self._completion),
-            "requests_left": left(self._requests, now),
-            "tokens_left": left(self._tokens, now),
+            "requests_left": remaining_tokens(self._requests, now),
+            "tokens_left": remaining_tokens(self._tokens, now),
             "keys": [caller.show(now) for caller in self._callers.values()],
         }

@@ -76,7 +76,7 @@ class CallerPace:
         return max(self._mean_s, now - self._last) if spell == self._spell else self._mean_s
 
 
-Rate = tuple[Bucket, bool, str]  # token bucket, True if it counts tokens, error code
+RateLimit = tuple[Bucket, bool, str]  # token bucket, True if it counts tokens, error code
 
 
 class Caller(Flow):
@@ -93,7 +93,7 @@ class Caller(Flow):
         self.pace = CallerPace()
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
-        self.rates: tuple[Rate, ...] = ()
+        self.rates: tuple[RateLimit, ...] = ()
 
     @property
     def busy(self) -> bool:
@@ -106,8 +106,8 @@ class Caller(Flow):
         """Replace the limits; `shared`: the endpoint's request and token buckets."""
         self.weight = weight
         self.most = own.max_in_flight
-        self.requests = bucket(self.requests, own.requests_per_minute)
-        self.tokens = bucket(self.tokens, own.tokens_per_minute)
+        self.requests = resize_bucket(self.requests, own.requests_per_minute)
+        self.tokens = resize_bucket(self.tokens, own.tokens_per_minute)
         all_rates = (
             (self.requests, False, "key_rate_limit_requests"),
             (self.tokens, True, "key_rate_limit_tokens"),
@@ -121,7 +121,7 @@ class Caller(Flow):
     def check_rates(self, tokens: float, now: float) -> None:
         """Raise Refusal, with the time until all buckets admit the request."""
         longest = 0.0
-        worst: Rate | None = None
+        worst: RateLimit | None = None
         for rate in self.rates:
             wait_s = rate[0].wait_s(tokens if rate[1] else 1, now)
             if wait_s > longest:
@@ -147,8 +147,8 @@ class Caller(Flow):
             "in_flight": self.in_flight,
             "waiting": len(self.waiting),
             "weight": self.weight,
-            "requests_left": left(self.requests, now),
-            "tokens_left": left(self.tokens, now),
+            "requests_left": remaining_tokens(self.requests, now),
+            "tokens_left": remaining_tokens(self.tokens, now),
         }
 
 
@@ -170,7 +170,7 @@ class Ticket(QueuedItem):
         self.state = RUNNING
 
 
-def bucket(old: Bucket | None, per_minute: int) -> Bucket | None:
+def resize_bucket(old: Bucket | None, per_minute: int) -> Bucket | None:
     if not per_minute:
         return None
     if old is None:
@@ -180,11 +180,11 @@ def bucket(old: Bucket | None, per_minute: int) -> Bucket | None:
     return old
 
 
-def left(of: Bucket | None, now: float) -> int | None:
+def remaining_tokens(of: Bucket | None, now: float) -> int | None:
     return None if of is None else math.floor(of.level(now))
 
 
-def rates_of(key: Key, default: Rates) -> Rates:
+def effective_rates(key: Key, default: Rates) -> Rates:
     """Return the key's own limits, falling back to `default` per field."""
     own = key.limits
     return Rates(

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from routing.engine.config import Key
     from routing.engine.observe.decisions import Decision
 
-KEPT = 4096
+MAX_KEYS = 4096
 """Keys remembered. Ids come from the key file, never from callers; beyond so many, those which are
 no longer in the file and were idle longest go, and what they used goes into `FORGOTTEN`."""
-FORGOTTEN = "(forgotten)"
-_SUMS = (
+REMOVED_KEYS = "(forgotten)"
+_SUM_FIELDS = (
     *("requests", "errors", "prompt", "cached", "completion", "unreported"),
     *("estimated_prompt", "estimated_completion"),
 )
@@ -37,7 +37,7 @@ class KeyTotals:
     `resets_at`; None: not received. `reserved`: tokens reserved by in-flight requests.
     """
 
-    __slots__ = (*_SUMS, "counted", "last_at", "left", "reserved", "resets_at")
+    __slots__ = (*_SUM_FIELDS, "counted", "last_at", "left", "reserved", "resets_at")
 
     def __init__(self) -> None:
         self.requests = 0
@@ -73,7 +73,7 @@ class KeyTotals:
             self.estimated_completion += completion
 
     def absorb(self, other: KeyTotals) -> None:
-        for name in _SUMS:
+        for name in _SUM_FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_at = max(self.last_at, other.last_at)
 
@@ -104,7 +104,7 @@ class KeyUse:
     reset.
     """
 
-    def __init__(self, instance: str, kept: int = KEPT) -> None:
+    def __init__(self, instance: str, kept: int = MAX_KEYS) -> None:
         self.instance = instance
         self._kept = kept
         self._of: dict[str, KeyTotals] = {}
@@ -128,7 +128,9 @@ class KeyUse:
                 f"This API key has used its budget of {key.budget_tokens} tokens. "
                 "Wait for its next period, or have the budget raised."
             )
-            raise Refusal("insufficient_quota", message, retry_after_s=_until(use.resets_at))
+            raise Refusal(
+                "insufficient_quota", message, retry_after_s=_seconds_until(use.resets_at)
+            )
         if unused <= use.reserved:
             message = (
                 f"Requests in flight may use all of the {unused} tokens which are left of this API "
@@ -155,11 +157,11 @@ class KeyUse:
         gone = [
             key
             for key, use in self._of.items()
-            if key not in known and key not in ("", FORGOTTEN) and not use.reserved
+            if key not in known and key not in ("", REMOVED_KEYS) and not use.reserved
         ]
         gone.sort(key=lambda key: self._of[key].last_at)
         for key in gone[: max(0, len(self._of) - self._kept)]:
-            self._of.setdefault(FORGOTTEN, KeyTotals()).absorb(self._of.pop(key))
+            self._of.setdefault(REMOVED_KEYS, KeyTotals()).absorb(self._of.pop(key))
 
     def show(self) -> dict[str, object]:
         """Return usage by key id; "" counts all callers where no keys are configured."""
@@ -169,6 +171,6 @@ class KeyUse:
         }
 
 
-def _until(moment: float) -> int:
+def _seconds_until(moment: float) -> int:
     left = moment - time.time()
     return max(1, math.ceil(left)) if math.isfinite(left) else 60

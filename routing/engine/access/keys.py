@@ -17,9 +17,9 @@ from typing import Any
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 
-OPEN = Key("", "", pin=True)  # no keys configured: every caller may pin a worker
-SEEN_KEPT = 1024
-_SEEN_BYTES = 512  # a longer header cannot be a valid key
+OPEN_ACCESS_KEY = Key("", "", pin=True)  # no keys configured: every caller may pin a worker
+CACHED_HEADERS = 1024
+_CACHED_HEADER_BYTES = 512  # a longer header cannot be a valid key
 
 
 def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any] | None) -> None:
@@ -56,7 +56,7 @@ class KeyRing:
     def check(self, authorization: bytes) -> Key:
         """Return the key for an Authorization header value. Raise Refusal."""
         if self.open:
-            return OPEN
+            return OPEN_ACCESS_KEY
         key = self._seen.get(authorization)
         if key is None:
             key = self._find(authorization)
@@ -81,8 +81,8 @@ class KeyRing:
                 key = None
         if key is None:
             raise Refusal("invalid_api_key", "This endpoint needs a valid API key.")
-        if len(authorization) <= _SEEN_BYTES:
-            if len(self._seen) >= SEEN_KEPT:
+        if len(authorization) <= _CACHED_HEADER_BYTES:
+            if len(self._seen) >= CACHED_HEADERS:
                 self._seen.clear()
             self._seen[authorization] = key
         return key

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_to_bytes
 
-_INFERENCE = frozenset(
+_INFERENCE_PATHS = frozenset(
     (
         b"/v1/chat/completions",
         b"/v1/completions",
@@ -30,8 +30,8 @@ _INFERENCE = frozenset(
     )
 )
 # Prefixes of the inference API; control words below them are still excluded.
-_ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
-_CONTROL = frozenset(
+_INFERENCE_PREFIXES = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
+_CONTROL_WORDS = frozenset(
     (
         b"abort_requests",
         b"admin",
@@ -58,16 +58,16 @@ _CONTROL = frozenset(
         b"wake_up",
     )
 )
-_TWO_READINGS = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
-_REMEMBERED = 1024
+_AMBIGUOUS_PATH = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
+_CACHED_PATHS = 1024
 
 
-def is_common(path: bytes) -> bool:
+def is_common_path(path: bytes) -> bool:
     """Return True for the few paths that name their spans."""
-    return path in _INFERENCE
+    return path in _INFERENCE_PATHS
 
 
-class Paths:
+class PathRules:
     """`open_paths`: exact paths, or prefixes ending in `*` (except control words)."""
 
     def __init__(self, open_paths: tuple[str, ...] = ()) -> None:
@@ -79,11 +79,11 @@ class Paths:
         self._known: dict[bytes, bool] = {}
 
     def needs_admin(self, path: bytes) -> bool:
-        if path in _INFERENCE:
+        if path in _INFERENCE_PATHS:
             return False
         known = self._known.get(path)
         if known is None:
-            if len(self._known) >= _REMEMBERED:  # bounded: callers choose the paths
+            if len(self._known) >= _CACHED_PATHS:  # bounded: callers choose the paths
                 self._known.clear()
             known = self._known[path] = not self._opened(path)
         return known
@@ -92,10 +92,10 @@ class Paths:
         if self._all:
             return True
         path = unquote_to_bytes(path)
-        if _TWO_READINGS.search(path):
+        if _AMBIGUOUS_PATH.search(path):
             return False
-        if path in _INFERENCE or path in self._exact:
+        if path in _INFERENCE_PATHS or path in self._exact:
             return True
-        if not path.startswith(_ROOTS + self._below):
+        if not path.startswith(_INFERENCE_PREFIXES + self._below):
             return False
-        return _CONTROL.isdisjoint(path.split(b"/"))
+        return _CONTROL_WORDS.isdisjoint(path.split(b"/"))

@@ -6,7 +6,7 @@ Import from this package. The console calls `parse` before it publishes a file.
 from routing.engine.config.access import parse_keys
 from routing.engine.config.fields import ConfigError
 from routing.engine.config.parser import parse
-from routing.engine.config.public_view import bounds, show, show_key
+from routing.engine.config.public_view import memory_bounds, show_config, show_key
 from routing.engine.config.schema import (
     LOG_LEVELS,
     STRATEGIES,
@@ -59,12 +59,12 @@ __all__ = [
     "TracingConfig",
     "WorkerConfig",
     "WorkerTlsConfig",
-    "bounds",
+    "memory_bounds",
     "parse",
     "parse_address",
     "parse_keys",
     "parse_session_key",
     "parse_strategy",
-    "show",
+    "show_config",
     "show_key",
 ]

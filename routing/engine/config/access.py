@@ -11,7 +11,7 @@ from typing import Any
 from routing.engine.config.fields import LABEL, ConfigError, Fields
 from routing.engine.config.schema import AdmissionConfig, Key, KeyLimits, QueueConfig, Rates
 
-_MOST = 1_000_000_000
+_MAX_LIMIT = 1_000_000_000
 _PATH = re.compile(r"/[!-~]{0,255}|\*")
 _MODEL = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
@@ -83,14 +83,14 @@ def _parse_models(entry: Fields) -> frozenset[str] | None:
 
 
 def _parse_key_limits(fields: Fields) -> KeyLimits:
-    values = {name: fields.whole_or_none(name, 0, _MOST) for name in Rates.__slots__}
+    values = {name: fields.whole_or_none(name, 0, _MAX_LIMIT) for name in Rates.__slots__}
     limits = KeyLimits(**values, weight=fields.number("weight", 1.0, 0.01, 1000))
     fields.done()
     return limits
 
 
 def _parse_rates(fields: Fields) -> Rates:
-    return Rates(**{name: fields.whole(name, 0, 0, _MOST) for name in Rates.__slots__})
+    return Rates(**{name: fields.whole(name, 0, 0, _MAX_LIMIT) for name in Rates.__slots__})
 
 
 def parse_admission(data: Any) -> AdmissionConfig:

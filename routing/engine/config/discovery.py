@@ -37,7 +37,7 @@ def parse_service(name: str, value: str) -> Service:
     return Service(found[2], found[3], found[4] or "", tls=bool(found[1]))
 
 
-def _list(fields: Fields, key: str, parse: Callable[[str, str], T]) -> tuple[T, ...]:
+def _parse_list(fields: Fields, key: str, parse: Callable[[str, str], T]) -> tuple[T, ...]:
     items = fields.take(key, [])
     if not isinstance(items, list):
         raise ConfigError(fields.name(key), items, "must be a list", "Write [] for none.")
@@ -61,9 +61,9 @@ def parse_discovery(data: Any, base_dir: Path) -> DiscoveryConfig:
     token_file, ca_file = api.text("token_file", ""), api.text("ca_file", "")
     api.done()
     config = DiscoveryConfig(
-        dns=_list(fields, "dns", parse_dns),
+        dns=_parse_list(fields, "dns", parse_dns),
         dns_interval_s=fields.number("dns_interval_s", base.dns_interval_s, 0.1, 3600),
-        services=_list(fields, "endpointslices", parse_service),
+        services=_parse_list(fields, "endpointslices", parse_service),
         kubernetes=KubernetesConfig(
             server.rstrip("/"),
             base_dir / token_file if token_file else None,

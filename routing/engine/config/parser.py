@@ -22,7 +22,7 @@ from routing.engine.config.telemetry import parse_access_log, parse_decisions, p
 from routing.engine.config.tls import parse_tls, parse_worker_tls
 
 
-def _parse_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
+def _read_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
     """Read the referenced files now, so that an invalid one is rejected at load time."""
     keys: tuple[Key, ...] | None = None
     hash_key = b""
@@ -78,7 +78,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     retry = section(fields, "retry")
     tls = parse_tls(section(fields, "tls"), base_dir)
     worker_tls = parse_worker_tls(section(fields, "worker_tls"), base_dir)
-    named = _parse_files(fields, base_dir)
+    named = _read_files(fields, base_dir)
     keep, journal = parse_decisions(fields.take("decisions", {}), base_dir, base.decisions_keep)
     for certificates in (tls, worker_tls):
         if certificates is not None:

@@ -23,16 +23,18 @@ from routing.engine.config.schema import (
 CLIENT_BUFFER_BYTES = 1024 * 1024
 
 
-def _listen(config: Config) -> str | list[str]:
+def _show_listen(config: Config) -> str | list[str]:
     addresses = [str(address) for address in (config.listen, *config.listen_more)]
     return addresses if config.listen_more else addresses[0]
 
 
-def _address(address: Address | None) -> str:
+def _show_address(address: Address | None) -> str:
     return "" if address is None else str(address)
 
 
-def _files(part: TlsConfig | WorkerTlsConfig | KubernetesConfig | None) -> dict[str, Any] | None:
+def _show_files(
+    part: TlsConfig | WorkerTlsConfig | KubernetesConfig | None,
+) -> dict[str, Any] | None:
     if part is None:
         return None
     values = dataclasses.asdict(part)
@@ -40,7 +42,7 @@ def _files(part: TlsConfig | WorkerTlsConfig | KubernetesConfig | None) -> dict[
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
-def _kv(kv: KvConfig) -> dict[str, Any]:
+def _show_kv(kv: KvConfig) -> dict[str, Any]:
     values = dataclasses.asdict(kv)
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
@@ -63,7 +65,7 @@ def show_key(key: Key) -> dict[str, Any]:
     }
 
 
-def _decisions(config: Config) -> dict[str, Any]:
+def _show_decisions(config: Config) -> dict[str, Any]:
     shown: dict[str, Any] = {"keep": config.decisions_keep}
     if config.journal is not None:
         shown["file"] = str(config.journal.file)
@@ -72,10 +74,10 @@ def _decisions(config: Config) -> dict[str, Any]:
     return shown
 
 
-def show(config: Config) -> dict[str, Any]:
+def show_config(config: Config) -> dict[str, Any]:
     return {
-        "listen": _listen(config),
-        "admin": _address(config.admin),
+        "listen": _show_listen(config),
+        "admin": _show_address(config.admin),
         "endpoint": config.endpoint,
         "namespace": config.namespace,
         "strategy": config.strategy,
@@ -85,7 +87,7 @@ def show(config: Config) -> dict[str, Any]:
         "prefix_memory_blocks": config.prefix_memory_blocks,
         "cache_isolation": config.cache_isolation,
         "keys": None if config.keys is None else [show_key(key) for key in config.keys],
-        "kv": _kv(config.kv),
+        "kv": _show_kv(config.kv),
         "open_paths": list(config.open_paths),
         "admission": dataclasses.asdict(config.admission),
         "workers": [
@@ -104,20 +106,20 @@ def show(config: Config) -> dict[str, Any]:
             "dns": [str(name) for name in config.discovery.dns],
             "dns_interval_s": config.discovery.dns_interval_s,
             "endpointslices": [str(service) for service in config.discovery.services],
-            "kubernetes": _files(config.discovery.kubernetes),
+            "kubernetes": _show_files(config.discovery.kubernetes),
         },
-        "tls": _files(config.tls),
-        "worker_tls": _files(config.worker_tls),
+        "tls": _show_files(config.tls),
+        "worker_tls": _show_files(config.worker_tls),
         "health": dataclasses.asdict(config.health),
         "limits": dataclasses.asdict(config.limits),
-        "decisions": _decisions(config),
+        "decisions": _show_decisions(config),
         "retry": {"attempts": config.retry_attempts},
         "access_log": dataclasses.asdict(config.access_log),
         "tracing": None if config.tracing is None else dataclasses.asdict(config.tracing),
     }
 
 
-def bounds(config: Config, workers: int) -> dict[str, Any]:
+def memory_bounds(config: Config, workers: int) -> dict[str, Any]:
     """Return the worst-case memory bounds in bytes; everything not listed is constant."""
     limits = config.limits
     # Held for retries, plus read-ahead and write buffers.

@@ -10,7 +10,7 @@ from routing.engine.config.fields import ConfigError, Fields
 from routing.engine.config.schema import HealthConfig, KvConfig, LimitsConfig, WorkerConfig
 from routing.engine.config.syntax import parse_worker_url
 
-_CHANNEL = re.compile(r"tcp://[^\s*]+:\d{1,5}|ipc://[^\s*]+")
+_ZMQ_ENDPOINT = re.compile(r"tcp://[^\s*]+:\d{1,5}|ipc://[^\s*]+")
 _WORKER_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:\[\]-]{0,126}[A-Za-z0-9\]])?")
 
 
@@ -26,8 +26,8 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
         draining = entry.flag("draining", False)
         most = entry.whole("max_in_flight", 0, 0, 1_000_000)
         tokens = entry.whole("cache_tokens", 0, 0, 10**12)
-        events = _channel(entry, "kv_events")
-        replay = _channel(entry, "kv_replay")
+        events = _parse_zmq_endpoint(entry, "kv_events")
+        replay = _parse_zmq_endpoint(entry, "kv_replay")
         entry.done()
         if worker_id in workers:
             raise ConfigError(
@@ -47,9 +47,9 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
     return tuple(workers.values())
 
 
-def _channel(fields: Fields, key: str) -> str:
+def _parse_zmq_endpoint(fields: Fields, key: str) -> str:
     value = fields.text(key, "")
-    if value and not _CHANNEL.fullmatch(value):
+    if value and not _ZMQ_ENDPOINT.fullmatch(value):
         raise ConfigError(
             fields.name(key),
             value,
@@ -63,8 +63,8 @@ def parse_kv(data: Any, base_dir: Path) -> KvConfig:
     fields = Fields(data, "kv")
     base = KvConfig()
     config = KvConfig(
-        tokenizer=_existing(fields, "tokenizer", base_dir),
-        chat_template=_existing(fields, "chat_template", base_dir),
+        tokenizer=_parse_existing_path(fields, "tokenizer", base_dir),
+        chat_template=_parse_existing_path(fields, "chat_template", base_dir),
         wait_s=fields.number("wait_s", base.wait_s, 0, 60),
         threads=fields.whole("threads", base.threads, 1, 64),
         cache_bytes=fields.whole("cache_bytes", base.cache_bytes, 1024 * 1024, 2**40),
@@ -75,7 +75,7 @@ def parse_kv(data: Any, base_dir: Path) -> KvConfig:
     return config
 
 
-def _existing(fields: Fields, key: str, base_dir: Path) -> Path | None:
+def _parse_existing_path(fields: Fields, key: str, base_dir: Path) -> Path | None:
     value = fields.text(key, "")
     if not value:
         return None

@@ -17,7 +17,7 @@ def parse_access_log(value: Any) -> AccessLogConfig:
     if value is False:  # YAML parses a bare off as False
         value = "off"
     if isinstance(value, str):
-        return _access_log_word(value)
+        return _parse_access_log_text(value)
     fields = Fields(value, "access_log")
     base = AccessLogConfig()
     config = AccessLogConfig(
@@ -28,7 +28,7 @@ def parse_access_log(value: Any) -> AccessLogConfig:
     return config
 
 
-def _access_log_word(value: str) -> AccessLogConfig:
+def _parse_access_log_text(value: str) -> AccessLogConfig:
     word, _, number = value.partition("=")
     known = {
         "off": AccessLogConfig(0.0, errors=False),

@@ -23,11 +23,11 @@ def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> Non
         raise ConfigError(
             f"{name}.cert",
             str(cert),
-            f"cannot be used with {key.name}: {_words(error)}",
+            f"cannot be used with {key.name}: {_ssl_reason(error)}",
             "Give the certificate chain and its own key, both as PEM, the key without a password.",
         ) from None
     except OSError as error:
-        raise _unread(f"{name}.cert", cert, error) from None
+        raise _unreadable_file(f"{name}.cert", cert, error) from None
 
 
 def _load_ca(context: ssl.SSLContext, name: str, ca: Path) -> None:
@@ -35,18 +35,21 @@ def _load_ca(context: ssl.SSLContext, name: str, ca: Path) -> None:
         context.load_verify_locations(cafile=ca)
     except ssl.SSLError as error:
         raise ConfigError(
-            name, str(ca), f"holds no CA certificate: {_words(error)}", "Give certificates as PEM."
+            name,
+            str(ca),
+            f"holds no CA certificate: {_ssl_reason(error)}",
+            "Give certificates as PEM.",
         ) from None
     except OSError as error:
-        raise _unread(name, ca, error) from None
+        raise _unreadable_file(name, ca, error) from None
 
 
-def _unread(name: str, path: Path, error: OSError) -> ConfigError:
+def _unreadable_file(name: str, path: Path, error: OSError) -> ConfigError:
     """Return the error for a file that vanished during replacement."""
     return ConfigError(name, str(path), f"cannot be read: {error.strerror}", "Check the path.")
 
 
-def _words(error: ssl.SSLError) -> str:
+def _ssl_reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
@@ -79,7 +82,9 @@ def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
     return context
 
 
-def _files(fields: Fields, base_dir: Path, names: tuple[str, ...]) -> tuple[dict[str, Path], str]:
+def _read_named_files(
+    fields: Fields, base_dir: Path, names: tuple[str, ...]
+) -> tuple[dict[str, Path], str]:
     found: dict[str, Path] = {}
     digest = hashlib.sha256()
     for name in names:
@@ -96,7 +101,7 @@ def _files(fields: Fields, base_dir: Path, names: tuple[str, ...]) -> tuple[dict
 
 
 def parse_tls(fields: Fields, base_dir: Path) -> TlsConfig | None:
-    found, digest = _files(fields, base_dir, ("cert", "key", "client_ca"))
+    found, digest = _read_named_files(fields, base_dir, ("cert", "key", "client_ca"))
     fields.done()
     if not found:
         return None
@@ -110,7 +115,7 @@ def parse_tls(fields: Fields, base_dir: Path) -> TlsConfig | None:
 def parse_worker_tls(fields: Fields, base_dir: Path) -> WorkerTlsConfig:
     skip = fields.flag("insecure_skip_verify", False)
     name = fields.text("server_name", "", LABEL)
-    found, digest = _files(fields, base_dir, ("ca", "cert", "key"))
+    found, digest = _read_named_files(fields, base_dir, ("ca", "cert", "key"))
     fields.done()
     if skip and "ca" in found:
         raise ConfigError(

@@ -18,18 +18,18 @@ from urllib.parse import urlsplit
 import orjson
 
 from routing.engine.config import Address, ConfigError, KubernetesConfig
-from routing.engine.discovery.base import FindError
+from routing.engine.discovery.base import DiscoveryError
 from routing.engine.http import peer_state
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead, parse_response
 
 ANSWER_S = 15.0
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_LINE_BYTES = 8 * 1024 * 1024
-_OWN = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _STATUS_REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 410: "expired"}
 
 
-class Api:
+class KubernetesApi:
     """One API server. Raise ConfigError if no server is configured or detected."""
 
     reasons = (
@@ -37,14 +37,14 @@ class Api:
     )  # fmt: skip
 
     def __init__(self, config: KubernetesConfig) -> None:
-        server = config.server or _own_server()
+        server = config.server or _in_cluster_server()
         parts = urlsplit(server)
         self._tls = parts.scheme == "https"
         self._address = Address(parts.hostname or "", parts.port or (443 if self._tls else 80))
         # No in-cluster defaults for an explicitly configured server.
         own = not config.server
-        self._token_file = config.token_file or (_OWN / "token" if own else None)
-        self._ca_file = config.ca_file or (_OWN / "ca.crt" if own else None)
+        self._token_file = config.token_file or (_SERVICE_ACCOUNT / "token" if own else None)
+        self._ca_file = config.ca_file or (_SERVICE_ACCOUNT / "ca.crt" if own else None)
 
     async def get(self, path: str) -> Any:
         """Return the JSON of a response. Raise FindError."""
@@ -53,8 +53,8 @@ class Api:
             async for piece in pieces:
                 body += piece
                 if len(body) > MAX_BODY_BYTES:
-                    raise FindError("bad_answer", "the API's answer is too large")
-        return _json(bytes(body))
+                    raise DiscoveryError("bad_answer", "the API's answer is too large")
+        return _parse_json(bytes(body))
 
     async def lines(self, path: str, silence_s: float) -> AsyncGenerator[Any, None]:
         """Yield None once the request is accepted, then the JSON of each line until the server
@@ -66,10 +66,10 @@ class Api:
             async for piece in pieces:
                 *whole, buffer = (buffer + piece).split(b"\n")
                 if len(buffer) > MAX_LINE_BYTES:
-                    raise FindError("bad_answer", "a line of the API's answer is too large")
+                    raise DiscoveryError("bad_answer", "a line of the API's answer is too large")
                 for line in whole:
                     if line.strip():
-                        yield _json(line)
+                        yield _parse_json(line)
 
     @contextlib.asynccontextmanager
     async def _ask(
@@ -83,21 +83,21 @@ class Api:
                 reader, writer = await asyncio.open_connection(
                     self._address.host, self._address.port, ssl=self._context()
                 )
-                peer_state.watch(writer.transport)
+                peer_state.enable_keepalive(writer.transport)
                 writer.write(request)
                 head = parse_response((await reader.readuntil(b"\r\n\r\n"))[:-2])
-            body = _body(reader, head, silence_s)
+            body = _read_body(reader, head, silence_s)
             if head.status != 200:
-                raise await _refusal(head.status, body)
+                raise await _read_error(head.status, body)
             yield body
         except TimeoutError:
-            raise FindError("unreachable", "the API did not answer in time") from None
+            raise DiscoveryError("unreachable", "the API did not answer in time") from None
         except ssl.SSLError as error:
-            raise FindError("unreachable", f"TLS to the API failed: {error}") from None
+            raise DiscoveryError("unreachable", f"TLS to the API failed: {error}") from None
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            raise FindError("unreachable", f"the API cannot be reached: {error}") from None
+            raise DiscoveryError("unreachable", f"the API cannot be reached: {error}") from None
         except ProtocolError as error:
-            raise FindError("bad_answer", f"the API's answer is not HTTP: {error}") from None
+            raise DiscoveryError("bad_answer", f"the API's answer is not HTTP: {error}") from None
         finally:
             if writer is not None:
                 writer.transport.abort()
@@ -115,7 +115,7 @@ class Api:
                 token = self._token_file.read_text().strip()
             except OSError as error:
                 message = f"the token {self._token_file} cannot be read: {error.strerror}"
-                raise FindError("no_credentials", message) from None
+                raise DiscoveryError("no_credentials", message) from None
             lines.append(f"authorization: Bearer {token}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
@@ -126,12 +126,12 @@ class Api:
             context = ssl.create_default_context(cafile=self._ca_file)
         except OSError as error:  # includes OpenSSL errors for invalid certificate files
             message = f"the CA {self._ca_file} cannot be used: {error.strerror or error}"
-            raise FindError("no_credentials", message) from None
+            raise DiscoveryError("no_credentials", message) from None
         context.set_alpn_protocols(["http/1.1"])
         return context
 
 
-def _own_server() -> str:
+def _in_cluster_server() -> str:
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -144,14 +144,14 @@ def _own_server() -> str:
     return f"https://{Address(host, int(port))}"
 
 
-def _json(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise FindError("bad_answer", "the API's answer is not JSON") from None
+        raise DiscoveryError("bad_answer", "the API's answer is not JSON") from None
 
 
-async def _refusal(status: int, body: AsyncIterator[bytes]) -> FindError:
+async def _read_error(status: int, body: AsyncIterator[bytes]) -> DiscoveryError:
     text = b"".join([piece async for piece in body])[:4096]
     try:
         data = orjson.loads(text)
@@ -159,10 +159,10 @@ async def _refusal(status: int, body: AsyncIterator[bytes]) -> FindError:
     except orjson.JSONDecodeError:
         message = ""
     reason = _STATUS_REASONS.get(status, "status")
-    return FindError(reason, f"the API answered {status}: {message[:500]}")
+    return DiscoveryError(reason, f"the API answered {status}: {message[:500]}")
 
 
-async def _body(
+async def _read_body(
     reader: asyncio.StreamReader, head: ResponseHead, silence_s: float
 ) -> AsyncIterator[bytes]:
     left = head.length
@@ -172,7 +172,7 @@ async def _body(
             data = await reader.read(65_536)
         if not data:
             if chunks is not None or left > 0:
-                raise FindError("unreachable", "the API's answer broke off")
+                raise DiscoveryError("unreachable", "the API's answer broke off")
             return
         if chunks is not None:
             chunks.feed(data)

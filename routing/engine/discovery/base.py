@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from routing.engine.observe.metrics import Metrics
 
 
-class FindError(Exception):
+class DiscoveryError(Exception):
     """Discovery failed; `reason` is a metric label."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -26,7 +26,7 @@ class FindError(Exception):
         self.reason = reason
 
 
-class Finder(ABC):
+class WorkerFinder(ABC):
     """One discovery source. `workers` is the last good result."""
 
     kind: str
@@ -64,10 +64,10 @@ class Finder(ABC):
             self._log.event("info", "discovered", source=self.name, workers=len(workers))
             self._changed()
 
-    def count(self, error: FindError) -> None:
+    def count(self, error: DiscoveryError) -> None:
         self._metrics.discovery_errors.child(self.name, error.reason).value += 1
 
-    def failed(self, error: FindError) -> None:
+    def failed(self, error: DiscoveryError) -> None:
         self.count(error)
         text = str(error)
         if text != self.error:

@@ -11,9 +11,9 @@ import random
 import socket
 
 from routing.engine.config import Address, DnsName, WorkerConfig
-from routing.engine.discovery.base import Finder, FindError
+from routing.engine.discovery.base import DiscoveryError, WorkerFinder
 
-_NO_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+_UNKNOWN_NAME_ERRORS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 JITTER = 0.1
 
 
@@ -23,14 +23,14 @@ async def resolve(name: str, port: int) -> list[Address]:
         # Uses the loop's thread pool; resolv.conf sets the timeout.
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        reason = "no_name" if error.errno in _NO_NAME else "temporary"
-        raise FindError(reason, f"{name}: {error.strerror}") from None
+        reason = "no_name" if error.errno in _UNKNOWN_NAME_ERRORS else "temporary"
+        raise DiscoveryError(reason, f"{name}: {error.strerror}") from None
     except OSError as error:
-        raise FindError("other", f"{name}: {error.strerror or error}") from None
+        raise DiscoveryError("other", f"{name}: {error.strerror or error}") from None
     return sorted({Address(str(item[4][0]), port) for item in found}, key=str)
 
 
-class Dns(Finder):
+class DnsFinder(WorkerFinder):
     kind = "dns"
     reasons = ("no_name", "temporary", "other")
 
@@ -44,7 +44,7 @@ class Dns(Finder):
         while True:
             try:
                 addresses = await resolve(target.name, target.port)
-            except FindError as error:
+            except DiscoveryError as error:
                 self.failed(error)
             else:
                 self.succeeded(tuple(self._worker(address) for address in addresses))

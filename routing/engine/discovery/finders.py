@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.config import DiscoveryConfig, WorkerConfig
-from routing.engine.discovery.api import Api
-from routing.engine.discovery.base import Finder
-from routing.engine.discovery.dns import Dns
+from routing.engine.discovery.api import KubernetesApi
+from routing.engine.discovery.base import WorkerFinder
+from routing.engine.discovery.dns import DnsFinder
 from routing.engine.discovery.kubernetes import EndpointSlices
 
 if TYPE_CHECKING:
@@ -30,21 +30,23 @@ class Discovery:
         self._log = log
         self._metrics = metrics
         self._config = DiscoveryConfig()
-        self._finders: dict[str, Finder] = {}
+        self._finders: dict[str, WorkerFinder] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @staticmethod
     def check(config: DiscoveryConfig) -> None:
         """Raise ConfigError for a source that cannot be queried."""
         if config.services:
-            Api(config.kubernetes)
+            KubernetesApi(config.kubernetes)
 
     def follow(self, config: DiscoveryConfig) -> None:
         if config == self._config:
             return
-        finders: list[Finder] = [Dns(name, config.dns_interval_s) for name in config.dns]
+        finders: list[WorkerFinder] = [
+            DnsFinder(name, config.dns_interval_s) for name in config.dns
+        ]
         if config.services:
-            api = Api(config.kubernetes)
+            api = KubernetesApi(config.kubernetes)
             finders += [EndpointSlices(service, api) for service in config.services]
         wanted = {finder.name: finder for finder in finders}
         # API server and interval affect all sources: restart them, keeping their last results.
@@ -61,14 +63,14 @@ class Discovery:
                 self._start(finder)
         self._changed()
 
-    def _start(self, finder: Finder) -> None:
+    def _start(self, finder: WorkerFinder) -> None:
         finder.attach(self._changed, self._log, self._metrics)
         self._finders[finder.name] = finder
         task = asyncio.get_running_loop().create_task(finder.run())
         task.add_done_callback(lambda done: self._ended(finder, done))
         self._tasks[finder.name] = task
 
-    def _stop(self, name: str, heir: Finder | None) -> None:
+    def _stop(self, name: str, heir: WorkerFinder | None) -> None:
         self._tasks.pop(name).cancel()
         finder = self._finders.pop(name)
         if heir is not None:
@@ -76,7 +78,7 @@ class Discovery:
         else:
             self._metrics.forget_source(name)
 
-    def _ended(self, finder: Finder, task: asyncio.Task[None]) -> None:
+    def _ended(self, finder: WorkerFinder, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             finder.error = f"stopped looking: {task.exception()!r}"
             self._log.event("error", "discovery_ended", source=finder.name, error=finder.error)

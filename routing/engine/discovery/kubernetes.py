@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 from routing.engine.config import Service
 from routing.engine.discovery import slices
-from routing.engine.discovery.api import ANSWER_S, Api
-from routing.engine.discovery.base import Finder, FindError
+from routing.engine.discovery.api import ANSWER_S, KubernetesApi
+from routing.engine.discovery.base import DiscoveryError, WorkerFinder
 
 WATCH_S = 240  # server-side watch timeout; the next watch continues from the last version
-PAGE = 100
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+PAGE_SIZE = 100
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
 
 
 def _metadata(data: Any, name: str) -> str:
@@ -27,11 +27,11 @@ def _metadata(data: Any, name: str) -> str:
     return str(metadata.get(name) or "") if isinstance(metadata, dict) else ""
 
 
-class EndpointSlices(Finder):
+class EndpointSlices(WorkerFinder):
     kind = "endpointslices"
-    reasons = Api.reasons
+    reasons = KubernetesApi.reasons
 
-    def __init__(self, service: Service, api: Api) -> None:
+    def __init__(self, service: Service, api: KubernetesApi) -> None:
         super().__init__(str(service))
         self._service = service
         self._api = api
@@ -50,26 +50,26 @@ class EndpointSlices(Finder):
                 if not self._version:
                     await self._list()
                 await self._watch()
-            except FindError as error:
+            except DiscoveryError as error:
                 if error.reason == "expired":
                     self._version = ""  # expired version, not an error
                     self.count(error)
                 else:
                     self.failed(error)
             except TimeoutError:
-                self.failed(FindError("unreachable", "the API did not answer in time"))
+                self.failed(DiscoveryError("unreachable", "the API did not answer in time"))
             # Minimum interval, also after a watch that ended at once.
             await asyncio.sleep(self._pause * random.uniform(0.8, 1.2))
-            self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
+            self._pause = min(self._pause * 2, MAX_PAUSE_S)
 
     async def _list(self) -> None:
         found: dict[str, Mapping[str, Any]] = {}
         token = ""
         while True:
             more = f"&continue={quote(token, safe='')}" if token else ""
-            page = await self._api.get(f"{self._path}&limit={PAGE}{more}")
+            page = await self._api.get(f"{self._path}&limit={PAGE_SIZE}{more}")
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
-                raise FindError("bad_answer", "the API's answer is no list")
+                raise DiscoveryError("bad_answer", "the API's answer is no list")
             for item in page["items"]:
                 found[_metadata(item, "name")] = item
             token = _metadata(page, "continue")
@@ -104,11 +104,11 @@ class EndpointSlices(Finder):
         if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") or not isinstance(
             data, dict
         ):
-            raise FindError("bad_answer", "the API sent no event")
+            raise DiscoveryError("bad_answer", "the API sent no event")
         if kind == "ERROR":
             code = data.get("code")
             reason = "expired" if code == 410 else "status"
-            raise FindError(reason, f"the watch ended: {code} {data.get('message', '')}"[:500])
+            raise DiscoveryError(reason, f"the watch ended: {code} {data.get('message', '')}"[:500])
         self._version = _metadata(data, "resourceVersion") or self._version
         if kind != "BOOKMARK":
             name = _metadata(data, "name")
@@ -120,8 +120,10 @@ class EndpointSlices(Finder):
     def _told(self) -> None:
         known = {worker.id for worker in self.workers}
         try:
-            found = slices.workers(self._slices.values(), self._service, self.name, known)
+            found = slices.workers_of_service(
+                self._slices.values(), self._service, self.name, known
+            )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._version = ""  # the version cannot be trusted
-            raise FindError("bad_answer", f"the API's answer is no slice: {error}") from None
+            raise DiscoveryError("bad_answer", f"the API's answer is no slice: {error}") from None
         self.succeeded(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from routing.engine.config import HealthConfig
 
 CLOSED, OPEN, HALF_OPEN = range(3)
-NAMES = ("closed", "open", "half_open")
+STATE_NAMES = ("closed", "open", "half_open")
 TRIAL_S = 30.0  # a trial without outcome blocks others at most this long
 
 

@@ -17,7 +17,7 @@ from routing.engine.fleet.worker_connection import WorkerConnection
 IDLE_S = 4.0
 
 
-def refusal(error: OSError) -> tuple[str, bool]:
+def describe_connect_error(error: OSError) -> tuple[str, bool]:
     """Return the reason why connecting failed, and True if the connection was refused."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verification failed: {error.verify_message}", False
@@ -101,7 +101,7 @@ class ConnectionPool:
             failed("connecting took too long", False)
             return
         except OSError as error:
-            failed(*refusal(error))
+            failed(*describe_connect_error(error))
             return
         connected(connection)
 

@@ -13,23 +13,23 @@ from collections.abc import Callable
 import orjson
 
 from routing.engine.config import HealthConfig
-from routing.engine.fleet.probe_request import AskError, ask
-from routing.engine.fleet.vitals import Vitals, read
+from routing.engine.fleet.probe_request import ProbeError, send_probe
+from routing.engine.fleet.vitals import Vitals, parse_vitals
 from routing.engine.fleet.workers import Worker
 
 JITTER = 0.1  # share of the interval, to desynchronize workers
 FIRST_SPREAD_S = 0.0005  # seconds between the first checks: 1000 workers start within 0.5 s
-FACTS_EVERY_S = 30.0  # LoRA adapters change while a worker runs
+MODELS_INTERVAL_S = 30.0  # LoRA adapters change while a worker runs
 
 
 Verdict = Callable[[Worker, str, bool], None]
 
 
-def _jitter() -> float:
+def _jittered() -> float:
     return random.uniform(1 - JITTER, 1 + JITTER)
 
 
-class Health:
+class HealthChecker:
     """One task per worker; `follow` starts and stops them as the fleet changes."""
 
     def __init__(
@@ -68,16 +68,16 @@ class Health:
             if worker.up and loop.time() >= facts_due:
                 await self._ask_metrics(worker)
                 if await self._ask_models(worker):
-                    facts_due = loop.time() + FACTS_EVERY_S * _jitter()
+                    facts_due = loop.time() + MODELS_INTERVAL_S * _jittered()
             elif not worker.up:
                 facts_due = 0.0
-            await asyncio.sleep(self.config.interval_s * _jitter())
+            await asyncio.sleep(self.config.interval_s * _jittered())
 
     async def _probe(self, worker: Worker) -> None:
         config = self.config
         try:
-            status, _ = await ask(worker, config.path, config.timeout_s)
-        except AskError as error:
+            status, _ = await send_probe(worker, config.path, config.timeout_s)
+        except ProbeError as error:
             self._verdict(worker, f"health check: {error}", error.refused)
             return
         error_text = "" if status == 200 else f"health check: answered {status}"
@@ -86,9 +86,9 @@ class Health:
     async def _ask_models(self, worker: Worker) -> bool:
         """Query /v1/models; a worker without it (or with its own key) is accepted."""
         try:
-            status, body = await ask(worker, "/v1/models", self.config.timeout_s)
+            status, body = await send_probe(worker, "/v1/models", self.config.timeout_s)
             data = orjson.loads(body) if status == 200 else {}
-        except (AskError, orjson.JSONDecodeError):
+        except (ProbeError, orjson.JSONDecodeError):
             return False
         items = data.get("data") if isinstance(data, dict) else None
         if isinstance(items, list):
@@ -99,8 +99,8 @@ class Health:
     async def _ask_metrics(self, worker: Worker) -> None:
         """Read cache capacity and process start from /metrics; defaults apply without it."""
         try:
-            status, body = await ask(worker, "/metrics", self.config.timeout_s)
-        except AskError:
+            status, body = await send_probe(worker, "/metrics", self.config.timeout_s)
+        except ProbeError:
             return
         if status == 200:
-            self._vitals(worker, read(body))
+            self._vitals(worker, parse_vitals(body))

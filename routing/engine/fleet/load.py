@@ -21,11 +21,11 @@ class LoadedTarget(RoutingTarget, Protocol):
     backlog: int  # prompt tokens sent and not computed yet, as far as observed
     decoding: int  # requests that have begun to answer
     weight: float
-    order: Order | None
+    order: WorkersByLoad | None
     entry: Entry
 
 
-def weigh(worker: LoadedTarget) -> None:
+def update_load(worker: LoadedTarget) -> None:
     decoding = worker.decoding
     load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
     worker.load = load * worker.weight
@@ -34,7 +34,7 @@ def weigh(worker: LoadedTarget) -> None:
         order.moved(worker)
 
 
-class Charge:
+class RequestCharge:
     """Load of one request on one worker, from dispatch to its end."""
 
     __slots__ = ("_decoding", "_uncached", "worker")
@@ -46,7 +46,7 @@ class Charge:
         self._decoding = False
         worker.in_flight += 1
         worker.backlog += uncached
-        weigh(worker)
+        update_load(worker)
 
     def left(self, tokens: int) -> None:
         """Lower the remaining prompt tokens to at most `tokens`."""
@@ -54,7 +54,7 @@ class Charge:
         if done > 0:
             self._uncached -= done
             self.worker.backlog -= done
-            weigh(self.worker)
+            update_load(self.worker)
 
     def answered(self) -> None:
         """Record the first answer byte: the prompt is computed."""
@@ -63,7 +63,7 @@ class Charge:
         self._uncached = 0
         worker.decoding += 1
         self._decoding = True
-        weigh(worker)
+        update_load(worker)
 
     def end(self) -> None:
         """Remove the request; call exactly once."""
@@ -72,10 +72,10 @@ class Charge:
         worker.backlog -= self._uncached
         if self._decoding:
             worker.decoding -= 1
-        weigh(worker)
+        update_load(worker)
 
 
-def bucket(load: float) -> int:
+def load_bucket(load: float) -> int:
     """Return the load bucket: loads within an eighth share one; monotonic in load."""
     whole = int(load)
     if whole < 8:
@@ -84,14 +84,14 @@ def bucket(load: float) -> int:
     return (shift << 3) + (whole >> shift)
 
 
-def least_of(number: int) -> float:
+def bucket_minimum(number: int) -> float:
     if number < 8:
         return float(number)
     shift = (number >> 3) - 1
     return float((number - (shift << 3)) << shift)
 
 
-class Order:
+class WorkersByLoad:
     """Workers by ascending load; ties by least recent pick. With `by_turn` load is ignored.
 
     Beside the exact order it keeps bitmasks of workers by load bucket, so that the least loaded of
@@ -118,7 +118,7 @@ class Order:
             self.total += load
             self.bits |= 1 << worker.slot
             self._by_slot[worker.slot] = worker
-            self._put(worker.slot, bucket(load))
+            self._put(worker.slot, load_bucket(load))
         self.entries.sort()
 
     def moved(self, worker: LoadedTarget) -> None:
@@ -130,7 +130,7 @@ class Order:
         insort(entries, new)
         self.total += load - old[0]
         slot = worker.slot
-        number = bucket(load)
+        number = load_bucket(load)
         before = self._where[slot]
         if number != before:
             rest = self._buckets[before] ^ 1 << slot
@@ -167,7 +167,7 @@ class Order:
         low, high = 0, self._used.bit_length()  # first bucket that is not good
         while low < high:
             middle = (low + high) // 2
-            if good(least_of(middle)):
+            if good(bucket_minimum(middle)):
                 low = middle + 1
             else:
                 high = middle

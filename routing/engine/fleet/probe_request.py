@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import ResponseHead
 
-MAX_BYTES = 4 * 1024 * 1024
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
-class AskError(Exception):
+class ProbeError(Exception):
     """The worker gave no valid answer; `refused`: nothing listens at its address."""
 
     def __init__(self, message: str, refused: bool = False) -> None:
@@ -25,7 +25,7 @@ class AskError(Exception):
         self.refused = refused
 
 
-class _Answer:
+class _ProbeAnswer:
     __slots__ = ("_connection", "_pieces", "_size", "_status", "done", "head_only")
 
     def __init__(self, connection: WorkerConnection) -> None:
@@ -43,20 +43,20 @@ class _Answer:
     def answer_body(self, _data: bytes, pieces: list[bytes]) -> None:
         self._pieces += pieces
         self._size += sum(map(len, pieces))
-        if self._size > MAX_BYTES:
+        if self._size > MAX_ANSWER_BYTES:
             self._connection.abandon()
-            self._end(AskError("the answer is too large"))
+            self._end(ProbeError("the answer is too large"))
 
     def answer_done(self) -> None:
         if not self.done.done():
             self.done.set_result((self._status, b"".join(self._pieces)))
 
     def answer_lost(self, _code: str, message: str) -> None:
-        self._end(AskError(message))
+        self._end(ProbeError(message))
 
     def upload_paused(self, paused: bool) -> None: ...
 
-    def _end(self, error: AskError) -> None:
+    def _end(self, error: ProbeError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -66,7 +66,7 @@ async def _connect(worker: Worker) -> WorkerConnection:
 
     def failed(message: str, refused: bool) -> None:
         if not made.done():
-            made.set_exception(AskError(message, refused))
+            made.set_exception(ProbeError(message, refused))
 
     def connected(connection: WorkerConnection) -> None:
         if made.done():
@@ -81,8 +81,8 @@ async def _connect(worker: Worker) -> WorkerConnection:
         connecting.cancel()
 
 
-async def _once(connection: WorkerConnection, head: bytes, body: bytes) -> tuple[int, bytes]:
-    answer = _Answer(connection)
+async def _send_once(connection: WorkerConnection, head: bytes, body: bytes) -> tuple[int, bytes]:
+    answer = _ProbeAnswer(connection)
     connection.send(answer, head, body)
     try:
         return await answer.done
@@ -91,7 +91,7 @@ async def _once(connection: WorkerConnection, head: bytes, body: bytes) -> tuple
         raise
 
 
-def _head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes:
+def _request_head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes:
     if not body:
         return f"GET {path} HTTP/1.1\r\n".encode() + worker.host_line + lines + b"\r\n"
     return (
@@ -102,22 +102,22 @@ def _head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes:
     )
 
 
-async def ask(
+async def send_probe(
     worker: Worker, path: str, timeout_s: float, body: bytes = b"", lines: bytes = b""
 ) -> tuple[int, bytes]:
     """Return status and body of a GET, or of an idempotent JSON POST. Raise AskError.
 
     `lines`: additional header lines.
     """
-    head = _head(worker, path, body, lines)
+    head = _request_head(worker, path, body, lines)
     try:
         async with asyncio.timeout(timeout_s):
             kept = worker.probe_pool.take()
             if kept is not None:
                 try:
-                    return await _once(kept, head, body)
-                except AskError:
+                    return await _send_once(kept, head, body)
+                except ProbeError:
                     pass  # a kept connection may just have closed: retry on a new one
-            return await _once(await _connect(worker), head, body)
+            return await _send_once(await _connect(worker), head, body)
     except TimeoutError:
-        raise AskError("no answer in time") from None
+        raise ProbeError("no answer in time") from None

@@ -13,7 +13,7 @@ from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.vitals import Vitals
-from routing.engine.fleet.workers import NO_LIMIT, Table, Worker
+from routing.engine.fleet.workers import NO_LIMIT, Worker, WorkerTable
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics
 from routing.engine.policies import base
@@ -25,12 +25,12 @@ class RosterOwner(Protocol):
     log: Log
     metrics: Metrics
     policy: RoutingPolicy
-    table: Table
+    table: WorkerTable
 
     def tell_kv(self, worker: Worker, what: str) -> None: ...
 
 
-def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
+def merge_workers(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
     """Merge by id; a later entry with a known id or address is dropped."""
     merged: dict[str, WorkerConfig] = {}
     places = set()
@@ -61,7 +61,7 @@ class Roster:
     def take_over(self, config: Config) -> None:
         table = self._router.table
         table.rules = config.health
-        wanted = merge(config.workers, self._discovered)
+        wanted = merge_workers(config.workers, self._discovered)
         for worker in list(table.workers.values()):
             new = wanted.get(worker.id)
             if new is None or (new.address, new.tls_name) != (worker.address, worker.tls_name):

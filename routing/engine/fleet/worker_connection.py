@@ -16,13 +16,13 @@ from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead
 
 MAX_HEAD_BYTES = 65_536
 # Limit of informational (1xx) responses before an answer; servers send one or two.
-MAX_INTERIM = 16
+MAX_INTERIM_RESPONSES = 16
 _NO_BODY = (204, 304)
 _HEAD, _LENGTH, _CHUNKED, _TO_CLOSE = range(4)
 _WRITE_HIGH_BYTES = 256 * 1024
 
 
-class Receiver(Protocol):
+class AnswerReceiver(Protocol):
     head_only: bool  # HEAD request: no body follows
 
     def answer_head(self, head: ResponseHead) -> bool:
@@ -43,7 +43,7 @@ class ConnectionOwner(Protocol):
     def give(self, connection: WorkerConnection) -> None: ...
 
 
-def _ended_well(transport: asyncio.Transport) -> bool:
+def _closed_cleanly(transport: asyncio.Transport) -> bool:
     """Return True if TLS ended with close_notify.
 
     asyncio does not distinguish a truncated stream; the TLS session does.
@@ -77,7 +77,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool
-        self._receiver: Receiver | None = None
+        self._receiver: AnswerReceiver | None = None
         self._buffer = b""
         self._state = _HEAD
         self._left = 0
@@ -94,7 +94,7 @@ class WorkerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        peer_state.watch(transport)
+        peer_state.enable_keepalive(transport)
 
     def pause_writing(self) -> None:
         if self._receiver is not None:
@@ -110,7 +110,7 @@ class WorkerConnection(asyncio.Protocol):
         if receiver is None:
             return
         self._receiver = None
-        if self._state == _TO_CLOSE and exc is None and _ended_well(self.transport):
+        if self._state == _TO_CLOSE and exc is None and _closed_cleanly(self.transport):
             receiver.answer_done()
         else:
             receiver.answer_lost("upstream_reset", "the worker closed the connection")
@@ -134,7 +134,7 @@ class WorkerConnection(asyncio.Protocol):
 
     # -- router interface
 
-    def send(self, receiver: Receiver, head: bytes, body: bytes) -> None:
+    def send(self, receiver: AnswerReceiver, head: bytes, body: bytes) -> None:
         """Send a request; a streamed body follows with `send_more`."""
         self._receiver = receiver
         self._state = _HEAD
@@ -182,7 +182,7 @@ class WorkerConnection(asyncio.Protocol):
 
     # -- reading
 
-    def _read_head(self, receiver: Receiver, data: bytes) -> bytes | None:
+    def _read_head(self, receiver: AnswerReceiver, data: bytes) -> bytes | None:
         """Return the first body bytes; None if more data is needed or the answer ended."""
         seen = len(self._buffer)
         buffer = self._buffer + data if seen else data
@@ -201,8 +201,10 @@ class WorkerConnection(asyncio.Protocol):
             if head.status == 101:
                 raise ProtocolError("the worker sent an unsolicited 101 response")
             self._interim += 1
-            if self._interim > MAX_INTERIM:
-                raise ProtocolError(f"the worker sent more than {MAX_INTERIM} 1xx responses")
+            if self._interim > MAX_INTERIM_RESPONSES:
+                raise ProtocolError(
+                    f"the worker sent more than {MAX_INTERIM_RESPONSES} 1xx responses"
+                )
         buffer = buffer[start:]
         self._buffer = b""
         if not head.keep_alive:
@@ -224,7 +226,7 @@ class WorkerConnection(asyncio.Protocol):
             return None
         return buffer or None
 
-    def _read_body(self, receiver: Receiver, data: bytes) -> None:
+    def _read_body(self, receiver: AnswerReceiver, data: bytes) -> None:
         if self._state == _CHUNKED:
             chunks = self._chunks
             assert chunks is not None
@@ -246,7 +248,7 @@ class WorkerConnection(asyncio.Protocol):
         else:
             receiver.answer_body(data, [data])
 
-    def _finish(self, receiver: Receiver, rest: bytes) -> None:
+    def _finish(self, receiver: AnswerReceiver, rest: bytes) -> None:
         self._receiver = None
         self._chunks = None
         self._state = _HEAD

@@ -17,7 +17,7 @@ import xxhash
 from console.processkit.metrics import Number
 from routing.engine.config import HealthConfig, WorkerConfig
 from routing.engine.fleet.circuit import Circuit
-from routing.engine.fleet.load import Order, weigh
+from routing.engine.fleet.load import WorkersByLoad, update_load
 from routing.engine.policies.base import Fleet
 from routing.engine.policies.load_order import Entry
 
@@ -100,7 +100,7 @@ class Worker:
         self.backlog = 0
         self.decoding = 0
         self.load = 0.0
-        self.order: Order | None = None
+        self.order: WorkersByLoad | None = None
         self.entry: Entry
         self.max_in_flight = NO_LIMIT
         self.served = 0
@@ -126,7 +126,7 @@ class Worker:
         return "up" if self.up and self.circuit.admits else "down"
 
 
-class Table:
+class WorkerTable:
     """All workers by id.
 
     `eligible` can be picked, `others` cannot; `fleet` is the policies' view of both.
@@ -157,7 +157,7 @@ class Table:
         for worker in self.workers.values():
             worker.order = None
         many = len(self.eligible) > SMALL_FLEET
-        order = Order(self.eligible, self.by_turn) if many else None
+        order = WorkersByLoad(self.eligible, self.by_turn) if many else None
         self.fleet = Fleet(self.eligible, self.others, order)
 
     def add(self, worker: Worker) -> None:
@@ -248,7 +248,7 @@ class Table:
             worker.slow_since = 0.0
             share = 1.0
         worker.weight = 1.0 / max(share, SLOW_START_SHARE)
-        weigh(worker)
+        update_load(worker)
 
     def _changed(self, worker: Worker, what: str) -> None:
         if worker.gone:

@@ -23,7 +23,7 @@ MEDIUM_BYTES = 262_144
 MEDIUM_OBJECTS = 1024
 SLICE_S = 0.0005
 _SCAN_BYTES = 65_536
-_SLOWEST_BYTES_S = 1000
+_MIN_BYTES_S = 1000
 _SMALL_PIECE_BYTES = 4096
 # Parser cost in plain values: objects, arrays and keys are expensive.
 _WEIGHTS = {b",": 1, b":": 4, b"[": 4, b"{": 4}
@@ -55,7 +55,7 @@ class ReadPace:
             self._until = perf_counter() + SLICE_S
 
 
-class Arrival:
+class UploadDeadline:
     """Deadline of an arriving body: at least 1000 bytes/s on average."""
 
     __slots__ = ("_bytes", "_since")
@@ -68,14 +68,14 @@ class Arrival:
 
     def came(self, size: int, timeout_s: float) -> float:
         now = perf_counter()
-        if self._bytes > timeout_s * _SLOWEST_BYTES_S and now > self._since + timeout_s:
+        if self._bytes > timeout_s * _MIN_BYTES_S and now > self._since + timeout_s:
             self._since = now  # earlier speed is no credit
             self._bytes = 0
         self._bytes += size
-        return min(now, self._since + self._bytes / _SLOWEST_BYTES_S) + timeout_s
+        return min(now, self._since + self._bytes / _MIN_BYTES_S) + timeout_s
 
 
-def collect(held: list[bytes | bytearray], pieces: Sequence[bytes | bytearray]) -> None:
+def append_pieces(held: list[bytes | bytearray], pieces: Sequence[bytes | bytearray]) -> None:
     """Append to `held`, joining small pieces to limit per-object overhead."""
     for piece in pieces:
         if not held or len(piece) >= _SMALL_PIECE_BYTES:
@@ -86,7 +86,7 @@ def collect(held: list[bytes | bytearray], pieces: Sequence[bytes | bytearray]) 
             held.append(bytearray(piece))
 
 
-class Budget:
+class BufferBudget:
     """Request bytes buffered for all clients."""
 
     __slots__ = ("limit", "used")
@@ -117,7 +117,7 @@ class Budget:
         return Refusal("buffer_full", text)
 
 
-def parse(body: bytes) -> dict[str, Any] | None:
+def parse_body(body: bytes) -> dict[str, Any] | None:
     """Return the JSON object of the body, or None."""
     try:
         data = orjson.loads(body) if body else None
@@ -134,13 +134,13 @@ async def parse_large(body: bytes, most_values: int, pace: ReadPace) -> dict[str
     collecting = gc.isenabled()
     gc.disable()  # a collection would only walk the parser's live objects
     try:
-        return parse(body)
+        return parse_body(body)
     finally:
         if collecting:
             gc.enable()
 
 
-def _weigh(text: bytes) -> int:
+def _count_values(text: bytes) -> int:
     return sum(text.count(mark) * weight for mark, weight in _WEIGHTS.items())
 
 
@@ -148,7 +148,7 @@ async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
     """Raise Refusal if the body has more than `most` JSON values, without building them."""
     marks = 0  # includes marks inside strings
     for at in range(0, len(body), _SCAN_BYTES):
-        marks += _weigh(body[at : at + _SCAN_BYTES])
+        marks += _count_values(body[at : at + _SCAN_BYTES])
         await pace.pause()
     if marks <= most:
         return
@@ -160,7 +160,7 @@ async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
         pieces = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = b"".join(pieces[in_text::2])
         in_text ^= (len(pieces) - 1) & 1
-        values += _weigh(outside)
+        values += _count_values(outside)
         if values > most:
             text = (
                 f"The request has more than {most} JSON values (a key, object or array counts as "

@@ -12,20 +12,20 @@ from routing.engine.http import http1
 from routing.engine.http.http1 import RequestHead, ResponseHead
 
 # The usual form of the header; other forms are parsed in full.
-_NUMBER = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,15})\r\n")
+_CONTENT_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,15})\r\n")
 _MAX_BYTES = 2048  # longer heads are rare
-_REQUESTS_KEPT = 1024
-_RESPONSES_KEPT = 256  # responses differ by their Date second
+_CACHED_REQUESTS = 1024
+_CACHED_RESPONSES = 256  # responses differ by their Date second
 
-_request = lru_cache(_REQUESTS_KEPT)(http1.parse_request)
-_response = lru_cache(_RESPONSES_KEPT)(http1.parse_response)
+_request = lru_cache(_CACHED_REQUESTS)(http1.parse_request)
+_response = lru_cache(_CACHED_RESPONSES)(http1.parse_response)
 
 
 def read_request(head: bytes) -> RequestHead:
     """Parse like http1.parse_request; the result is a copy that shares `fields`."""
     if len(head) > _MAX_BYTES:
         return http1.parse_request(head)
-    found = _NUMBER.search(head)
+    found = _CONTENT_LENGTH.search(head)
     if found is None:
         read = _request(head)
         return read.again(read.length)
@@ -37,7 +37,7 @@ def read_response(head: bytes) -> ResponseHead:
     """Parse like http1.parse_response; the result is a copy that shares `fields`."""
     if len(head) > _MAX_BYTES:
         return http1.parse_response(head)
-    found = _NUMBER.search(head)
+    found = _CONTENT_LENGTH.search(head)
     if found is None:
         read = _response(head)
         return read.again(read.length)

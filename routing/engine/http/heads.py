@@ -25,7 +25,7 @@ _STATUS_TEXT = {
 }
 
 
-def to_worker(
+def worker_request_head(
     head: RequestHead, host_line: bytes, body: bytes | None, with_authorization: bool
 ) -> bytes:
     """Return the request head for a worker; `body` None: the body is streamed."""
@@ -43,7 +43,7 @@ def to_worker(
     return b"".join(out)
 
 
-def to_client(
+def client_response_head(
     head: ResponseHead, framing: bytes, worker_line: bytes, decision: str, request: RequestHead,
     keep_alive: bool,
 ) -> bytes:  # fmt: skip
@@ -64,7 +64,7 @@ def to_client(
     )
 
 
-def of_refusal(refusal: Refusal, decision: str) -> bytes:
+def refusal_headers(refusal: Refusal, decision: str) -> bytes:
     more = b""
     if refusal.retry_after_s:
         more = b"retry-after: %d\r\n" % refusal.retry_after_s
@@ -79,7 +79,7 @@ def of_refusal(refusal: Refusal, decision: str) -> bytes:
     return more
 
 
-def own_answer(
+def router_answer(
     status: int, body: bytes, request: RequestHead | None, more: bytes, keep_alive: bool
 ) -> bytes:
     """Return a complete answer of the router; `more`: additional header lines."""

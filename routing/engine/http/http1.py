@@ -159,7 +159,9 @@ class ResponseHead:
         return new
 
 
-def _finish(head: RequestHead | ResponseHead, fields: list[bytes], connection: bytes) -> None:
+def _set_forwarded_fields(
+    head: RequestHead | ResponseHead, fields: list[bytes], connection: bytes
+) -> None:
     """Set the lines to forward, without those named by Connection (RFC 9110 7.6.1)."""
     if connection and connection != b",keep-alive":
         named = {name.strip(b" \t") for name in connection.split(b",")}
@@ -170,7 +172,7 @@ def _finish(head: RequestHead | ResponseHead, fields: list[bytes], connection: b
     head.fields = b"\r\n".join(fields)  # the empty last piece ends the last line
 
 
-def _target(method: bytes, target: bytes) -> bytes:
+def _parse_target(method: bytes, target: bytes) -> bytes:
     if target.startswith(b"/"):
         return target
     if target == b"*" and method == b"OPTIONS":
@@ -192,7 +194,7 @@ def parse_request(head: bytes) -> RequestHead:
         raise Refusal("version_not_supported", "only HTTP/1.1 and HTTP/1.0 are served")
     if method in _NOT_PROXIED:
         raise Refusal("unsupported", "this method is not proxied")
-    out = RequestHead(method, _target(method, target), 1 if minor == b"1" else 0)
+    out = RequestHead(method, _parse_target(method, target), 1 if minor == b"1" else 0)
     fields: list[bytes] = []
     hosts = 0
     connection = b""
@@ -235,7 +237,7 @@ def parse_request(head: bytes) -> RequestHead:
         raise Refusal("bad_request", "Content-Length and Transfer-Encoding exclude each other")
     if hosts > 1 or (hosts == 0 and out.minor == 1):
         raise Refusal("bad_request", "exactly one Host header is needed")
-    _finish(out, fields, connection)
+    _set_forwarded_fields(out, fields, connection)
     return out
 
 
@@ -272,12 +274,12 @@ def parse_response(head: bytes) -> ResponseHead:
             connection += b"," + value.lower()
     if out.chunked and out.length >= 0:
         raise ProtocolError("the worker sent Content-Length and Transfer-Encoding")
-    _finish(out, fields, connection)
+    _set_forwarded_fields(out, fields, connection)
     return out
 
 
 _SIZE, _DATA, _DATA_END, _TRAILER = range(4)
-_TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
+_CHUNKS_TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
 
 class ChunkedBody:
@@ -314,7 +316,7 @@ class ChunkedBody:
                     if self._spare >= 0:
                         self.pieces = [data[start:-2]]
                         return len(data)
-                    raise ProtocolError(_TOO_SMALL)
+                    raise ProtocolError(_CHUNKS_TOO_SMALL)
         self.pieces = []
         pos = 0
         end = len(data)
@@ -357,7 +359,7 @@ class ChunkedBody:
     def _count(self, size: int) -> None:
         self._spare += size - MIN_CHUNK_BYTES
         if self._spare < 0:
-            raise ProtocolError(_TOO_SMALL)
+            raise ProtocolError(_CHUNKS_TOO_SMALL)
 
     def _read_line(self, data: bytes, pos: int) -> int:
         stop = data.find(b"\n", pos)

@@ -13,7 +13,10 @@ from collections.abc import Callable
 
 from routing.engine.config import Address
 
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # address family without an interface
+_UNAVAILABLE_ADDRESS = (
+    errno.EADDRNOTAVAIL,
+    errno.EAFNOSUPPORT,
+)  # address family without an interface
 Factory = Callable[[], asyncio.Protocol]
 
 
@@ -35,7 +38,7 @@ def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
     return sock
 
 
-async def _bind(address: Address) -> list[socket.socket]:
+async def _bind_all(address: Address) -> list[socket.socket]:
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -48,7 +51,7 @@ async def _bind(address: Address) -> list[socket.socket]:
             sockets.append(_bind_one(family, place))
         except OSError as error:
             problem = error
-            if error.errno not in _NOT_HERE:
+            if error.errno not in _UNAVAILABLE_ADDRESS:
                 sockets, unused = [], sockets
                 for sock in unused:
                     sock.close()
@@ -70,7 +73,7 @@ class Listener:
 
     async def open(self, tls: ssl.SSLContext | None = None, handshake_s: float = 10.0) -> None:
         try:
-            self._sockets = await _bind(self.address)
+            self._sockets = await _bind_all(self.address)
             await self.renew(tls, handshake_s)
         except OSError as error:
             self.close()

@@ -17,12 +17,12 @@ TOKEN_BYTES = 4
 _digest = xxhash.xxh3_64_intdigest
 
 
-def pack(ids: Iterable[int]) -> bytes:
+def pack_tokens(ids: Iterable[int]) -> bytes:
     """Pack ids as uint32. Raise OverflowError for an invalid id."""
     return array("I", ids).tobytes()
 
 
-def root(secret: bytes, model: str, lora: str = "", salt: str = "") -> int:
+def chain_root(secret: bytes, model: str, lora: str = "", salt: str = "") -> int:
     """Return the seed of a model, adapter and salt."""
     hashed = hashlib.blake2b(digest_size=8, key=secret[:64])
     for part in (model, lora, salt):
@@ -32,7 +32,7 @@ def root(secret: bytes, model: str, lora: str = "", salt: str = "") -> int:
     return int.from_bytes(hashed.digest(), "big")
 
 
-def extend(parent: int, data: bytes | memoryview, block_tokens: int) -> list[int]:
+def extend_chain(parent: int, data: bytes | memoryview, block_tokens: int) -> list[int]:
     """Return a hash for each whole block of `data` (packed ids), chained on `parent`."""
     block_bytes = block_tokens * TOKEN_BYTES
     digest = _digest

@@ -17,9 +17,9 @@ from routing.engine.kv import chain, hints
 from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
 from routing.engine.kv.orphans import OrphanBlocks, OrphanRun
-from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, tier
+from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, parse_tier
 
-PIECE = 64
+BLOCKS_PER_STEP = 64
 _TWINS_LIMIT = 4096
 _CLAIMS_LIMIT = 65_536
 _ID_MASK = 2**64 - 1
@@ -36,7 +36,7 @@ _WINDOWS = frozenset(
     )
 )
 
-COUNTS = (
+OUTCOMES = (
     "stored",
     "removed",
     "cleared",
@@ -76,7 +76,7 @@ def _engine_ids(hashes: list[BlockHash]) -> list[int]:
     return [engine_id(block_hash) for block_hash in hashes]
 
 
-def _inputs(event: Stored) -> tuple[list[bytes] | None, str]:
+def _parse_inputs(event: Stored) -> tuple[list[bytes] | None, str]:
     """Return other inputs of each block as bytes (None: no block has any) and the cache salt.
 
     On the wire they are one untagged list: adapter name, pairs for multi-modal inputs, salt (first
@@ -100,12 +100,12 @@ def _inputs(event: Stored) -> tuple[list[bytes] | None, str]:
     return (inputs if any(inputs) else None), salt
 
 
-class Applier:
+class EventApplier:
     """Writer of one index; `counts`: blocks by outcome."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self.counts = dict.fromkeys(COUNTS, 0)
+        self.counts = dict.fromkeys(OUTCOMES, 0)
 
     def apply(self, rank: Rank, events: Sequence[Event]) -> Iterator[None]:
         """Apply events in order. Ends early if the rank is emptied concurrently."""
@@ -114,7 +114,9 @@ class Applier:
         removed: list[BlockHash] = []  # consecutive removals, one hash each
         for event in events:
             if isinstance(event, Removed):
-                if removed and (len(removed) >= PIECE or place != (event.group_idx, event.medium)):
+                if removed and (
+                    len(removed) >= BLOCKS_PER_STEP or place != (event.group_idx, event.medium)
+                ):
                     self._remove(rank, place, removed)
                     removed = []
                     yield
@@ -146,7 +148,7 @@ class Applier:
         counts = self.counts
         if event.kv_cache_spec_kind in _WINDOWS:
             rank.windows.add(group)
-        where = tier(event.medium)
+        where = parse_tier(event.medium)
         if group in rank.windows:
             counts["window_group"] += 1
             return
@@ -162,14 +164,14 @@ class Applier:
             self._claim(holder, keys, holder.bit(where, shared))
             return
         try:
-            data = chain.pack(event.token_ids)
+            data = chain.pack_tokens(event.token_ids)
         except OverflowError:
             data = b""
         size = event.block_size
         if size < 1 or not data or len(data) != len(keys) * size * chain.TOKEN_BYTES:
             counts["malformed_event"] += 1
             return
-        inputs, salt = _inputs(event)
+        inputs, salt = _parse_inputs(event)
         # Connectors report tokens without salt and other inputs: the device's event takes
         # precedence.
         certain = where is Tier.GPU or event.extra_keys is not None
@@ -213,14 +215,14 @@ class Applier:
             run, parent = waiting.pop()
             step = run.block_size * chain.TOKEN_BYTES
             bit = holder.bit(run.tier, run.shared)
-            for at in range(0, len(run.keys), PIECE):
+            for at in range(0, len(run.keys), BLOCKS_PER_STEP):
                 if at:
                     yield
-                keys = run.keys[at : at + PIECE]
-                data = run.data[at * step : (at + PIECE) * step]
-                inputs = run.inputs[at : at + PIECE] if run.inputs else None
+                keys = run.keys[at : at + BLOCKS_PER_STEP]
+                data = run.data[at * step : (at + BLOCKS_PER_STEP) * step]
+                inputs = run.inputs[at : at + BLOCKS_PER_STEP] if run.inputs else None
                 if inputs is None and run.certain:
-                    names = chain.extend(parent, data, run.block_size)
+                    names = chain.extend_chain(parent, data, run.block_size)
                 else:
                     names = self._names(holder, run, keys, data, inputs, parent)
                 parent = names[-1]
@@ -282,7 +284,7 @@ class Applier:
         self.counts["stored"] += len(keys) - again
         self.counts["duplicate"] += again
         if run.tier is Tier.L2:
-            self.counts["hint_forgotten"] += hints.told(self._index, holder, keys)
+            self.counts["hint_forgotten"] += hints.add_hints(self._index, holder, keys)
         if holder.claims:
             for key, name in zip(keys, names, strict=True):
                 if key in holder.claims:
@@ -324,7 +326,7 @@ class Applier:
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Store without tokens: counts once the id has a name."""
         if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
-            self.counts["hint_forgotten"] += hints.told(self._index, holder, keys)
+            self.counts["hint_forgotten"] += hints.add_hints(self._index, holder, keys)
         claims = holder.claims
         for key in keys:
             name = holder.blocks.get(key)
@@ -345,7 +347,7 @@ class Applier:
         if group in rank.windows:
             counts["window_group"] += 1
             return
-        where = tier(place[1])
+        where = parse_tier(place[1])
         if where is None:
             counts["unknown_medium"] += 1
             return

@@ -15,7 +15,7 @@ GRACE_S = 2.0
 Chains = Mapping[int, Sequence[int]]  # by block size, as for `match`
 
 
-class Guess:
+class ExpectedPrompt:
     __slots__ = ("chains", "over", "worker")
 
     def __init__(self, worker: str, chains: Chains) -> None:
@@ -24,15 +24,15 @@ class Guess:
         self.over = False
 
 
-class Pending:
+class ExpectedBlocks:
     def __init__(self) -> None:
         self._holders: dict[int, dict[str, int]] = {}  # name -> worker -> count
-        self._answered: deque[tuple[float, Guess]] = deque()
+        self._answered: deque[tuple[float, ExpectedPrompt]] = deque()
 
     def __len__(self) -> int:
         return len(self._holders)
 
-    def sent(self, worker: str, chains: Chains) -> Guess:
+    def sent(self, worker: str, chains: Chains) -> ExpectedPrompt:
         holders = self._holders
         for names in chains.values():
             for name in names:
@@ -41,13 +41,13 @@ class Pending:
                     holders[name] = {worker: 1}
                 else:
                     workers[worker] = workers.get(worker, 0) + 1
-        return Guess(worker, chains)
+        return ExpectedPrompt(worker, chains)
 
-    def answered(self, guess: Guess, now: float) -> None:
+    def answered(self, guess: ExpectedPrompt, now: float) -> None:
         """Let the expectation expire shortly after the first answer byte."""
         self._answered.append((now + GRACE_S, guess))
 
-    def failed(self, guess: Guess) -> None:
+    def failed(self, guess: ExpectedPrompt) -> None:
         self._drop(guess)
 
     def tick(self, now: float) -> None:
@@ -84,7 +84,7 @@ class Pending:
                 found[left] = max(found.get(left, 0), len(names) * size)
         return found
 
-    def _drop(self, guess: Guess) -> None:
+    def _drop(self, guess: ExpectedPrompt) -> None:
         if guess.over:
             return
         guess.over = True

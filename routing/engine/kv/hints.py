@@ -14,7 +14,7 @@ from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
 LIMIT = 262_144  # per holder; about 50 bytes each
 
 
-def told(index: Index, holder: Holder, keys: Sequence[int]) -> int:
+def add_hints(index: Index, holder: Holder, keys: Sequence[int]) -> int:
     """Add hints; return the number of older ones dropped for them."""
     hints = holder.hints
     hints.extend(keys)
@@ -31,7 +31,7 @@ def told(index: Index, holder: Holder, keys: Sequence[int]) -> int:
     return forgotten
 
 
-def denied(index: Index, worker: str, names: Sequence[int]) -> int:
+def remove_hints(index: Index, worker: str, names: Sequence[int]) -> int:
     """Remove hints for blocks the engine did not find: all of shared storage, and this worker's
     own. Return the number of blocks affected.
     """

@@ -48,7 +48,7 @@ class Index:
         if found is None:
             if len(self._roots) >= 1024:  # bounded: callers choose salts
                 self._roots.clear()
-            found = self._roots[name] = chain.root(self._secret, model, lora, salt)
+            found = self._roots[name] = chain.chain_root(self._secret, model, lora, salt)
         return found
 
     def block_sizes(self, worker: str = "") -> set[int]:

@@ -65,7 +65,7 @@ def match_ranks(
     index: Index, chains: Mapping[int, Sequence[int]], ranks: Iterable[Rank]
 ) -> dict[int, Match]:
     spans, anywhere = _spans(index, chains)
-    found = {rank.number: _of_rank(rank, spans) for rank in ranks}
+    found = {rank.number: _rank_match(rank, spans) for rank in ranks}
     for number, one in found.items():
         if anywhere > one.tokens:
             found[number] = Match(one.gpu, one.l1, anywhere - one.gpu - one.l1, number)
@@ -85,11 +85,11 @@ def _spans(index: Index, chains: Mapping[int, Sequence[int]]) -> tuple[dict[int,
             ends = (_walk_device(index, names), [], [])
         for column, found in enumerate(ends):
             for blocks, mask in found:
-                _note(spans, column, blocks * size, mask)
+                _record_span(spans, column, blocks * size, mask)
     return spans, anywhere
 
 
-def _note(spans: dict[int, list[int]], column: int, tokens: int, mask: int) -> None:
+def _record_span(spans: dict[int, list[int]], column: int, tokens: int, mask: int) -> None:
     while mask:
         low = mask & -mask
         slot = (low.bit_length() - 1) // BITS
@@ -183,7 +183,7 @@ def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
             continue
         rank = holder.rank
         seen.add(rank)
-        found = _of_rank(rank, spans)
+        found = _rank_match(rank, spans)
         if not found.tokens:
             continue
         best = workers.get(rank.worker)
@@ -192,15 +192,15 @@ def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
     return workers
 
 
-def _of_rank(rank: Rank, spans: dict[int, list[int]]) -> Match:
+def _rank_match(rank: Rank, spans: dict[int, list[int]]) -> Match:
     if not rank.groups:
         return Match(0, 0, 0, rank.number)
-    gpu, up_to_l1, up_to_all = _shortest(rank.groups.values(), spans)
+    gpu, up_to_l1, up_to_all = _shortest_spans(rank.groups.values(), spans)
     l1 = max(up_to_l1 - gpu, 0)
     return Match(gpu, l1, max(up_to_all - gpu - l1, 0), rank.number)
 
 
-def _shortest(groups: Iterable[Holder], spans: dict[int, list[int]]) -> list[int]:
+def _shortest_spans(groups: Iterable[Holder], spans: dict[int, list[int]]) -> list[int]:
     found: list[list[int]] = []
     for holder in groups:
         span = spans.get(holder.slot)

@@ -10,13 +10,13 @@ from __future__ import annotations
 GPU_SHARE = 0.0
 L1_SHARE = 0.05
 L2_SHARE = 0.1
-_FEWEST_TOKENS = 64  # of one kind, for an answer to be used
-_MOST_MIXED = 0.2  # largest share of another kind
+_MIN_TOKENS = 64  # of one kind, for an answer to be used
+_MAX_MIXED = 0.2  # largest share of another kind
 _LEARN = 0.1
 _OUTLIER = 3.0  # clamp factor of a sample
 
 
-class Rate:
+class AverageRate:
     """EWMA of seconds per token; 0 before the first sample."""
 
     __slots__ = ("count", "seconds")
@@ -38,9 +38,9 @@ class LoadPrices:
     __slots__ = ("_l1", "_l2", "compute", "l1_share", "l2_share")
 
     def __init__(self) -> None:
-        self.compute = Rate()
-        self._l1 = Rate()
-        self._l2 = Rate()
+        self.compute = AverageRate()
+        self._l1 = AverageRate()
+        self._l2 = AverageRate()
         self.l1_share = L1_SHARE
         self.l2_share = L2_SHARE
 
@@ -54,16 +54,16 @@ class LoadPrices:
         the cached tokens.
         """
         computed = prompt - cached
-        if ttft_s <= 0 or prompt < _FEWEST_TOKENS:
+        if ttft_s <= 0 or prompt < _MIN_TOKENS:
             return
-        if cached <= _MOST_MIXED * prompt:
-            if computed >= _FEWEST_TOKENS:
+        if cached <= _MAX_MIXED * prompt:
+            if computed >= _MIN_TOKENS:
                 self.compute.learn(ttft_s / computed)
-        elif self.compute.seconds and cached >= _FEWEST_TOKENS:
+        elif self.compute.seconds and cached >= _MIN_TOKENS:
             # The price of the computed part includes the fixed cost; the rest is load time.
             loading = max(ttft_s - computed * self.compute.seconds, 0.0) / cached
             _, l1, l2 = tiers
-            most = (1 - _MOST_MIXED) * sum(tiers)
+            most = (1 - _MAX_MIXED) * sum(tiers)
             if l1 and l1 >= most:
                 self._l1.learn(loading)
                 self.l1_share = self._share(self._l1)
@@ -71,7 +71,7 @@ class LoadPrices:
                 self._l2.learn(loading)
                 self.l2_share = self._share(self._l2)
 
-    def _share(self, rate: Rate) -> float:
+    def _share(self, rate: AverageRate) -> float:
         return min(rate.seconds / self.compute.seconds, 1.0)
 
     def show(self) -> dict[str, float | int]:

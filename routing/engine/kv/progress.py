@@ -12,17 +12,17 @@ from routing.engine.kv.expected_blocks import Chains
 from routing.engine.kv.index import Index
 
 
-class Weight(Protocol):
+class PromptLoad(Protocol):
     """Load of a prompt on its worker (fleet.load.Charge)."""
 
     def left(self, tokens: int) -> None:
         """Lower the remaining prompt tokens to at most `tokens`."""
 
 
-class Prompt:
+class PrefillProgress:
     __slots__ = ("_chains", "_known", "_size", "_tokens", "_weight", "worker")
 
-    def __init__(self, worker: str, chains: Chains, tokens: int, weight: Weight) -> None:
+    def __init__(self, worker: str, chains: Chains, tokens: int, weight: PromptLoad) -> None:
         self.worker = worker
         self._chains = chains
         self._tokens = tokens
@@ -45,15 +45,17 @@ class Prompt:
 class Progress:
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._prompts: dict[str, dict[Prompt, None]] = {}
+        self._prompts: dict[str, dict[PrefillProgress, None]] = {}
 
-    def begins(self, worker: str, chains: Chains, tokens: int, weight: Weight) -> Prompt:
+    def begins(
+        self, worker: str, chains: Chains, tokens: int, weight: PromptLoad
+    ) -> PrefillProgress:
         """Start tracking a prompt; `chains` as for `match`."""
-        prompt = Prompt(worker, chains, tokens, weight)
+        prompt = PrefillProgress(worker, chains, tokens, weight)
         self._prompts.setdefault(worker, {})[prompt] = None
         return prompt
 
-    def ends(self, prompt: Prompt) -> None:
+    def ends(self, prompt: PrefillProgress) -> None:
         """Stop tracking; idempotent."""
         prompts = self._prompts.get(prompt.worker)
         if prompts is not None:

@@ -19,8 +19,8 @@ IDLE_POLL_S = 5.0  # detects a lost last batch
 BACKOFF_LONGEST_S = 30.0
 HELD_MESSAGES = 10_000
 HELD_BYTES = 64 * 1024 * 1024
-_REMEMBERED = 4096  # replayed batches that may still arrive live
-_STUCK = 2  # consecutive replays without progress
+_REMEMBERED_DIGESTS = 4096  # replayed batches that may still arrive live
+_MAX_STUCK_REPLAYS = 2  # consecutive replays without progress
 
 REASONS = (
     "connected",
@@ -57,7 +57,7 @@ class RecoveryPhase(Enum):
     FOLLOWING = "following"
 
 
-class Purpose(Enum):
+class ReplayPurpose(Enum):
     START = "start"  # from 0, empty state
     GAP = "gap"  # from the last batch, messages are missing
     VERIFY = "verify"  # from the last batch, after a reconnect
@@ -78,10 +78,10 @@ class Output(Protocol):
         """
 
 
-class _Ask:
+class _Replay:
     __slots__ = ("digest", "first", "got", "heard_at", "hole", "ignore", "purpose", "start")
 
-    def __init__(self, purpose: Purpose, start: int, digest: int | None, now: float) -> None:
+    def __init__(self, purpose: ReplayPurpose, start: int, digest: int | None, now: float) -> None:
         self.purpose = purpose
         self.start = start
         self.digest = digest  # of batch `start`; None: unknown
@@ -108,7 +108,7 @@ class SourceFollower:
         self._replayed: dict[int, int] = {}  # digests of batches that may still arrive live
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
-        self._ask: _Ask | None = None
+        self._ask: _Replay | None = None
         self._failures = 0
         self._stuck = 0
         self._rebuild_at: float | None = None
@@ -131,9 +131,9 @@ class SourceFollower:
             if self.last >= 0:
                 self._restart("restart_unverified", now)
         elif self.last < 0:
-            self._begin(Purpose.START, now, fresh=True)
+            self._begin(ReplayPurpose.START, now, fresh=True)
         else:
-            self._begin(Purpose.VERIFY, now, fresh=True)
+            self._begin(ReplayPurpose.VERIFY, now, fresh=True)
 
     def is_disconnected(self) -> None:
         self.connected = False
@@ -182,11 +182,11 @@ class SourceFollower:
         if ask.first < 0 and self.last < 0:
             self._unsure = False  # nothing published yet: nothing missing
         if ask.hole and self._progress(ask):
-            self._begin(Purpose.GAP, now, fresh=False)
+            self._begin(ReplayPurpose.GAP, now, fresh=False)
             return
-        if ask.purpose is Purpose.GAP and ask.got:
+        if ask.purpose is ReplayPurpose.GAP and ask.got:
             self._count("gap_filled")
-        elif ask.purpose is Purpose.POLL and ask.got:
+        elif ask.purpose is ReplayPurpose.POLL and ask.got:
             self._count("poll_found")
         self._follow(now)
 
@@ -201,10 +201,10 @@ class SourceFollower:
             if now >= self._rebuild_at:
                 self._rebuild_at = None
                 self._count("rebuild")
-                self._begin(Purpose.REBUILD, now, fresh=True)
+                self._begin(ReplayPurpose.REBUILD, now, fresh=True)
         elif now >= self._poll_at:
             self._count("poll")
-            self._begin(Purpose.POLL, now, fresh=False)
+            self._begin(ReplayPurpose.POLL, now, fresh=False)
 
     def process_started(self, at: float, now: float) -> None:
         """Handle the worker's process start time from its metrics."""
@@ -248,9 +248,9 @@ class SourceFollower:
                 return True
             self._restart("restart_sequence", now)
             return not self._replayable and self._take_live(number, payload, now)
-        if self._replayable and self._stuck < _STUCK:
+        if self._replayable and self._stuck < _MAX_STUCK_REPLAYS:
             self._count("gap")
-            self._begin(Purpose.GAP if last >= 0 else Purpose.START, now, fresh=False)
+            self._begin(ReplayPurpose.GAP if last >= 0 else ReplayPurpose.START, now, fresh=False)
             return False
         self._count("gap_lost" if last >= 0 else "joined_late")
         self._forget()
@@ -276,27 +276,27 @@ class SourceFollower:
         self._stuck = 0
         if replayed:
             self._replayed[number] = self._digest
-            if len(self._replayed) > _REMEMBERED:
+            if len(self._replayed) > _REMEMBERED_DIGESTS:
                 del self._replayed[next(iter(self._replayed))]
         elif self._replayed:
             self._replayed.clear()  # live messages are ordered: none of these can arrive now
         self._out.apply(payload, not replayed)
 
-    def _begin(self, purpose: Purpose, now: float, fresh: bool) -> None:
-        known = self.last >= 0 and purpose not in (Purpose.START, Purpose.REBUILD)
+    def _begin(self, purpose: ReplayPurpose, now: float, fresh: bool) -> None:
+        known = self.last >= 0 and purpose not in (ReplayPurpose.START, ReplayPurpose.REBUILD)
         start = self.last if known else 0
         if self._ask is not None:
             fresh = True
-            if self._ask.purpose is Purpose.REBUILD:
+            if self._ask.purpose is ReplayPurpose.REBUILD:
                 self._rebuild_at = now
-        self._ask = _Ask(purpose, start, self._digest if known else None, now)
-        if purpose not in (Purpose.POLL, Purpose.REBUILD):
+        self._ask = _Replay(purpose, start, self._digest if known else None, now)
+        if purpose not in (ReplayPurpose.POLL, ReplayPurpose.REBUILD):
             self.phase = RecoveryPhase.CATCHING_UP
         self._count("replay")
         self._out.replay(start, fresh)
 
-    def _judge_first(self, ask: _Ask, number: int, payload: bytes, now: float) -> None:
-        if ask.purpose is Purpose.REBUILD:
+    def _judge_first(self, ask: _Replay, number: int, payload: bytes, now: float) -> None:
+        if ask.purpose is ReplayPurpose.REBUILD:
             if 0 <= self._since <= number:
                 self._count("rebuild_useless")  # the publisher keeps less history than the router
                 ask.ignore = True
@@ -309,16 +309,16 @@ class SourceFollower:
         elif ask.start == number and ask.digest is not None:
             if xxhash.xxh3_64_intdigest(payload) != ask.digest:
                 self._restart("restart_replay", now)
-        elif ask.purpose is Purpose.VERIFY:
+        elif ask.purpose is ReplayPurpose.VERIFY:
             self._restart("restart_replay", now)  # ambiguous: clear rather than keep wrong state
         elif number > self.last + 1:
             self._count("gap_lost")
             self._forget()
 
-    def _progress(self, ask: _Ask) -> bool:
+    def _progress(self, ask: _Replay) -> bool:
         """Return True if an incomplete replay should be repeated."""
         self._stuck = 0 if ask.got else self._stuck + 1
-        return self._stuck < _STUCK
+        return self._stuck < _MAX_STUCK_REPLAYS
 
     def _follow(self, now: float) -> None:
         """Apply held live messages; a gap starts another replay."""
@@ -337,22 +337,22 @@ class SourceFollower:
                 held.popleft()
                 self._held_bytes -= len(payload)
 
-    def _timed_out(self, ask: _Ask, now: float) -> None:
+    def _timed_out(self, ask: _Replay, now: float) -> None:
         self._count("replay_timeout")
         self._ask = None
-        if ask.got and ask.purpose is not Purpose.POLL:
-            self._begin(Purpose.GAP, now, fresh=True)  # resume after the interruption
+        if ask.got and ask.purpose is not ReplayPurpose.POLL:
+            self._begin(ReplayPurpose.GAP, now, fresh=True)  # resume after the interruption
             return
         self._failures = min(self._failures + 1, 10)
         wait = min(2.0**self._failures, BACKOFF_LONGEST_S)
-        if ask.purpose is Purpose.POLL:
+        if ask.purpose is ReplayPurpose.POLL:
             self._poll_at = now + wait
             return
-        if ask.purpose in (Purpose.GAP, Purpose.VERIFY):
+        if ask.purpose in (ReplayPurpose.GAP, ReplayPurpose.VERIFY):
             self._count("gap_lost")
             self._forget()
         self._unsure = True
-        self._stuck = _STUCK  # accept the gap: apply held messages as they are
+        self._stuck = _MAX_STUCK_REPLAYS  # accept the gap: apply held messages as they are
         self._follow(now)
         self._stuck = 0
         if self.partial:
@@ -366,7 +366,7 @@ class SourceFollower:
         if reason != "restart_process":
             self._started = None
         if self._replayable:
-            self._begin(Purpose.START, now, fresh=True)
+            self._begin(ReplayPurpose.START, now, fresh=True)
 
     def _forget(self) -> None:
         self.last = self._since = -1

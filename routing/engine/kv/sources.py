@@ -20,7 +20,7 @@ DIALS_OUT = (
     "tcp://*:PORT in --kv-events-config, or bind it in the router: --kv-events URL=bind:tcp://*:PORT."
 )
 _TCP = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|::|[A-Za-z0-9._-]+):(\d{1,5})")
-_ANY = ("*", "::", "[::]")
+_WILDCARD_HOSTS = ("*", "::", "[::]")
 
 
 class SourceError(Exception):
@@ -41,7 +41,7 @@ class EventSource:
     bind: bool = False
 
 
-def resolve(endpoint: str, host: str) -> str:
+def resolve_endpoint(endpoint: str, host: str) -> str:
     """Return the endpoint with `*` replaced by the worker's host. Raise SourceError."""
     if endpoint.startswith(("ipc:///", "ipc://@")):
         return endpoint
@@ -60,29 +60,33 @@ def resolve(endpoint: str, host: str) -> str:
         )
     if found[1] == "0.0.0.0":  # vLLM connects to this address instead of binding it
         raise SourceError("endpoint_dials_out", DIALS_OUT)
-    if found[1] in _ANY:
+    if found[1] in _WILDCARD_HOSTS:
         name = f"[{host}]" if ":" in host else host
         return f"tcp://{name}:{found[2]}"
     return endpoint
 
 
-def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list[EventSource]:
+def configured_sources(
+    events: Sequence[str], replays: Sequence[str], host: str
+) -> list[EventSource]:
     """Return sources from flags, one endpoint per rank. Raise SourceError."""
     sources = []
     for rank, endpoint in enumerate(events):
         bind = endpoint.startswith(BIND)
-        replay = resolve(replays[rank], host) if rank < len(replays) and replays[rank] else ""
+        replay = (
+            resolve_endpoint(replays[rank], host) if rank < len(replays) and replays[rank] else ""
+        )
         if bind:
             endpoint = endpoint.removeprefix(BIND)
             if not (_TCP.fullmatch(endpoint) or endpoint.startswith("ipc://")):
                 raise SourceError("endpoint_unusable", f"{endpoint!r} cannot be bound.")
         else:
-            endpoint = resolve(endpoint, host)
+            endpoint = resolve_endpoint(endpoint, host)
         sources.append(EventSource(rank, endpoint, replay, bind))
     return sources
 
 
-def discovered(status: int, body: bytes, host: str) -> list[EventSource]:
+def discovered_sources(status: int, body: bytes, host: str) -> list[EventSource]:
     """Return sources from `GET /kv_event_sources`. Raise SourceError."""
     if status in (404, 405):
         raise SourceError(
@@ -109,11 +113,11 @@ def discovered(status: int, body: bytes, host: str) -> list[EventSource]:
     for rank, item in sorted(data.items()):
         if not rank.isdecimal() or len(rank) > 6 or not isinstance(item, dict):
             raise SourceError("discovery_failed", "/kv_event_sources has another shape.")
-        sources.append(_discovered(int(rank), item, host))
+        sources.append(_parse_source(int(rank), item, host))
     return sources
 
 
-def _discovered(rank: int, item: dict[str, object], host: str) -> EventSource:
+def _parse_source(rank: int, item: dict[str, object], host: str) -> EventSource:
     endpoint, replay = item.get("endpoint"), item.get("replay_endpoint")
     if item.get("enable_kv_cache_events") is False or item.get("publisher") == "null":
         raise SourceError("events_off", "KV events are disabled on the worker.")
@@ -122,5 +126,7 @@ def _discovered(rank: int, item: dict[str, object], host: str) -> EventSource:
     if item.get("buffer_steps") == 0:
         replay = None  # would always be empty
     return EventSource(
-        rank, resolve(endpoint, host), resolve(replay, host) if isinstance(replay, str) else ""
+        rank,
+        resolve_endpoint(endpoint, host),
+        resolve_endpoint(replay, host) if isinstance(replay, str) else "",
     )

@@ -17,7 +17,7 @@ from typing import cast
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from routing.engine.kv.events import Applier
+from routing.engine.kv.events import EventApplier
 from routing.engine.kv.index import Index
 from routing.engine.kv.recovery import SourceFollower
 from routing.engine.kv.sources import EventSource
@@ -31,7 +31,7 @@ RECONNECT_MS = (100, 5_000)
 HEARTBEAT_MS = (10_000, 30_000)  # detects a vanished host
 _EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 
-Watch = Callable[["Stream", int, bool], None]  # start or stop watching a descriptor
+WatchDescriptor = Callable[["Stream", int, bool], None]  # start or stop watching a descriptor
 
 
 class Stream:
@@ -41,11 +41,11 @@ class Stream:
         self,
         context: zmq.Context[zmq.Socket[bytes]],
         index: Index,
-        applier: Applier,
+        applier: EventApplier,
         worker: str,
         model: str,
         source: EventSource,
-        watch: Watch,
+        watch: WatchDescriptor,
     ) -> None:
         self.worker = worker
         self.source = source
@@ -174,12 +174,12 @@ class Stream:
 
     def _receive(self) -> bool:
         """Receive one message; monitor events first, so that a restart is known before new data."""
-        frames = _take(self._monitor)
+        frames = _receive_message(self._monitor)
         if frames is not None:
             self._connection(frames)
             return True
         now = perf_counter()
-        frames = _take(self._dealer)
+        frames = _receive_message(self._dealer)
         if frames is not None:
             message = self._read(frames)
             if message is None:
@@ -195,7 +195,7 @@ class Stream:
             self._tick_due = False
             self.follower.tick(now)
             return True
-        frames = _take(self._sub)
+        frames = _receive_message(self._sub)
         if frames is not None:
             message = self._read(frames)
             if message is not None:
@@ -236,7 +236,7 @@ class Stream:
         socket.close()
 
 
-def _take(socket: zmq.Socket[bytes] | None) -> list[bytes] | None:
+def _receive_message(socket: zmq.Socket[bytes] | None) -> list[bytes] | None:
     if socket is None or not cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
         return None  # cheaper than an exception
     try:

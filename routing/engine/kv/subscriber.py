@@ -15,10 +15,16 @@ from typing import Any
 
 import zmq
 
-from routing.engine.kv.events import Applier
+from routing.engine.kv.events import EventApplier
 from routing.engine.kv.index import Index
 from routing.engine.kv.recovery import RecoveryPhase
-from routing.engine.kv.sources import DIALS_OUT, EventSource, SourceError, configured, discovered
+from routing.engine.kv.sources import (
+    DIALS_OUT,
+    EventSource,
+    SourceError,
+    configured_sources,
+    discovered_sources,
+)
 from routing.engine.kv.stream import Stream
 
 SLICE_S = 0.0005
@@ -27,9 +33,9 @@ PAUSE_TICKS = 2  # a tick this late follows a pause of the process
 DISCOVER_EVERY_S = 60.0
 RETRY_S = (1.0, 30.0)
 FOLLOWING = RecoveryPhase.FOLLOWING.value
-CONNECT_PATIENCE_S = 5.0
+CONNECT_GRACE_S = 5.0
 
-Say = Callable[..., None]
+LogEvent = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class SubscriptionTarget:
     replays: tuple[str, ...] = ()
 
 
-class _Followed:
+class _FollowedWorker:
     """State of one worker: its streams, or why there are none."""
 
     def __init__(self, target: SubscriptionTarget) -> None:
@@ -61,14 +67,14 @@ class _Followed:
 class Subscriber:
     """`failures`: exception types of `SubscriptionTarget.ask`."""
 
-    def __init__(self, index: Index, say: Say, failures: tuple[type[Exception], ...]) -> None:
+    def __init__(self, index: Index, say: LogEvent, failures: tuple[type[Exception], ...]) -> None:
         self.index = index
-        self.applier = Applier(index)
+        self.applier = EventApplier(index)
         self.heard: Callable[[str], None] = lambda _worker: None
         self._say = say
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._workers: dict[str, _Followed] = {}
+        self._workers: dict[str, _FollowedWorker] = {}
         self._ended: Counter[str] = Counter()  # counts of closed streams
         self._ready: deque[Stream] = deque()
         self._is_ready: set[Stream] = set()
@@ -81,11 +87,11 @@ class Subscriber:
         wanted = {target.id: target for target in targets}
         for name, followed in list(self._workers.items()):
             target = wanted.get(name)
-            if target is None or not _same(target, followed.target):
+            if target is None or not _is_same_target(target, followed.target):
                 self._drop(self._workers.pop(name))
         for name, target in wanted.items():
             if name not in self._workers:
-                followed = self._workers[name] = _Followed(target)
+                followed = self._workers[name] = _FollowedWorker(target)
                 followed.task = asyncio.create_task(self._discover(followed))
         if self._ticker is None:
             self._ticked_at = perf_counter()
@@ -102,7 +108,7 @@ class Subscriber:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._context.destroy(linger=0)
 
-    def _drop(self, followed: _Followed) -> None:
+    def _drop(self, followed: _FollowedWorker) -> None:
         if followed.task is not None:
             followed.task.cancel()
         for stream in followed.streams.values():
@@ -146,7 +152,7 @@ class Subscriber:
         followed = self._workers.get(worker)
         return list(followed.streams.values()) if followed is not None else []
 
-    async def _discover(self, followed: _Followed) -> None:
+    async def _discover(self, followed: _FollowedWorker) -> None:
         wait = RETRY_S[0]
         while True:
             followed.wanted.clear()
@@ -166,14 +172,14 @@ class Subscriber:
 
     async def _sources(self, target: SubscriptionTarget) -> list[EventSource]:
         if target.events:
-            return configured(target.events, target.replays, target.host)
+            return configured_sources(target.events, target.replays, target.host)
         try:
             status, body = await target.ask("/kv_event_sources")
         except self._failures as error:
             raise SourceError("unreachable", f"/kv_event_sources: {error}") from None
-        return discovered(status, body, target.host)
+        return discovered_sources(status, body, target.host)
 
-    def _refused(self, followed: _Followed, error: SourceError) -> None:
+    def _refused(self, followed: _FollowedWorker, error: SourceError) -> None:
         """Handle failed discovery: without an answer streams stay, without events they end."""
         if error.reason != "unreachable":
             self._take_over(followed, [])
@@ -187,7 +193,7 @@ class Subscriber:
                 remedy=str(error),
             )
 
-    def _take_over(self, followed: _Followed, sources: list[EventSource]) -> None:
+    def _take_over(self, followed: _FollowedWorker, sources: list[EventSource]) -> None:
         target = followed.target
         for source in set(followed.streams) - set(sources):
             self._end(followed.streams.pop(source))
@@ -281,8 +287,8 @@ class Subscriber:
                 # ZeroMQ's descriptor is edge-triggered.
                 self._wake(stream)
 
-    def _lose_patience(self, followed: _Followed, stream: Stream, now: float) -> None:
-        if now < stream.opened_at + CONNECT_PATIENCE_S:
+    def _lose_patience(self, followed: _FollowedWorker, stream: Stream, now: float) -> None:
+        if now < stream.opened_at + CONNECT_GRACE_S:
             return
         stream.warned = True
         self._say(
@@ -312,7 +318,7 @@ class Subscriber:
     def status(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for name, followed in self._workers.items():
-            found += [_show(name, stream) for stream in followed.streams.values()]
+            found += [_show_stream(name, stream) for stream in followed.streams.values()]
             if not followed.streams:
                 found.append(
                     {
@@ -325,7 +331,7 @@ class Subscriber:
         return found
 
 
-def _show(worker: str, stream: Stream) -> dict[str, Any]:
+def _show_stream(worker: str, stream: Stream) -> dict[str, Any]:
     follower = stream.follower
     return {
         "worker": worker,
@@ -345,6 +351,6 @@ def _show(worker: str, stream: Stream) -> dict[str, Any]:
     }
 
 
-def _same(one: SubscriptionTarget, other: SubscriptionTarget) -> bool:
+def _is_same_target(one: SubscriptionTarget, other: SubscriptionTarget) -> bool:
     names = ("host", "model", "events", "replays")
     return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -38,7 +38,7 @@ _MEDIA = {
 _MEDIA |= {name.upper(): found for name, found in _MEDIA.items()}
 
 
-def tier(medium: str | None) -> Tier | None:
+def parse_tier(medium: str | None) -> Tier | None:
     """Return None for an unknown medium. Versions without the field had only the GPU."""
     if medium is None:
         return Tier.GPU

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from routing.engine.kvaware.service import KvAwareRun, KvAwareService
     from routing.engine.observe.metric_types import MetricFamily, Registry
 
-_GAPS = ("gap", "gap_lost", "replay_hole", "replay_truncated")
+_GAP_REASONS = ("gap", "gap_lost", "replay_hole", "replay_truncated")
 
 
 class KvMetrics:
@@ -100,9 +100,9 @@ class KvMetrics:
     def _refresh(self) -> None:
         totals = self._kvaware.totals()
         none: Counter[Any] = Counter()
-        _count(self._fallbacks, totals.get("fallbacks", none))
-        _count(self._recoveries, totals.get("recoveries", none))
-        _count(self._prompts, totals.get("prompts", none))
+        _set_counters(self._fallbacks, totals.get("fallbacks", none))
+        _set_counters(self._recoveries, totals.get("recoveries", none))
+        _set_counters(self._prompts, totals.get("prompts", none))
         self._relearned.child().value = totals.get("relearned", none)[""]
         of_workers = (self._up, self._partial, self._believed, self._lag, self._gaps)
         for family in (*of_workers, self._probes, self._probe_ok, self._probe_time):
@@ -126,7 +126,7 @@ class KvMetrics:
             partial.value = max(partial.value, int(source.get("partial", False)))
             lag = self._lag.child(worker)
             lag.value = max(lag.value, source.get("lag_s", 0.0))
-            self._gaps.child(worker).value += sum(counts.get(reason, 0) for reason in _GAPS)
+            self._gaps.child(worker).value += sum(counts.get(reason, 0) for reason in _GAP_REASONS)
             meter = listening.routing.meters.get(worker)
             self._believed.child(worker).value = int(meter is None or not meter.lying)
 
@@ -141,6 +141,6 @@ class KvMetrics:
                 self._probe_time.child(name).value = verdict.at
 
 
-def _count(family: MetricFamily, counts: Counter[Any]) -> None:
+def _set_counters(family: MetricFamily, counts: Counter[Any]) -> None:
     for name, count in counts.items():
         family.child(name).value = count

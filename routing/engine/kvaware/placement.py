@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from routing.engine.kv import hints
 from routing.engine.kv.match import Blocks, usable_blocks
 from routing.engine.kv.progress import Progress
-from routing.engine.kvaware.prediction_accuracy import Meter
+from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
 from routing.engine.kvaware.ranks import HEADER, Ranks
 from routing.engine.kvaware.request_state import (
     ASK_AGAIN,
@@ -23,7 +23,7 @@ from routing.engine.kvaware.request_state import (
     STARTING,
     STREAMED,
     EventFollower,
-    Placement,
+    RequestPlacement,
 )
 from routing.engine.policies import base
 from routing.engine.policies.kvaware import KvAware
@@ -31,26 +31,26 @@ from routing.engine.prompt.identity import guess_path
 from routing.engine.tokens.service import TokenOutcome, TokenService, TokenTicket
 
 if TYPE_CHECKING:
-    from routing.engine.fleet.load import Charge
+    from routing.engine.fleet.load import RequestCharge
     from routing.engine.observe.logs import Log
     from routing.engine.policies.base import Pick
     from routing.engine.prompt.identity import Identity
     from routing.engine.protocols import RoutedRequest
     from routing.engine.tokens.segments import TokenSequence
 
-_EXPLAINED = 8
+_KEPT_EXPLANATIONS = 8
 # Always logged at first, then sampled like the access log.
-_TOLD_AT_FIRST = 100
+_LOGGED_AT_FIRST = 100
 # vLLM 0.32 and later; ignored by others.
-_TELL = b'"vllm_xargs":{"kv_cache_report_mode":"full"}'
-_TELLING_PATHS = (b"/v1/chat/completions", b"/v1/completions")
+_REPORT_FIELD = b'"vllm_xargs":{"kv_cache_report_mode":"full"}'
+_REPORTING_PATHS = (b"/v1/chat/completions", b"/v1/completions")
 
 
 class KvRouting:
     def __init__(self, policy: KvAware, log: Log) -> None:
         self.policy = policy
         self.tokens: TokenService | None = None
-        self.meters: dict[str, Meter] = {}
+        self.meters: dict[str, PredictionAccuracy] = {}
         self.ranks = Ranks(policy.index)
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
         self.bases: frozenset[str] = frozenset()  # base models (no LoRA adapters)
@@ -80,7 +80,7 @@ class KvRouting:
         """Look up the blocks of a parsed body. Return True if the request waits; `ready` is called
         later.
         """
-        placing = exchange.placing = Placement()
+        placing = exchange.placing = RequestPlacement()
         if not self.telling:
             return self._without(exchange, NO_EVENTS)
         if self.tokens is None:
@@ -150,7 +150,7 @@ class KvRouting:
     def _seat(
         self,
         exchange: RoutedRequest,
-        placing: Placement,
+        placing: RequestPlacement,
         pick: Pick,
         chains: Mapping[int, Sequence[int]],
     ) -> None:
@@ -162,7 +162,7 @@ class KvRouting:
         pick.guessed = seat.guessed
         pick.cached_tokens = exchange.decision.predicted = seat.match.tokens
 
-    def _failed(self, placing: Placement) -> None:
+    def _failed(self, placing: RequestPlacement) -> None:
         """Drop the expected blocks of a failed attempt."""
         if placing.guess is not None:
             self.policy.pending.failed(placing.guess)
@@ -189,12 +189,12 @@ class KvRouting:
             return
         known = 0 if pick.tiers is None else pick.tiers[pick.worker.id].tokens
         whole = max((len(names) * size for size, names in blocks.chains.items()), default=1)
-        if known < whole and exchange.body is not None and exchange.head.path in _TELLING_PATHS:
-            body = _asking_to_tell(exchange.body)
+        if known < whole and exchange.body is not None and exchange.head.path in _REPORTING_PATHS:
+            body = _request_block_events(exchange.body)
             self.relearned += body is not exchange.body
             exchange.body = body
 
-    def charged(self, exchange: RoutedRequest, charge: Charge) -> None:
+    def charged(self, exchange: RoutedRequest, charge: RequestCharge) -> None:
         placing, blocks = exchange.placing, exchange.facts.blocks
         if placing is None or blocks is None:
             return
@@ -202,7 +202,7 @@ class KvRouting:
         tokens = exchange.facts.tokens
         placing.prompt = self.progress.begins(charge.worker.id, blocks.chains, tokens, charge)
 
-    def _computed(self, placing: Placement) -> None:
+    def _computed(self, placing: RequestPlacement) -> None:
         if placing.prompt is not None:
             self.progress.ends(placing.prompt)
             placing.prompt = None
@@ -235,7 +235,7 @@ class KvRouting:
             return
         self._learn(exchange, placing, pick)
 
-    def _learn(self, exchange: RoutedRequest, placing: Placement, pick: Pick) -> None:
+    def _learn(self, exchange: RoutedRequest, placing: RequestPlacement, pick: Pick) -> None:
         decision = exchange.decision
         worker = pick.worker.id
         reported = decision.cached_tokens or 0
@@ -248,14 +248,14 @@ class KvRouting:
             return  # the expected blocks may be recomputed: no misprediction
         meter = self.meters.get(worker)
         if meter is None:
-            meter = self.meters[worker] = Meter()
+            meter = self.meters[worker] = PredictionAccuracy()
         block = max(self.policy.index.block_sizes(worker), default=1)
         # Missing storage blocks are wrong hints, not mispredictions.
         own = held.gpu + held.l1
         if held.l2 and reported + block < held.tokens and exchange.facts.blocks is not None:
             for size, names in exchange.facts.blocks.chains.items():
                 there = names[max(reported, own) // size :]
-                self.denied += hints.denied(self.policy.index, worker, there)
+                self.denied += hints.remove_hints(self.policy.index, worker, there)
         if meter.observe(min(max(reported, own), held.tokens), reported, block):
             if not meter.lying and self.follower is not None and self.follower.partial(worker):
                 return  # a rebuild would not find more
@@ -273,7 +273,7 @@ class KvRouting:
     def remember(self, body: bytes, outcome: TokenOutcome) -> None:
         """Keep a late outcome for the next /explain query."""
         self.explained[body] = outcome
-        while len(self.explained) > _EXPLAINED:
+        while len(self.explained) > _KEPT_EXPLANATIONS:
             del self.explained[next(iter(self.explained))]
 
     def forget(self, worker_id: str) -> None:
@@ -291,7 +291,7 @@ class KvRouting:
 
     def _tell(self, exchange: RoutedRequest, pick: Pick) -> None:
         """Log a placement (sampled), to verify the strategy in operation."""
-        if self._told >= _TOLD_AT_FIRST and random() >= self.log_share:
+        if self._told >= _LOGGED_AT_FIRST and random() >= self.log_share:
             return
         self._told += 1
         facts: dict[str, Any] = {
@@ -370,11 +370,11 @@ def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
     return ""
 
 
-def _asking_to_tell(body: bytes) -> bytes:
+def _request_block_events(body: bytes) -> bytes:
     """Return the body with the event request field, unless the caller set it."""
     if b"vllm_xargs" in body:
         return body
     end = body.rfind(b"}")
     if end < 0 or body[:end].rstrip()[-1:] == b"{":
         return body
-    return b"%b,%b%b" % (body[:end], _TELL, body[end:])
+    return b"%b,%b%b" % (body[:end], _REPORT_FIELD, body[end:])

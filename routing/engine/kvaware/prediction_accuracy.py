@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 _LEARN = 0.2
-_FEWEST = 5  # samples before a verdict
-LYING = 0.5  # threshold of the missing share of predicted tokens
-MISSING = 0.5  # threshold of the unpredicted share of reported tokens
+_MIN_SAMPLES = 5  # samples before a verdict
+MAX_MISSING_SHARE = 0.5  # threshold of the missing share of predicted tokens
+MAX_UNPREDICTED_SHARE = 0.5  # threshold of the unpredicted share of reported tokens
 
 
 @dataclass(slots=True)
-class Meter:
+class PredictionAccuracy:
     """`over`: share of predicted tokens missing; `under`: share of reported tokens not predicted
     (EWMAs). `lying`: not used until `renewed`.
     """
@@ -44,13 +44,13 @@ class Meter:
             self.over += _LEARN * (over - self.over)
         if reported > block or predicted > block:
             self.under += _LEARN * (under - self.under)
-        if self.answers < _FEWEST or self.lying:
+        if self.answers < _MIN_SAMPLES or self.lying:
             return False
-        if self.over > LYING:
+        if self.over > MAX_MISSING_SHARE:
             self.lying = True
             self.demotions += 1
             return True
-        if self.under > MISSING:
+        if self.under > MAX_UNPREDICTED_SHARE:
             self.demotions += 1
             self.renewed()
             return True
@@ -66,7 +66,7 @@ WINDOW_S = 300.0
 STEP_S = 10.0  # between two marks
 
 
-class Window:
+class CounterWindow:
     """Counter snapshots over a sliding window; all counters are 0 before `now`."""
 
     def __init__(self, now: float) -> None:

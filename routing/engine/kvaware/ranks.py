@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from routing.engine.kv.expected_blocks import Guess, Pending
+from routing.engine.kv.expected_blocks import ExpectedBlocks, ExpectedPrompt
 from routing.engine.kv.holders import Rank
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Match, match_ranks
@@ -20,18 +20,20 @@ HEADER = b"x-data-parallel-rank"
 class Seat:
     __slots__ = ("guess", "guessed", "line", "match", "work", "worker")
 
-    def __init__(self, worker: str, match: Match, guessed: bool, work: int, guess: Guess) -> None:
+    def __init__(
+        self, worker: str, match: Match, guessed: bool, work: int, guess: ExpectedPrompt
+    ) -> None:
         self.worker = worker
         self.match = match  # tokens the rank need not compute
         self.guessed = guessed  # includes expected blocks
         self.work = work
         self.guess = guess
-        self.line = line(match.rank)
+        self.line = rank_header(match.rank)
 
 
 class Ranks:
     def __init__(self, index: Index) -> None:
-        self.pending = Pending()
+        self.pending = ExpectedBlocks()
         self._index = index
         self._work: dict[str, list[int]] = {}  # in-flight tokens of each rank
         self._turn = 0
@@ -40,7 +42,7 @@ class Ranks:
         """Return a seat, counted until `leave`; None: vLLM chooses."""
         if not self._index.several_ranks:
             return None
-        ranks = named(self._index, worker)
+        ranks = ordered_ranks(self._index, worker)
         count = len(ranks)
         if count < 2:
             return None
@@ -52,21 +54,21 @@ class Ranks:
         self._turn += 1
 
         def cost(number: int) -> tuple[int, int]:
-            known = max(held[number].tokens, coming.get(_name(worker, number), 0))
+            known = max(held[number].tokens, coming.get(_rank_key(worker, number), 0))
             return work[number] + tokens - known, (number - self._turn) % count
 
         best = min(range(count), key=cost)
-        match, on_its_way = held[best], coming.get(_name(worker, best), 0)
+        match, on_its_way = held[best], coming.get(_rank_key(worker, best), 0)
         if guessed := on_its_way > match.tokens:
             match = Match(on_its_way, 0, 0, best)
         new = max(tokens - match.tokens, 1)
         work[best] += new
-        return Seat(worker, match, guessed, new, self.pending.sent(_name(worker, best), chains))
+        return Seat(worker, match, guessed, new, self.pending.sent(_rank_key(worker, best), chains))
 
     def forget(self, worker: str) -> None:
         """Drop the expectations of a lost worker."""
         for number in range(len(self._work.get(worker, ()))):
-            self.pending.forget(_name(worker, number))
+            self.pending.forget(_rank_key(worker, number))
 
     def leave(self, seat: Seat) -> None:
         work = self._work.get(seat.worker)
@@ -77,15 +79,15 @@ class Ranks:
                 del self._work[seat.worker]
 
 
-def named(index: Index, worker: str) -> list[Rank]:
+def ordered_ranks(index: Index, worker: str) -> list[Rank]:
     """Return a worker's ranks in order; empty if their numbers may differ in vLLM."""
     ranks = sorted(index.ranks_of(worker), key=lambda rank: rank.number)
     return ranks if [rank.number for rank in ranks] == list(range(len(ranks))) else []
 
 
-def line(rank: int) -> bytes:
+def rank_header(rank: int) -> bytes:
     return b"%b: %d\r\n" % (HEADER, rank)
 
 
-def _name(worker: str, rank: int) -> str:
+def _rank_key(worker: str, rank: int) -> str:
     return f"{worker}\n{rank}"

@@ -8,8 +8,8 @@ from routing.engine.tokens import outcomes
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
-    from routing.engine.kv.expected_blocks import Guess
-    from routing.engine.kv.progress import Prompt
+    from routing.engine.kv.expected_blocks import ExpectedPrompt
+    from routing.engine.kv.progress import PrefillProgress
     from routing.engine.kvaware.ranks import Seat
     from routing.engine.policies.base import Pick
     from routing.engine.tokens.service import TokenTicket
@@ -35,16 +35,16 @@ class EventFollower(Protocol):
     def rebuild(self, worker_id: str) -> None: ...
 
 
-class Placement:
+class RequestPlacement:
     """kvaware state of one request."""
 
     __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
 
     def __init__(self) -> None:
         self.ticket: TokenTicket | None = None
-        self.guess: Guess | None = None
+        self.guess: ExpectedPrompt | None = None
         self.seat: Seat | None = None  # its rank, where a worker has several
-        self.prompt: Prompt | None = None  # tracked during prefill
+        self.prompt: PrefillProgress | None = None  # tracked during prefill
         self.pick: Pick | None = None
         self.alone = False  # the worker was idle
         self.salt = ""

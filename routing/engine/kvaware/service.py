@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from routing.engine.fleet.probe_request import AskError, ask
-from routing.engine.kv.census import census
+from routing.engine.fleet.probe_request import ProbeError, send_probe
+from routing.engine.kv.census import count_blocks
 from routing.engine.kv.subscriber import FOLLOWING, Subscriber, SubscriptionTarget
 from routing.engine.kvaware.placement import KvRouting
-from routing.engine.kvaware.prediction_accuracy import Window
+from routing.engine.kvaware.prediction_accuracy import CounterWindow
 from routing.engine.kvaware.twin_probe import Prober
 from routing.engine.tokens import comparison
 from routing.engine.tokens.outcomes import WITH_TOKENS
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.service import MISMATCH, VERIFIED, TokensConfig, TokenService
-from routing.engine.tokens.tokenizer import Local, TokenizerUnusable, load
+from routing.engine.tokens.tokenizer import LocalTokens, TokenizerUnusable, load_model_files
 
 if TYPE_CHECKING:
     from routing.engine.config import KvConfig
@@ -43,11 +43,11 @@ class KvAwareRun:
         self._router = router
         self.routing = routing
         self._config = router.config.kv
-        self.subscriber = Subscriber(routing.policy.index, self._say, (AskError,))
+        self.subscriber = Subscriber(routing.policy.index, self._say, (ProbeError,))
         self.report: comparison.TokenReport | None = None
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
-        self._window = Window(perf_counter())
+        self._window = CounterWindow(perf_counter())
         self.prober = Prober(
             router.table,
             routing,
@@ -79,7 +79,7 @@ class KvAwareRun:
 
     def _target(self, worker: Worker) -> SubscriptionTarget:
         def question(path: str) -> Awaitable[tuple[int, bytes]]:
-            return ask(worker, path, ASK_TIMEOUT_S)
+            return send_probe(worker, path, ASK_TIMEOUT_S)
 
         events = (worker.kv_events,) if worker.kv_events else ()
         replays = (worker.kv_replay,) if worker.kv_replay else ()
@@ -128,21 +128,23 @@ class KvAwareRun:
         )
         service = self.routing.tokens = TokenService(wanted, local, self._ask_any)
         while local is not None:
-            found = await comparison.compare(local, self._ask_any, self._model(), ASK_TIMEOUT_S)
+            found = await comparison.compare_tokens(
+                local, self._ask_any, self._model(), ASK_TIMEOUT_S
+            )
             if found.verdict != comparison.UNREACHABLE:
                 self._judged(service, found)
             patience = COMPARE_AGAIN_S if self.report is None else COMPARE_EVERY_S
             await asyncio.sleep(patience)
 
-    async def _load(self, config: KvConfig) -> Local | None:
+    async def _load(self, config: KvConfig) -> LocalTokens | None:
         if config.tokenizer is None:
             self.problem = "no --tokenizer: each prompt is tokenized by a worker"
             return None
         loop = asyncio.get_running_loop()
         path, template = config.tokenizer, config.chat_template
         try:
-            files = await loop.run_in_executor(None, load, path, template)
-            return Local(files, ServerDefaults())
+            files = await loop.run_in_executor(None, load_model_files, path, template)
+            return LocalTokens(files, ServerDefaults())
         except TokenizerUnusable as error:
             self.problem = str(error)
             self._say(
@@ -180,8 +182,10 @@ class KvAwareRun:
         """Query the least loaded worker. Raise AskError."""
         eligible = self._router.table.eligible
         if not eligible:
-            raise AskError("no worker is up")
-        return await ask(min(eligible, key=lambda worker: worker.load), path, timeout_s, body)
+            raise ProbeError("no worker is up")
+        return await send_probe(
+            min(eligible, key=lambda worker: worker.load), path, timeout_s, body
+        )
 
     def _placed(self) -> tuple[int, dict[str, int]]:
         service = self.routing.tokens
@@ -202,7 +206,7 @@ class KvAwareRun:
         return self.routing.show() | {
             "sources": self.subscriber.status(),
             "recent": self._window.show(perf_counter(), *self._placed()),
-            "tiers": census(self.subscriber.index),
+            "tiers": count_blocks(self.subscriber.index),
             "probes": self.prober.show(),
             "tokenizer": {
                 "path": str(self._config.tokenizer or ""),

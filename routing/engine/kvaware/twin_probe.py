@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from routing.engine.fleet.probe_request import AskError, ask
+from routing.engine.fleet.probe_request import ProbeError, send_probe
 from routing.engine.kv.match import match, match_ranks, usable_blocks
-from routing.engine.kvaware.ranks import line, named
+from routing.engine.kvaware.ranks import ordered_ranks, rank_header
 from routing.engine.tokens.service import TokenOutcome
 
 if TYPE_CHECKING:
-    from routing.engine.fleet.workers import Table, Worker
+    from routing.engine.fleet.workers import Worker, WorkerTable
     from routing.engine.kv.match import Blocks
     from routing.engine.kvaware.placement import KvRouting
     from routing.engine.tokens.segments import TokenSequence
@@ -46,13 +46,13 @@ BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS = "busy", "down", "not_followed", "sever
 RESULTS = (HIT, *FAILURES, BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS)
 
 FIRST_AFTER_S = 10.0  # after router start
-LEAST_PAUSE_S = 0.1  # between two workers
+MIN_PAUSE_S = 0.1  # between two workers
 ANSWER_TIMEOUT_S = 30.0
 EVENTS_TIMEOUT_S = 5.0  # lost last events are polled after this time
-LOOK_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 UNKNOWN_BLOCK_TOKENS = 128  # vLLM's largest default (CPU)
 _CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-_WORDS = [
+_PROMPT_WORDS = [
     "river",
     "stone",
     "cloud",
@@ -94,7 +94,7 @@ class _NoVerdictYet(Exception):
         self.error = error
 
 
-Say = Callable[..., None]
+LogEvent = Callable[..., None]
 
 
 class Prober:
@@ -102,12 +102,12 @@ class Prober:
 
     def __init__(
         self,
-        table: Table,
+        table: WorkerTable,
         routing: KvRouting,
         interval_s: float,
         model: Callable[[], str],
         ranks: Callable[[str], int],
-        say: Say,
+        say: LogEvent,
     ) -> None:
         self.last: dict[str, ProbeVerdict] = {}  # last result by worker, without skips
         self.skipped: dict[str, str] = {}  # last skip reason by worker
@@ -129,7 +129,7 @@ class Prober:
             if worker is not None:
                 await self.probe(worker)
             workers = max(len(self._table.workers), 1)
-            pause = max(self._interval_s / workers, LEAST_PAUSE_S)
+            pause = max(self._interval_s / workers, MIN_PAUSE_S)
             await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # desynchronize replicas
 
     def _next(self) -> Worker | None:
@@ -160,7 +160,7 @@ class Prober:
             verdict = twins.verdict(HIT)
         except _NoVerdictYet as end:
             verdict = twins.verdict(end.result, end.error)
-        except AskError as error:
+        except ProbeError as error:
             verdict = twins.verdict("unreachable", str(error))
         self._chat = self._chat and not twins.no_chat
         if verdict.result == BUSY:
@@ -175,7 +175,7 @@ class Prober:
         ranks = self._ranks(worker.id)
         if not ranks:
             return NOT_FOLLOWED
-        if ranks > 1 and not named(self._routing.policy.index, worker.id):
+        if ranks > 1 and not ordered_ranks(self._routing.policy.index, worker.id):
             return SEVERAL_RANKS  # the second twin may reach another rank
         return BUSY if worker.in_flight else ""
 
@@ -241,7 +241,7 @@ class _Twins:
     async def run(self) -> None:
         """Raise _NoVerdictYet and AskError."""
         salt = f"probe-{secrets.token_hex(8)}"
-        words = " ".join(random.choices(_WORDS, k=2 * self._block() + 2))
+        words = " ".join(random.choices(_PROMPT_WORDS, k=2 * self._block() + 2))
         self._path = _CHAT if self._chat else _COMPLETIONS
         body = self._body(words, salt)
         status, answer = await self._send(body)
@@ -273,8 +273,10 @@ class _Twins:
     async def _send(self, body: dict[str, Any]) -> tuple[int, bytes]:
         if self._worker.in_flight:
             raise _NoVerdictYet(BUSY)
-        named = line(self._rank) if self._rank >= 0 else b""
-        return await ask(self._worker, self._path, ANSWER_TIMEOUT_S, orjson.dumps(body), named)
+        ordered_ranks = rank_header(self._rank) if self._rank >= 0 else b""
+        return await send_probe(
+            self._worker, self._path, ANSWER_TIMEOUT_S, orjson.dumps(body), ordered_ranks
+        )
 
     @staticmethod
     def _refused(status: int, answer: bytes) -> None:
@@ -313,7 +315,7 @@ class _Twins:
                 return
             if time.monotonic() >= end:
                 raise _NoVerdictYet("not_told")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def _held(self, blocks: Blocks) -> int:
         index = self._routing.policy.index

@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 _STOP_WAIT_S = 2.0
 
 
-class Background(Generic[Item]):
+class BackgroundThread(Generic[Item]):
     """`work(items)` runs in the thread with one or more items, in order.
 
     `linger_s`: batching delay after the first item. `dropped`: items rejected while `limit` were
@@ -75,6 +75,6 @@ class Background(Generic[Item]):
                 return
 
 
-def give_way() -> None:
+def yield_gil() -> None:
     """Release the GIL between two items."""
     time.sleep(0)

@@ -167,7 +167,7 @@ def show_candidates(
     return [
         {
             "worker": worker,
-            "matched": {"prefix": matched} if tiers is None else _by_tier(tiers[worker]),
+            "matched": {"prefix": matched} if tiers is None else _tokens_by_tier(tiers[worker]),
             "in_flight": in_flight,
             "score": round(cost),
             "healthy": healthy,
@@ -176,11 +176,11 @@ def show_candidates(
     ]
 
 
-def _by_tier(found: Match) -> dict[str, int]:
+def _tokens_by_tier(found: Match) -> dict[str, int]:
     return {"gpu": found.gpu, "l1": found.l1, "l2": found.l2}
 
 
-class Ring:
+class DecisionRing:
     def __init__(self, keep: int) -> None:
         self.keep = keep
         self._by_id: dict[str, Decision] = {}
@@ -211,8 +211,8 @@ class Ring:
             out.append(decision)
         return out
 
-    def resized(self, keep: int) -> Ring:
-        ring = Ring(keep)
+    def resized(self, keep: int) -> DecisionRing:
+        ring = DecisionRing(keep)
         for decision in reversed(self.newest(keep)):
             ring.add(decision)
         return ring

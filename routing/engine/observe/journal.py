@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 
 from routing.engine.config import JournalConfig
-from routing.engine.observe.background_thread import Background, give_way
+from routing.engine.observe.background_thread import BackgroundThread, yield_gil
 from routing.engine.observe.decisions import Decision
 
-QUEUED = 10_000
-_BATCH = 128
+QUEUE_LIMIT = 10_000
+_BATCH_SIZE = 128
 Show = Callable[[Decision], dict[str, Any]]
 
 
@@ -32,7 +32,7 @@ class Journal:
         self.error = ""  # last write error; "" after a success
         self._fd = -1
         self._size = 0
-        self._work = Background("decisions", self._write, QUEUED, _BATCH)
+        self._work = BackgroundThread("decisions", self._write, QUEUE_LIMIT, _BATCH_SIZE)
 
     @property
     def ended(self) -> bool:
@@ -57,7 +57,7 @@ class Journal:
         lines = []
         for decision, show in items:
             lines.append(orjson.dumps(show(decision), option=orjson.OPT_APPEND_NEWLINE))
-            give_way()
+            yield_gil()
         data = b"".join(lines)
         try:
             self._make_room(len(data))

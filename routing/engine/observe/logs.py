@@ -20,7 +20,7 @@ STDERR = 2
 # POSIX: a writable pipe accepts this much atomically.
 _PIECE_BYTES = select.PIPE_BUF
 _BATCH_BYTES = 32 * 1024  # flush threshold of access lines; the clock flushes too
-_KEEP_BYTES = 1024 * 1024
+_QUEUE_BYTES = 1024 * 1024
 _EVENTS_MORE_BYTES = 64 * 1024  # reserved for events
 
 
@@ -41,12 +41,12 @@ class Log:
 
     def event(self, level: str, event: str, **facts: Any) -> None:
         if self.enabled(level):
-            self._add("event", self._line(level, event, facts), _KEEP_BYTES + _EVENTS_MORE_BYTES)
+            self._add("event", self._line(level, event, facts), _QUEUE_BYTES + _EVENTS_MORE_BYTES)
             self.flush()
 
     def later(self, event: str, facts: dict[str, Any]) -> None:
         line = self._line("info", event, facts)
-        self._add("access", line, _KEEP_BYTES)
+        self._add("access", line, _QUEUE_BYTES)
         self._batch_bytes += len(line)
         if self._batch_bytes >= _BATCH_BYTES:
             self.flush()
@@ -85,7 +85,7 @@ class Log:
                 if not self._lines and self._untold:
                     lines, self._untold = self._untold, 0
                     said = self._line("warning", "log_lines_dropped", {"lines": lines})
-                    self._add("event", said, _KEEP_BYTES)
+                    self._add("event", said, _QUEUE_BYTES)
         except OSError:  # a full disk or a closed pipe must not fail requests
             self.dropped["event"] += piece.count(b"\n") + len(self._lines)
             self._lines.clear()

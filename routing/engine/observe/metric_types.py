@@ -13,7 +13,7 @@ from console.processkit.metrics import Histogram, Number, escape
 Labels = tuple[str, ...]
 
 
-def _show(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -54,7 +54,7 @@ class MetricFamily(_Family):
 
     def render(self, base: str) -> list[str]:
         return [
-            f"{self.name}{self._names(base, key)} {_show(number.value)}"
+            f"{self.name}{self._names(base, key)} {_format_number(number.value)}"
             for key, number in self.children.items()
         ]
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from routing.engine.config import ConfigError, TracingConfig
-from routing.engine.observe.background_thread import Background, give_way
+from routing.engine.observe.background_thread import BackgroundThread, yield_gil
 from routing.engine.observe.tracing import Attempt, Trace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-QUEUED = 2048
+QUEUE_LIMIT = 2048
 _BATCH = 256
 _LINGER_S = 1.0  # batching delay
 Attributes = dict[str, str | int | float]
@@ -54,7 +54,7 @@ class Exporter:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._resource = Resource(resource)
         self._exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.timeout_s)
-        self._work = Background("spans", self._export, QUEUED, _BATCH, _LINGER_S)
+        self._work = BackgroundThread("spans", self._export, QUEUE_LIMIT, _BATCH, _LINGER_S)
 
     @property
     def ended(self) -> bool:
@@ -80,7 +80,7 @@ class Exporter:
         spans: list[ReadableSpan] = []
         for item in items:
             spans += self._spans(item)
-            give_way()
+            yield_gil()
         result = self._exporter.export(spans)
         self.failing = result is not SpanExportResult.SUCCESS
         if not self.failing:

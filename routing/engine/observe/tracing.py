@@ -74,7 +74,7 @@ class Trace:
             self.attempts[-1].ended_ns = self.ended_ns
 
 
-def begin(head: RequestHead, share: float) -> Trace | None:
+def begin_trace(head: RequestHead, share: float) -> Trace | None:
     """Return the trace of a sampled request, else None."""
     if b"traceparent" not in head.fields.lower():
         return Trace(None, head.fields) if random.random() < share else None
@@ -90,13 +90,13 @@ def begin(head: RequestHead, share: float) -> Trace | None:
             states.append(line + b"\r\n")
         else:
             others.append(line + b"\r\n")
-    parent = read(values[0]) if len(values) == 1 else None
+    parent = parse_traceparent(values[0]) if len(values) == 1 else None
     if parent is not None:
         return Trace(parent, b"".join(others + states)) if parent.flags & _SAMPLED else None
     return Trace(None, b"".join(others)) if random.random() < share else None
 
 
-def read(traceparent: bytes) -> Parent | None:
+def parse_traceparent(traceparent: bytes) -> Parent | None:
     """Return None for an invalid header, which the standard ignores."""
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:

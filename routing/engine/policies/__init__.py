@@ -9,7 +9,7 @@ from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 
 
-def build(config: Config, secret: bytes) -> RoutingPolicy:
+def build_policy(config: Config, secret: bytes) -> RoutingPolicy:
     """Return an empty policy for `config.strategy`; `secret` keys its hashes."""
     if config.strategy == "prefixaware":
         return PrefixAware(config.prefix_memory_blocks)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from routing.engine.policies import cost
 from routing.engine.policies.load_order import FleetWithout, LoadOrder, RoutingTarget
-from routing.engine.policies.ring import Ring
+from routing.engine.policies.ring import HashRing
 
 if TYPE_CHECKING:
     from routing.engine.kv.match import Blocks, Match
@@ -59,8 +59,8 @@ class Fleet:
         self.order = order
         self.tried: Collection[RoutingTarget] = ()
         self._slots: dict[str, int] | None = None
-        self._ring: Ring | None = None
-        self._lost_ring: Ring | None = None
+        self._ring: HashRing | None = None
+        self._lost_ring: HashRing | None = None
 
     def __len__(self) -> int:
         return len(self.eligible) + len(self.others)
@@ -81,16 +81,16 @@ class Fleet:
         return self._slots
 
     @property
-    def ring(self) -> Ring:
+    def ring(self) -> HashRing:
         """Return the hash ring of eligible workers; it may contain those in `tried`."""
         if self._ring is None:
-            self._ring = Ring(self.eligible)
+            self._ring = HashRing(self.eligible)
         return self._ring
 
     @property
-    def lost_ring(self) -> Ring:
+    def lost_ring(self) -> HashRing:
         if self._lost_ring is None:
-            self._lost_ring = Ring(self.others)
+            self._lost_ring = HashRing(self.others)
         return self._lost_ring
 
     def least_loaded(self) -> RoutingTarget:
@@ -141,7 +141,7 @@ class RequestFacts:
 Candidate = tuple[str, int, int, float, bool]
 
 
-SHOWN = 16
+MAX_CANDIDATES = 16
 
 
 class Pick:
@@ -177,7 +177,7 @@ class RoutingPolicy(Protocol):
     needs_session: bool
     by_turn: bool  # large fleets: order by last pick instead of load
 
-    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         """Return the pick without side effects; `shown` bounds its candidates."""
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None: ...
@@ -191,27 +191,27 @@ class RoutingPolicy(Protocol):
     def sizes(self) -> dict[str, int]: ...
 
 
-def candidate(worker: RoutingTarget, tokens: int, healthy: bool) -> Candidate:
+def candidate_without_match(worker: RoutingTarget, tokens: int, healthy: bool) -> Candidate:
     return (worker.id, 0, worker.in_flight, cost.cost(worker.load, tokens), healthy)
 
 
-def unmatched(
+def pick_without_match(
     chosen: RoutingTarget, reason: str, facts: RequestFacts, fleet: Fleet, shown: int
 ) -> Pick:
     tokens = facts.tokens
     if len(fleet) <= shown:
-        found = [candidate(worker, tokens, True) for worker in fleet.eligible]
+        found = [candidate_without_match(worker, tokens, True) for worker in fleet.eligible]
     else:
-        found = [candidate(chosen, tokens, True)]
-        for worker in lightest(fleet, shown - 1):
+        found = [candidate_without_match(chosen, tokens, True)]
+        for worker in least_loaded_of(fleet, shown - 1):
             if worker is not chosen:
-                found.append(candidate(worker, tokens, True))
+                found.append(candidate_without_match(worker, tokens, True))
     for worker in fleet.others[: shown - len(found)]:
-        found.append(candidate(worker, tokens, False))
+        found.append(candidate_without_match(worker, tokens, False))
     return Pick(chosen, reason, 0, found, len(fleet))
 
 
-def lightest(fleet: Fleet, count: int) -> list[RoutingTarget]:
+def least_loaded_of(fleet: Fleet, count: int) -> list[RoutingTarget]:
     """Return some of the least loaded workers; in a small fleet the first ones."""
     if fleet.order is not None:
         return [entry[3] for entry in fleet.order.entries[:count]]

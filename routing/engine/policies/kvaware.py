@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from routing.engine.kv.expected_blocks import Pending
+from routing.engine.kv.expected_blocks import ExpectedBlocks
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Blocks, Match, match
 from routing.engine.kv.prices import LoadPrices
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 
-NOTHING = Match(0, 0, 0, 0)
+NOTHING_CACHED = Match(0, 0, 0, 0)
 
 
 class CachedBlocks:
@@ -35,7 +35,7 @@ class CachedBlocks:
 
     def tiers(self, worker_id: str) -> Match:
         """Return the tokens the worker need not compute; expected blocks count as on the device."""
-        found = self.workers.get(worker_id, NOTHING)
+        found = self.workers.get(worker_id, NOTHING_CACHED)
         if self.anywhere > found.tokens:
             found = Match(found.gpu, found.l1, self.anywhere - found.gpu - found.l1, found.rank)
         coming = self.pending.get(worker_id, 0)
@@ -43,7 +43,7 @@ class CachedBlocks:
 
     def guessed(self, worker_id: str) -> bool:
         """Return True if part of the match is only expected."""
-        found = self.workers.get(worker_id, NOTHING)
+        found = self.workers.get(worker_id, NOTHING_CACHED)
         return self.pending.get(worker_id, 0) > max(found.tokens, self.anywhere)
 
 
@@ -62,7 +62,7 @@ class KvAware:
 
     def __init__(self, memory_blocks: int, secret: bytes) -> None:
         self.index = Index(secret)
-        self.pending = Pending()
+        self.pending = ExpectedBlocks()
         self.prices = LoadPrices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
         self.by_prefix = PrefixAware(memory_blocks)
@@ -72,7 +72,7 @@ class KvAware:
         workers = {name: held for name, held in found.workers.items() if self.believed(name)}
         return CachedBlocks(workers, self.pending.matched(blocks.chains), found.anywhere)
 
-    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         blocks = facts.blocks
         if blocks is None:
             return self.by_prefix.rank(facts, fleet, shown)
@@ -85,7 +85,7 @@ class KvAware:
             if (worth := saved(gpu, l1, l2)) > everywhere:
                 credit[worker_id] = worth - everywhere
         # Tokens in shared storage are the same for all workers: excluded from the comparison.
-        size, names = _finest(blocks)
+        size, names = _smallest_blocks(blocks)
         compared = RequestFacts(names, facts.tokens - everywhere, size, facts.session)
         pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown)
         tiers = {item[0]: held.tiers(item[0]) for item in pick.candidates}
@@ -116,7 +116,7 @@ class KvAware:
         return found
 
 
-def _finest(blocks: Blocks) -> tuple[int, Sequence[int]]:
+def _smallest_blocks(blocks: Blocks) -> tuple[int, Sequence[int]]:
     """Return the chain with the smallest blocks, which locates the first new block best."""
     size = min(blocks.chains, default=1)
     return size, blocks.chains.get(size, ())

@@ -12,7 +12,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-NAMES_KEPT = 1024
+CACHED_NAMES = 1024
 
 Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 
@@ -30,7 +30,7 @@ class PrefixRun:
         self.partly: dict[int, int] | None = None
 
 
-class Memory:
+class PrefixMemory:
     """Prefix memory of one worker; `runs` in LRU order."""
 
     __slots__ = ("bit", "blocks", "id", "limit", "runs", "slot")
@@ -44,7 +44,7 @@ class Memory:
         self.limit = 0
 
 
-def slots(bits: int) -> Iterator[int]:
+def set_bits(bits: int) -> Iterator[int]:
     """Yield the positions of the set bits."""
     while bits:
         lowest = bits & -bits
@@ -52,7 +52,7 @@ def slots(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def common(blocks: Sequence[int], chain: Sequence[int], at: int) -> int:
+def common_length(blocks: Sequence[int], chain: Sequence[int], at: int) -> int:
     """Return how many blocks the run and `chain[at:]` share; the first is known to match."""
     low, high = 1, min(len(blocks), len(chain) - at)
     while low < high:
@@ -68,10 +68,10 @@ class PrefixIndex:
     """Prefix memories of all workers, by id."""
 
     def __init__(self) -> None:
-        self.memories: dict[str, Memory] = {}
+        self.memories: dict[str, PrefixMemory] = {}
         self.bits: dict[str, int] = {}  # mask bit of each memory
         self._names: dict[int, tuple[str, ...]] = {}
-        self._by_slot: dict[int, Memory] = {}
+        self._by_slot: dict[int, PrefixMemory] = {}
         self._runs: dict[int, PrefixRun] = {}
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class PrefixIndex:
             end = at + len(blocks)
             whole = end <= length and chain[end - 1] == blocks[-1]
             if not whole:
-                end = at + common(blocks, chain, at)
+                end = at + common_length(blocks, chain, at)
             if run.partly is not None:
                 self._partly_known(run, at, end, found)
             found.append((end, run.holders))
@@ -113,9 +113,9 @@ class PrefixIndex:
         """Return the worker ids of a mask; cached, since few masks occur."""
         found = self._names.get(bits)
         if found is None:
-            if len(self._names) >= NAMES_KEPT:
+            if len(self._names) >= CACHED_NAMES:
                 self._names.clear()
-            found = self._names[bits] = tuple(self._by_slot[slot].id for slot in slots(bits))
+            found = self._names[bits] = tuple(self._by_slot[slot].id for slot in set_bits(bits))
         return found
 
     def remember(self, worker_id: str, slot: int, chain: Sequence[int], limit: int) -> None:
@@ -140,7 +140,7 @@ class PrefixIndex:
             blocks = run.blocks
             end = at + len(blocks)
             if end > length or chain[end - 1] != blocks[-1]:
-                end = at + common(blocks, chain, at)
+                end = at + common_length(blocks, chain, at)
                 run = self._part(run, end - at)
             if not run.holders & bit:
                 self._hold(run, memory)
@@ -172,14 +172,14 @@ class PrefixIndex:
     def sizes(self) -> dict[str, int]:
         return {worker_id: memory.blocks for worker_id, memory in self.memories.items()}
 
-    def _join(self, worker_id: str, slot: int) -> Memory:
+    def _join(self, worker_id: str, slot: int) -> PrefixMemory:
         assert slot not in self._by_slot
-        memory = self.memories[worker_id] = self._by_slot[slot] = Memory(worker_id, slot)
+        memory = self.memories[worker_id] = self._by_slot[slot] = PrefixMemory(worker_id, slot)
         self.bits[worker_id] = memory.bit
         return memory
 
     def _append(
-        self, parent: PrefixRun | None, chain: Sequence[int], memory: Memory
+        self, parent: PrefixRun | None, chain: Sequence[int], memory: PrefixMemory
     ) -> PrefixRun | None:
         """Append unknown blocks behind `parent`; return None if they were merged into it."""
         memory.blocks += len(chain)
@@ -194,13 +194,13 @@ class PrefixIndex:
         memory.runs[run] = None
         return run
 
-    def _hold(self, run: PrefixRun, memory: Memory) -> None:
+    def _hold(self, run: PrefixRun, memory: PrefixMemory) -> None:
         memory.blocks += len(run.blocks) - self._partial(run, memory)
         run.holders |= memory.bit
         memory.runs[run] = None
 
     @staticmethod
-    def _partial(run: PrefixRun, memory: Memory) -> int:
+    def _partial(run: PrefixRun, memory: PrefixMemory) -> int:
         """Remove a worker's partial hold; return its block count."""
         if run.partly is None:
             return 0
@@ -217,7 +217,7 @@ class PrefixIndex:
         del run.blocks[:count]
         run.parent = head
         self._runs[run.blocks[0]] = run
-        for slot in slots(run.holders):
+        for slot in set_bits(run.holders):
             self._used(head, self._by_slot[slot])
         partly, run.partly = run.partly, None
         for slot, known in (partly or {}).items():
@@ -236,7 +236,7 @@ class PrefixIndex:
         return head
 
     @staticmethod
-    def _used(run: PrefixRun, memory: Memory) -> None:
+    def _used(run: PrefixRun, memory: PrefixMemory) -> None:
         """Touch a run; runs before it stay newer."""
         memory.runs[run] = None
         before = run.parent
@@ -244,7 +244,7 @@ class PrefixIndex:
             memory.runs.move_to_end(before)
             before = before.parent
 
-    def _shrink(self, memory: Memory, limit: int) -> None:
+    def _shrink(self, memory: PrefixMemory, limit: int) -> None:
         """Evict the oldest blocks down to `limit`."""
         while memory.blocks > limit:
             run = next(iter(memory.runs))
@@ -262,7 +262,7 @@ class PrefixIndex:
             if not run.holders:
                 self._settle(run)
 
-    def _drop(self, run: PrefixRun, memory: Memory) -> None:
+    def _drop(self, run: PrefixRun, memory: PrefixMemory) -> None:
         del memory.runs[run]
         if run.holders & memory.bit:
             run.holders &= ~memory.bit

@@ -7,7 +7,7 @@ together; its size follows the workers' caches.
 from __future__ import annotations
 
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
 
@@ -45,7 +45,7 @@ class PrefixAware:
         self._capacities: dict[str, int] = {}  # in tokens, where known
         self._block_tokens = 64.0
 
-    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         index = self._index
         levels = index.levels(facts.chain)
         block_tokens = facts.block_tokens

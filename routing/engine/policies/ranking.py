@@ -18,11 +18,11 @@ from routing.engine.policies.load_order import LoadOrder, RoutingTarget
 
 Level = tuple[int, int]  # tokens, bits (by slot) of the workers with at least that many
 Get = Callable[[str, int], int]
-Compared = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, matched tokens
+ComparedWorker = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, matched tokens
 
-FEW = 8  # workers of one level to scan individually
-MOST, LIGHTEST = 8, 4  # candidates shown: best matches, least loaded
-CROWD = 8  # hash only if more than 1 in CROWD workers is near the best
+MAX_SCANNED = 8  # workers of one level to scan individually
+SHOWN_MATCHES, SHOWN_LEAST_LOADED = 8, 4  # candidates shown: best matches, least loaded
+MIN_CROWD = 8  # hash only if more than 1 in CROWD workers is near the best
 
 
 class PrefixKnowledge(Protocol):
@@ -35,7 +35,7 @@ class PrefixKnowledge(Protocol):
         """
 
 
-class Sparse:
+class SparseKnowledge:
     __slots__ = ("get", "levels")
 
     def __init__(self, tokens: Mapping[str, int], fleet: Fleet) -> None:
@@ -54,7 +54,7 @@ def rank(
     """Rank by `matched` tokens per worker id (absent: 0). `hit`: reason of a pick with a match."""
     if fleet.order is None:
         return rank_few(facts, fleet, matched, hit, shown)
-    return rank_many(facts, fleet, fleet.order, Sparse(matched, fleet), hit, shown)
+    return rank_many(facts, fleet, fleet.order, SparseKnowledge(matched, fleet), hit, shown)
 
 
 def rank_few(
@@ -86,7 +86,7 @@ def rank_few(
                 chosen, matched = found, near[found.id]
     lost = 0
     if fleet.others:
-        away = _lost(facts, fleet, get, shown - len(candidates))
+        away = _ineligible_candidates(facts, fleet, get, shown - len(candidates))
         candidates += away
         lost = max(item[1] for item in away)
     reason = hit if matched else _reason(most, lost)
@@ -102,7 +102,9 @@ def _reason(most: int, lost: int) -> str:
     return base.UNHEALTHY if lost else base.NO_MATCH
 
 
-def _lost(facts: RequestFacts, fleet: Fleet, get: Get, room: int) -> list[Candidate]:
+def _ineligible_candidates(
+    facts: RequestFacts, fleet: Fleet, get: Get, room: int
+) -> list[Candidate]:
     """Return ineligible workers, longest match first."""
     tokens = facts.tokens
     found: list[Candidate] = []
@@ -128,56 +130,62 @@ def rank_many(
     shown: int,
 ) -> Pick:
     """Compare only the workers that can win."""
-    compared = _best(facts, order, known)
+    compared = _possible_winners(facts, order, known)
     best = compared[0]
     for item in compared:
         if item[0] < best[0] or (item[0] == best[0] and item[1] < best[1]):
             best = item
     at = round(best[3] / facts.block_tokens)
     if at < len(facts.chain):
-        best = _agreed(facts, fleet, order, known, best, facts.chain[at])
+        best = _consistent_choice(facts, fleet, order, known, best, facts.chain[at])
     room = max(shown // 4, shown - len(fleet.eligible))
-    lost = _lost(facts, fleet, known.get, room) if fleet.others else []
+    lost = _ineligible_candidates(facts, fleet, known.get, room) if fleet.others else []
     reason = hit
     if not best[3]:
         most = any(bits & order.bits for _, bits in known.levels)
         reason = _reason(most, max((item[1] for item in lost), default=0))
-    candidates = _few(facts, fleet, order, known, best, compared, shown - len(lost))
+    candidates = _shown_candidates(facts, fleet, order, known, best, compared, shown - len(lost))
     return Pick(best[2], reason, best[3], candidates + lost, len(fleet))
 
 
-def _compare(facts: RequestFacts, known: PrefixKnowledge, worker: RoutingTarget) -> Compared:
+def _compared_worker(
+    facts: RequestFacts, known: PrefixKnowledge, worker: RoutingTarget
+) -> ComparedWorker:
     has = known.get(worker.id, 0)
     return (cost_of(worker.load, facts.tokens - has), worker.last_pick, worker, has)
 
 
-def _best(facts: RequestFacts, order: LoadOrder, known: PrefixKnowledge) -> list[Compared]:
+def _possible_winners(
+    facts: RequestFacts, order: LoadOrder, known: PrefixKnowledge
+) -> list[ComparedWorker]:
     """Return the least loaded worker, and those of each level that can beat it."""
     tokens = facts.tokens
     turn = facts.chain[-1] if facts.chain else 0
     lightest, _, _, first = order.entries[0]
-    compared = [_compare(facts, known, first)]
+    compared = [_compared_worker(facts, known, first)]
     least = compared[0][0]
     for has, bits in known.levels:
         uncached = tokens - has
         if cost_of(lightest, uncached) > least:
             break  # even idle, no worker of this or a later level can win
-        few = bits.bit_count() <= FEW
-        for worker in order.some(bits, 0, FEW) if few else order.lightest(bits, turn, FEW):
+        few = bits.bit_count() <= MAX_SCANNED
+        for worker in (
+            order.some(bits, 0, MAX_SCANNED) if few else order.lightest(bits, turn, MAX_SCANNED)
+        ):
             cost = cost_of(worker.load, uncached)
             compared.append((cost, worker.last_pick, worker, has))
             least = min(least, cost)
     return compared
 
 
-def _agreed(
+def _consistent_choice(
     facts: RequestFacts,
     fleet: Fleet,
     order: LoadOrder,
     known: PrefixKnowledge,
-    best: Compared,
+    best: ComparedWorker,
     key: int,
-) -> Compared:
+) -> ComparedWorker:
     """Return the worker any router would choose among those that cost hardly more than the best."""
     uncached = facts.tokens - best[3]
     limit = best[0] + slack_of(uncached)
@@ -189,33 +197,33 @@ def _agreed(
                 break
             bits |= who
     near = order.up_to(lambda load: cost_of(load, uncached) <= limit, bits)
-    if near.bit_count() * CROWD < len(order.entries):
+    if near.bit_count() * MIN_CROWD < len(order.entries):
         return best  # the ring would rarely reach one of them
     found, _ = fleet.ring.find(key, lambda worker: near >> worker.slot & 1 != 0)
-    return best if found is None else _compare(facts, known, found)
+    return best if found is None else _compared_worker(facts, known, found)
 
 
-def _most_first(item: Compared) -> tuple[int, float]:
+def _longest_match_first(item: ComparedWorker) -> tuple[int, float]:
     return -item[3], item[0]
 
 
-def _few(
+def _shown_candidates(
     facts: RequestFacts,
     fleet: Fleet,
     order: LoadOrder,
     known: PrefixKnowledge,
-    best: Compared,
-    compared: list[Compared],
+    best: ComparedWorker,
+    compared: list[ComparedWorker],
     room: int,
 ) -> list[Candidate]:
     """Return the chosen worker, the best matches and the least loaded; all if they fit."""
     if len(fleet.eligible) <= room:
-        few = {worker.id: _compare(facts, known, worker) for worker in fleet.eligible}
+        few = {worker.id: _compared_worker(facts, known, worker) for worker in fleet.eligible}
     else:
         few = {best[2].id: best}
-        for item in sorted(compared, key=_most_first)[:MOST]:
+        for item in sorted(compared, key=_longest_match_first)[:SHOWN_MATCHES]:
             few.setdefault(item[2].id, item)
-        for _, _, worker_id, worker in order.entries[: min(LIGHTEST, room - len(few))]:
+        for _, _, worker_id, worker in order.entries[: min(SHOWN_LEAST_LOADED, room - len(few))]:
             if worker_id not in few:
-                few[worker_id] = _compare(facts, known, worker)
+                few[worker_id] = _compared_worker(facts, known, worker)
     return [(worker.id, has, worker.in_flight, cost, True) for cost, _, worker, has in few.values()]

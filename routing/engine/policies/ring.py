@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 POINTS = 16
 PROBES = 4
-REACH = 16  # points tried per probe until a worker fits
+MAX_STEPS = 16  # points tried per probe until a worker fits
 _MASK = 2**64 - 1
-_ODD = 0x9E3779B97F4A7C15
+_MULTIPLIER = 0x9E3779B97F4A7C15
 _INDEX_BITS = 20
 _NUMBERS = tuple(bytes([number]) for number in range(POINTS))
 
 
-class Ring:
+class HashRing:
     __slots__ = ("_points", "_workers")
 
     def __init__(self, workers: Sequence[RoutingTarget]) -> None:
@@ -47,10 +47,10 @@ class Ring:
         best = _MASK
         found: RoutingTarget | None = None
         throw = key
-        step = (key * _ODD) & _MASK | 1
+        step = (key * _MULTIPLIER) & _MASK | 1
         for _ in range(PROBES if count else 0):
             at = bisect_left(points, throw)
-            for _ in range(REACH):
+            for _ in range(MAX_STEPS):
                 if at >= count:
                     at -= count
                 point = points[at]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import xxhash
 
 from routing.engine.policies import base, cost
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
 
 
@@ -39,9 +39,9 @@ class SessionPolicy(_StatelessPolicy):
     needs_session = True
     by_turn = False
 
-    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         chosen, reason = self._choose(facts, fleet)
-        return base.unmatched(chosen, reason, facts, fleet, shown)
+        return base.pick_without_match(chosen, reason, facts, fleet, shown)
 
     @staticmethod
     def _choose(facts: RequestFacts, fleet: Fleet) -> tuple[RoutingTarget, str]:
@@ -68,7 +68,7 @@ class RoundRobin(_StatelessPolicy):
     needs_session = False
     by_turn = True
 
-    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         if fleet.order is not None:
             chosen = fleet.order.entries[0][3]
         else:
@@ -76,4 +76,4 @@ class RoundRobin(_StatelessPolicy):
             for worker in fleet.eligible:
                 if worker.last_pick < chosen.last_pick:
                     chosen = worker
-        return base.unmatched(chosen, base.ROUND_ROBIN, facts, fleet, shown)
+        return base.pick_without_match(chosen, base.ROUND_ROBIN, facts, fleet, shown)

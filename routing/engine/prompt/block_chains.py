@@ -12,19 +12,19 @@ import xxhash
 
 from routing.engine.http.bodies import ReadPace
 
-GROUP = 32
+GROUP_BLOCKS = 32
 _SLICE = 8
-KEPT = 16_384  # groups, about 450 bytes each
+CACHED_GROUPS = 16_384  # groups, about 450 bytes each
 
 
-class Chains:
+class BlockHasher:
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
         self._new: dict[int, array[int]] = {}
         self._old: dict[int, array[int]] = {}
 
     def of(self, data: bytes, seed: int) -> array[int]:
-        size = self._block_bytes * GROUP
+        size = self._block_bytes * GROUP_BLOCKS
         grouped = len(data) - len(data) % size
         if not grouped:
             return array("Q", self._each(data, 0, len(data), seed))
@@ -44,7 +44,7 @@ class Chains:
 
     async def of_large(self, data: bytes, seed: int, pace: ReadPace) -> array[int]:
         """Like `of`, in slices."""
-        size = self._block_bytes * GROUP * _SLICE
+        size = self._block_bytes * GROUP_BLOCKS * _SLICE
         out = array("Q")
         for start in range(0, len(data), size):
             hashes = self.of(data[start : start + size], seed)
@@ -67,9 +67,9 @@ class Chains:
         """Return a group's hashes, cached."""
         hashes = self._old.get(name)
         if hashes is None:
-            end = start + self._block_bytes * GROUP
+            end = start + self._block_bytes * GROUP_BLOCKS
             hashes = array("Q", self._each(data, start, end, seed))
-        if len(self._new) >= KEPT // 2:
+        if len(self._new) >= CACHED_GROUPS // 2:
             self._old = self._new.copy()
             self._new.clear()  # cleared in place: `of` holds a reference
         self._new[name] = hashes

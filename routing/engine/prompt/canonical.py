@@ -26,7 +26,7 @@ _FIELDS: dict[bytes, tuple[str, bool]] = {
 }
 # Fields that affect the prompt from its start: vLLM hashes model (LoRA adapter) and salt into the
 # first block; the others are template and processor arguments.
-_BEGINNING = frozenset(
+_CHAIN_SEED_FIELDS = frozenset(
     (
         *("add_special_tokens", "cache_salt", "chat_template", "chat_template_kwargs"),
         *("documents", "media_io_kwargs", "mm_processor_kwargs"),
@@ -44,12 +44,12 @@ _MEDIA = frozenset(
         *("file", "input_file", "document", "prompt_embeds"),
     )
 )
-_BULK = 256  # longer strings under these names are data and are hashed
-_BULKY = frozenset(("url", "data", "image_url", "file_data"))
+_MAX_PLAIN_CHARS = 256  # longer strings under these names are data and are hashed
+_DATA_KEYS = frozenset(("url", "data", "image_url", "file_data"))
 MEDIUM_BYTES = 2048  # weight of a medium, about 500 tokens
-MEDIA_WEIGHED = 64  # further ones weigh as much as their hash
+MAX_WEIGHED_MEDIA = 64  # further ones weigh as much as their hash
 _DEPTH = 16
-_WALKED = 10_000  # bound on objects searched for media
+_MAX_OBJECTS = 10_000  # bound on objects searched for media
 _SLICE = 32
 _SORTED = orjson.OPT_SORT_KEYS
 
@@ -59,10 +59,10 @@ Name = tuple[bytes, str, bytes]
 # Canonical bytes, seed name, True for token ids (four bytes each), True for text only (its length
 # predicts the tokens).
 Prompt = tuple[bytes, Name, bool, bool]
-_NOTHING: Prompt = (b"", (b"", "", b""), False, False)
+_NO_PROMPT: Prompt = (b"", (b"", "", b""), False, False)
 
 
-def api_of(body: dict[str, Any]) -> bytes | None:
+def infer_path(body: dict[str, Any]) -> bytes | None:
     for path in (b"/v1/chat/completions", b"/v1/completions", b"/v1/responses"):
         if _FIELDS[path][0] in body:
             return path
@@ -95,13 +95,13 @@ def read(path: bytes, body: dict[str, Any], model: str) -> Prompt:
     """
     field = _FIELDS.get(path)
     if field is None:
-        return _NOTHING
+        return _NO_PROMPT
     name, is_chat = field
     if not is_chat:
-        return _plain(body, body.get(name), model)
-    parts, walk = _before(body)
-    exact = _messages(_listed(body.get(name)), parts, walk)
-    return _prompt(body, model, b"".join(parts), exact, b"chat")
+        return _read_completion(body, body.get(name), model)
+    parts, walk = _read_preamble(body)
+    exact = _messages(_as_message_list(body.get(name)), parts, walk)
+    return _make_prompt(body, model, b"".join(parts), exact, b"chat")
 
 
 async def read_large(path: bytes, body: dict[str, Any], model: str, pace: ReadPace) -> Prompt:
@@ -109,36 +109,36 @@ async def read_large(path: bytes, body: dict[str, Any], model: str, pace: ReadPa
     field = _FIELDS.get(path)
     if field is None or not field[1]:
         return read(path, body, model)
-    parts, walk = _before(body)
+    parts, walk = _read_preamble(body)
     exact = True
-    messages = _listed(body.get(field[0]))
+    messages = _as_message_list(body.get(field[0]))
     for at in range(0, len(messages), _SLICE):
         exact = _messages(messages[at : at + _SLICE], parts, walk) and exact
         await pace.pause()
-    return _prompt(body, model, b"".join(parts), exact, b"chat")
+    return _make_prompt(body, model, b"".join(parts), exact, b"chat")
 
 
-def _plain(body: dict[str, Any], value: Any, model: str) -> Prompt:
-    data, kind, exact = _texts(value)
+def _read_completion(body: dict[str, Any], value: Any, model: str) -> Prompt:
+    data, kind, exact = _read_texts(value)
     embeds = body.get("prompt_embeds")
     if embeds:
         part = {"type": "prompt_embeds", "data": embeds}
-        data, exact = _part(part, Walk()) + data, False
-    return _prompt(body, model, data, exact, kind)
+        data, exact = _part(part, MediaCount()) + data, False
+    return _make_prompt(body, model, data, exact, kind)
 
 
-def _prompt(body: dict[str, Any], model: str, data: bytes, exact: bool, kind: bytes) -> Prompt:
-    rest = b"" if body.keys().isdisjoint(_BEGINNING) else _beginning(body)
+def _make_prompt(body: dict[str, Any], model: str, data: bytes, exact: bool, kind: bytes) -> Prompt:
+    rest = b"" if body.keys().isdisjoint(_CHAIN_SEED_FIELDS) else _seed_fields(body)
     return data, (kind, model, rest), kind == b"ids", exact
 
 
-def _beginning(body: dict[str, Any]) -> bytes:
-    fields = body.keys() & _BEGINNING
+def _seed_fields(body: dict[str, Any]) -> bytes:
+    fields = body.keys() & _CHAIN_SEED_FIELDS
     told = {name: body[name] for name in fields if body[name] not in (None, "", [], {})}
-    return _stable(told) if told else b""
+    return _sorted_json(told) if told else b""
 
 
-def _texts(value: Any) -> tuple[bytes, bytes, bool]:
+def _read_texts(value: Any) -> tuple[bytes, bytes, bool]:
     """Return a text or token ids; of a list the first, which is computed first."""
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass"), b"text", True
@@ -146,18 +146,18 @@ def _texts(value: Any) -> tuple[bytes, bytes, bool]:
         return b"", b"text", False
     first = value[0]
     if type(first) is int:
-        return _ids(value), b"ids", True
+        return _pack_ids(value), b"ids", True
     if type(first) is list:
-        rest = [b"\xff\xff\xff\xff" + _ids(item) for item in value[1:]]
-        return b"".join([_ids(first), *rest]), b"ids", True
+        rest = [b"\xff\xff\xff\xff" + _pack_ids(item) for item in value[1:]]
+        return b"".join([_pack_ids(first), *rest]), b"ids", True
     parts = [
-        item.encode("utf-8", "surrogatepass") if type(item) is str else _stable(item)
+        item.encode("utf-8", "surrogatepass") if type(item) is str else _sorted_json(item)
         for item in value
     ]
     return b"\x1e".join(parts), b"text", True
 
 
-def _ids(value: Any) -> bytes:
+def _pack_ids(value: Any) -> bytes:
     if type(value) is list:
         try:
             return array("I", value).tobytes()
@@ -166,7 +166,7 @@ def _ids(value: Any) -> bytes:
     raise TypeError("token ids are whole numbers from 0 to 2**32 - 1")
 
 
-class Walk:
+class MediaCount:
     __slots__ = ("media", "objects")
 
     def __init__(self) -> None:
@@ -174,26 +174,26 @@ class Walk:
         self.objects = 0
 
 
-def _before(body: dict[str, Any]) -> tuple[list[bytes], Walk]:
+def _read_preamble(body: dict[str, Any]) -> tuple[list[bytes], MediaCount]:
     """Return tools and instructions, which precede the messages."""
     parts: list[bytes] = []
-    walk = Walk()
+    walk = MediaCount()
     tools = body.get("tools")
     if tools:
-        parts.append(b"\x1d" + _stable(_squeezed(tools, walk)))
+        parts.append(b"\x1d" + _sorted_json(_without_media(tools, walk)))
     system = body.get("system") or body.get("instructions")
     if system:
         parts.append(_message({"role": "system", "content": system}, walk))
     return parts, walk
 
 
-def _listed(messages: Any) -> list[Any]:
+def _as_message_list(messages: Any) -> list[Any]:
     if type(messages) is str:
         return [{"role": "user", "content": messages}]
     return messages if type(messages) is list else []
 
 
-def _messages(messages: list[Any], parts: list[bytes], walk: Walk) -> bool:
+def _messages(messages: list[Any], parts: list[bytes], walk: MediaCount) -> bool:
     """Append each message's bytes; return True if all are text only."""
     exact = True
     for message in messages:
@@ -215,9 +215,9 @@ def _is_text(message: Any) -> bool:
     )
 
 
-def _message(message: Any, walk: Walk) -> bytes:
+def _message(message: Any, walk: MediaCount) -> bytes:
     if type(message) is not dict:
-        return b"\x1e" + _stable(message)
+        return b"\x1e" + _sorted_json(message)
     role = message.get("role")
     kind = message.get("type")
     content = message.get("content")
@@ -226,19 +226,19 @@ def _message(message: Any, walk: Walk) -> bytes:
     elif type(content) is list:
         text = _parts(content, walk)
     else:
-        text = b"" if content is None else _stable(content)
+        text = b"" if content is None else _sorted_json(content)
     head = f"\x1e{role if type(role) is str else ''}\x1f".encode("utf-8", "surrogatepass")
     rest = {
-        key: _squeezed(value, walk)
+        key: _without_media(value, walk)
         for key, value in message.items()
         if key not in _NOT_RENDERED and value not in (None, "", [], {})
     }
     if kind == "message":
         del rest["type"]
-    return head + text + (b"\x1c" + _stable(rest) if rest else b"")
+    return head + text + (b"\x1c" + _sorted_json(rest) if rest else b"")
 
 
-def _parts(parts: list[Any], walk: Walk) -> bytes:
+def _parts(parts: list[Any], walk: MediaCount) -> bytes:
     """Join texts by a line break, as vLLM does for string templates."""
     out: list[bytes] = []
     for part in parts:
@@ -251,45 +251,49 @@ def _parts(parts: list[Any], walk: Walk) -> bytes:
         elif type(part) is str:
             out.append(part.encode("utf-8", "surrogatepass"))
         else:
-            out.append(_stable(part))
+            out.append(_sorted_json(part))
     return b"\n".join(out)
 
 
-def _part(part: dict[str, Any], walk: Walk) -> bytes:
+def _part(part: dict[str, Any], walk: MediaCount) -> bytes:
     kind = part.get("type")
     if kind not in _MEDIA if type(kind) is str else True:
-        return b"\x1d" + _stable(_squeezed(part, walk))
+        return b"\x1d" + _sorted_json(_without_media(part, walk))
     uuid = part.get("uuid")  # vLLM's id of a medium whose data may be omitted
-    digest = xxhash.xxh3_128(_stable([kind, uuid] if uuid else _squeezed(part, walk))).digest()
+    digest = xxhash.xxh3_128(
+        _sorted_json([kind, uuid] if uuid else _without_media(part, walk))
+    ).digest()
     walk.media += 1
-    weight = MEDIUM_BYTES // len(digest) if walk.media <= MEDIA_WEIGHED else 1
+    weight = MEDIUM_BYTES // len(digest) if walk.media <= MAX_WEIGHED_MEDIA else 1
     return b"\x1d" + digest * weight
 
 
-def _squeezed(value: Any, walk: Walk, depth: int = 0) -> Any:
+def _without_media(value: Any, walk: MediaCount, depth: int = 0) -> Any:
     """Return the value with media hashed and unrendered keys removed."""
     kind = type(value)
     if kind is not list and kind is not dict:
         return value
     walk.objects += 1
-    if depth > _DEPTH or walk.objects > _WALKED:
+    if depth > _DEPTH or walk.objects > _MAX_OBJECTS:
         return value
     if kind is list:
-        return [_squeezed(item, walk, depth + 1) for item in value]
+        return [_without_media(item, walk, depth + 1) for item in value]
     out: dict[str, Any] = {}
     for key, item in value.items():
         if key == "cache_control":
             continue
         if type(item) is str:
-            out[key] = _hashed(item) if len(item) > _BULK and key in _BULKY else item
+            out[key] = (
+                _hash_text(item) if len(item) > _MAX_PLAIN_CHARS and key in _DATA_KEYS else item
+            )
         else:
-            out[key] = _squeezed(item, walk, depth + 1)
+            out[key] = _without_media(item, walk, depth + 1)
     return out
 
 
-def _hashed(text: str) -> str:
+def _hash_text(text: str) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
-def _stable(value: Any) -> bytes:
+def _sorted_json(value: Any) -> bytes:
     return orjson.dumps(value, option=_SORTED)

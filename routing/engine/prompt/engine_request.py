@@ -13,8 +13,8 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 DEFAULT_COMPLETION = 1024  # reserved if the request has no limit
-_MOST_TOKENS = 10**9
-_MOST_CHOICES = 1024
+_MAX_TOKENS = 10**9
+_MAX_CHOICES = 1024
 
 _CHAT = b"/v1/chat/completions"
 _USAGE_ON_REQUEST = frozenset((_CHAT, b"/v1/completions", b"/invocations"))
@@ -65,14 +65,14 @@ class EngineRequest:
         return (self.most or DEFAULT_COMPLETION) * self.answers
 
 
-def uses_model(path: bytes) -> bool:
+def path_uses_model(path: bytes) -> bool:
     """Return True if a POST may cost an engine tokens."""
     if path in _SALTED:
         return True
     return path.startswith(_MODEL_ROOTS) and path not in _WITHOUT_MODEL
 
 
-def generates(path: bytes) -> bool:
+def path_generates(path: bytes) -> bool:
     return path not in _SCORING
 
 
@@ -82,7 +82,7 @@ def can_isolate(path: bytes) -> bool:
 
 def needs_isolation(path: bytes) -> bool:
     """Return True if another request could hit its cache. Audio models keep no prefixes."""
-    return uses_model(path) and path not in _AUDIO
+    return path_uses_model(path) and path not in _AUDIO
 
 
 def opening_events(path: bytes, choices: int) -> int:
@@ -94,7 +94,7 @@ def may_stream(body: bytes) -> bool:
     return b'"stream"' in body or b"\\u00" in body
 
 
-def read_ask(ask: EngineRequest, data: dict[str, Any]) -> None:
+def read_parameters(ask: EngineRequest, data: dict[str, Any]) -> None:
     """Fill in the parameters present in the body."""
     get = data.get
     if get("stream"):  # vLLM's own condition for stream_options
@@ -106,14 +106,14 @@ def read_ask(ask: EngineRequest, data: dict[str, Any]) -> None:
         return
     choices, prompts = get("n"), get("prompt")
     if choices is not None and ask.path in _USAGE_ON_REQUEST:  # ignored by other paths
-        ask.choices = ask.answers = min(max(_whole(choices), 1), _MOST_CHOICES)
+        ask.choices = ask.answers = min(max(_parse_int(choices), 1), _MAX_CHOICES)
     if type(prompts) is list and prompts and type(prompts[0]) is not int:
         ask.answers *= len(prompts)
     most = get("max_completion_tokens")
     most = get("max_tokens") if most is None else most
     most = get("max_output_tokens") if most is None else most
     if most is not None:
-        ask.most = min(max(_whole(most), 0), _MOST_TOKENS)
+        ask.most = min(max(_parse_int(most), 0), _MAX_TOKENS)
 
 
 def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> by
     return b"%b,%b%b" % (body[:end], orjson.dumps(fields)[1:-1], body[end:])
 
 
-def opened(first: bytes, opening: bytes) -> bytes:
+def insert_opening(first: bytes, opening: bytes) -> bytes:
     """Return the first bytes of an object with `opening` inserted before its fields."""
     rest = first.lstrip(b" \t\r\n")
     if not rest.startswith(b"{"):
@@ -149,7 +149,7 @@ def opened(first: bytes, opening: bytes) -> bytes:
     return first[: len(first) - len(rest) + 1] + opening + rest[1:]
 
 
-def _whole(value: Any) -> int:
+def _parse_int(value: Any) -> int:
     """Parse a whole number like pydantic; 0 where it would reject."""
     try:
         return int(value) if type(value) in (int, float, str) else 0

@@ -19,15 +19,15 @@ from routing.engine.http import bodies
 from routing.engine.http.http1 import RequestHead
 from routing.engine.policies.base import RequestFacts
 from routing.engine.prompt import canonical
-from routing.engine.prompt.block_chains import Chains
-from routing.engine.tokens.usage import Ratios
+from routing.engine.prompt.block_chains import BlockHasher
+from routing.engine.tokens.usage import BytesPerToken
 
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _NO_CHAIN: Sequence[int] = ()
 _ID_BYTES = 4
 _DEFAULT_LIMITS = LimitsConfig()
-_SCANNED = 262_144  # bytes at either end searched for the model
-_SEEDS = 1024  # bounded: callers choose models and salts
+_SCANNED_BYTES = 262_144  # bytes at either end searched for the model
+_CACHED_SEEDS = 1024  # bounded: callers choose models and salts
 _ANTHROPIC = b"/v1/messages"
 _SALT = b"cache-salt"
 
@@ -63,13 +63,13 @@ class Identifier:
         block_bytes: int,
         session_key: SessionKey | None,
         show_key: bytes,
-        ratios: Ratios,
+        ratios: BytesPerToken,
         limits: LimitsConfig = _DEFAULT_LIMITS,
     ) -> None:
         self._hash_key = hash_key[:64]
         self._show_key = show_key[:64]
         self._block_bytes = block_bytes
-        self._chains = Chains(block_bytes)
+        self._chains = BlockHasher(block_bytes)
         self._ratios = ratios
         self._limits = limits
         # An entry takes at least two bytes: a shorter body is within the limits.
@@ -85,7 +85,7 @@ class Identifier:
     def _seed(self, name: canonical.Name) -> int:
         seed = self._seeds.get(name)
         if seed is None:
-            if len(self._seeds) >= _SEEDS:
+            if len(self._seeds) >= _CACHED_SEEDS:
                 self._seeds.clear()
             kind, model, rest = name
             whole = b"\x00".join((kind, model.encode("utf-8", "surrogatepass"), rest))
@@ -116,9 +116,9 @@ class Identifier:
     def scan(self, body: bytes, session: bytes) -> Identity:
         """Identify without parsing JSON, for strategies that use the length only."""
         size = len(body)
-        found = _MODEL.search(body, 0, _SCANNED)
-        if found is None and size > _SCANNED:
-            found = _MODEL.search(body, max(_SCANNED, size - _SCANNED))
+        found = _MODEL.search(body, 0, _SCANNED_BYTES)
+        if found is None and size > _SCANNED_BYTES:
+            found = _MODEL.search(body, max(_SCANNED_BYTES, size - _SCANNED_BYTES))
         model = found[1].decode("utf-8", "replace") if found is not None else ""
         return self._unread(size, model, session)
 
@@ -133,7 +133,7 @@ class Identifier:
 
         Raises Refusal for too many messages or parts. For small bodies; see `read_large`.
         """
-        data = bodies.parse(body)
+        data = bodies.parse_body(body)
         if data is None:
             return self.scan(body, session)
         if len(body) > self._count_from:
@@ -205,7 +205,7 @@ class Identifier:
     def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
         model = data.get("model")
         if self._body_session:
-            session = _session(data, self._body_session)
+            session = _session_in_body(data, self._body_session)
         return model if type(model) is str else "", session
 
     def _matched(
@@ -223,7 +223,7 @@ class Identifier:
         return Identity(facts, model, data)
 
 
-def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
+def find_session(head: RequestHead, key: SessionKey | None) -> bytes:
     if key is None or key.source == "body":
         return b""
     if key.source == "header":
@@ -239,13 +239,13 @@ def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
 def guess_path(data: dict[str, Any] | None) -> bytes:
     if data is None:
         raise Refusal("bad_request", "The body must be a request's JSON object.")
-    path = canonical.api_of(data)
+    path = canonical.infer_path(data)
     if path is None:
         raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
     return path
 
 
-def _session(body: dict[str, Any], name: str) -> bytes:
+def _session_in_body(body: dict[str, Any], name: str) -> bytes:
     """Return the session from a body key; dots descend into objects (metadata.session_id)."""
     value = body.get(name)
     if value is None and "." in name:

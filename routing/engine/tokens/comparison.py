@@ -14,7 +14,7 @@ from typing import Any
 from routing.engine.tokens import remote, requests
 from routing.engine.tokens.outcomes import REMOTE_ERROR, NoTokens
 from routing.engine.tokens.requests import ChatPrompt, TextPrompt
-from routing.engine.tokens.tokenizer import Local
+from routing.engine.tokens.tokenizer import LocalTokens
 
 SAME, DIFFERENT, UNREACHABLE = "same", "different", "unreachable"
 _SHOWN = 8
@@ -32,38 +32,44 @@ _CALL = {
     "type": "function",
     "function": {"name": "weather", "arguments": '{"city": "Zürich"}'},
 }
-_HI = {"role": "user", "content": "Hi there!"}
+_GREETING = {"role": "user", "content": "Hi there!"}
 _ANSWER = {"role": "assistant", "content": " Hello.\n\nHow can I help?\n"}
 _SYSTEM = {"role": "system", "content": "Be brief."}
-_MIXED = "Mixed  spaces\t\n\n  naïve 你好 👩‍👧 1234567 it's don't\u00a0x <|im_end|></s><s>[INST]"
+_MIXED_TEXT = (
+    "Mixed  spaces\t\n\n  naïve 你好 👩‍👧 1234567 it's don't\u00a0x <|im_end|></s><s>[INST]"
+)
 
 _Body = dict[str, Any]
-_PLAIN = "plain text without special tokens"
+_PLAIN_TEXT = "plain text without special tokens"
 _SURROUNDED = "plain text"
 # Basic probes first. A template may reject some (no system role, no tools); then both sides must.
 PROBES: tuple[tuple[str, bytes, _Body], ...] = (
-    (_PLAIN, b"/v1/completions", {"prompt": _MIXED, "add_special_tokens": False}),
+    (_PLAIN_TEXT, b"/v1/completions", {"prompt": _MIXED_TEXT, "add_special_tokens": False}),
     (_SURROUNDED, b"/v1/completions", {"prompt": " Once upon"}),
-    ("one message", b"/v1/chat/completions", {"messages": [_HI]}),
-    ("system prompt", b"/v1/chat/completions", {"messages": [_SYSTEM, _HI]}),
-    ("several turns", b"/v1/chat/completions", {"messages": [_SYSTEM, _HI, _ANSWER, _HI]}),
+    ("one message", b"/v1/chat/completions", {"messages": [_GREETING]}),
+    ("system prompt", b"/v1/chat/completions", {"messages": [_SYSTEM, _GREETING]}),
+    (
+        "several turns",
+        b"/v1/chat/completions",
+        {"messages": [_SYSTEM, _GREETING, _ANSWER, _GREETING]},
+    ),
     (
         "unusual text",
         b"/v1/chat/completions",
-        {"messages": [{"role": "user", "content": _MIXED}]},
+        {"messages": [{"role": "user", "content": _MIXED_TEXT}]},
     ),
     (
         "content in parts",
         b"/v1/chat/completions",
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]},
     ),
-    ("tools", b"/v1/chat/completions", {"messages": [_HI], "tools": [_TOOL]}),
+    ("tools", b"/v1/chat/completions", {"messages": [_GREETING], "tools": [_TOOL]}),
     (
         "a tool's result",
         b"/v1/chat/completions",
         {
             "messages": [
-                _HI,
+                _GREETING,
                 {"role": "assistant", "content": None, "tool_calls": [_CALL]},
                 {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
             ],
@@ -73,12 +79,12 @@ PROBES: tuple[tuple[str, bytes, _Body], ...] = (
     (
         "without generation prompt",
         b"/v1/chat/completions",
-        {"messages": [_HI, _ANSWER], "add_generation_prompt": False},
+        {"messages": [_GREETING, _ANSWER], "add_generation_prompt": False},
     ),
     (
         "thinking switched off",
         b"/v1/chat/completions",
-        {"messages": [_HI], "chat_template_kwargs": {"enable_thinking": False}},
+        {"messages": [_GREETING], "chat_template_kwargs": {"enable_thinking": False}},
     ),
 )
 
@@ -99,7 +105,7 @@ class TokenReport:
     findings: tuple[TokenDifference, ...] = ()
 
 
-def differing(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
+def describe_difference(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
     """Describe the difference; "" if equal. None: that side rejects the prompt."""
     if local is None or worker is None:
         if local is worker:
@@ -119,7 +125,7 @@ def differing(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
 
 def fix_for(name: str, differ: Sequence[str]) -> str:
     """Return the likely fix, given which earlier probes differ."""
-    if name == _PLAIN or _PLAIN in differ:
+    if name == _PLAIN_TEXT or _PLAIN_TEXT in differ:
         return "Give --tokenizer the folder of the very model, and revision, the worker serves."
     if name == _SURROUNDED:
         return "Special tokens differ: compare add_bos_token in tokenizer_config.json."
@@ -136,22 +142,24 @@ def fix_for(name: str, differ: Sequence[str]) -> str:
     )
 
 
-def local_ids(local: Local, prompt: TextPrompt | ChatPrompt) -> array[int] | None:
+def local_ids(local: LocalTokens, prompt: TextPrompt | ChatPrompt) -> array[int] | None:
     try:
         return local.ids(prompt)
     except NoTokens:
         return None
 
 
-async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -> TokenReport:
+async def compare_tokens(
+    local: LocalTokens, ask: remote.Ask, model: str, timeout_s: float
+) -> TokenReport:
     """Run the probes; stops at the first query without answer, which is no difference."""
     findings: list[TokenDifference] = []
     compared = agreed = 0
     for name, path, body in PROBES:
-        prompt = requests.read(path, body, local.defaults)
-        assert not isinstance(prompt, requests.Ids)
+        prompt = requests.read_prompt(path, body, local.defaults)
+        assert not isinstance(prompt, requests.IdsPrompt)
         try:
-            question = remote.question(prompt, model)
+            question = remote.tokenize_body(prompt, model)
             worker: array[int] | None = await remote.tokenize(ask, question, timeout_s)
         except NoTokens as error:
             if error.reason == REMOTE_ERROR:
@@ -161,7 +169,7 @@ async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -
                 return TokenReport(UNREACHABLE, compared, (*findings, finding))
             worker = None  # the worker's template rejects it
         compared += 1
-        what = differing(local_ids(local, prompt), worker)
+        what = describe_difference(local_ids(local, prompt), worker)
         if what:
             fix = fix_for(name, [finding.probe for finding in findings])
             findings.append(TokenDifference(name, what, fix))

@@ -40,7 +40,7 @@ def _is_key(node: nodes.Node, name: str, key: str) -> bool:
     return isinstance(node, nodes.Getattr) and _is_name(node.node, name) and node.attr == key
 
 
-def _reads(node: nodes.Node | None, name: str, key: str | None = None) -> bool:
+def _is_reference(node: nodes.Node | None, name: str, key: str | None = None) -> bool:
     """Return True for the variable (or its key), possibly filtered, tested or sliced."""
     while node is not None:
         if isinstance(node, (nodes.Filter, nodes.Test)) or (
@@ -52,7 +52,7 @@ def _reads(node: nodes.Node | None, name: str, key: str | None = None) -> bool:
     return False
 
 
-def _target(node: nodes.Node) -> str:
+def _assigned_name(node: nodes.Node) -> str:
     if not isinstance(node, nodes.Name):
         raise _NoName
     return node.name
@@ -62,8 +62,8 @@ def _aliases(tree: nodes.Template, name: str) -> list[str]:
     found = [name]
     for known in found:  # grows during iteration
         for assign in tree.find_all(nodes.Assign):
-            if _reads(assign.node, known):
-                alias = _target(assign.target)
+            if _is_reference(assign.node, known):
+                alias = _assigned_name(assign.target)
                 if alias != known and alias not in found:
                     found.append(alias)
     return found
@@ -72,9 +72,9 @@ def _aliases(tree: nodes.Template, name: str) -> list[str]:
 def _message_names(tree: nodes.Template) -> list[str]:
     aliases = _aliases(tree, "messages")
     return [
-        _target(loop.target)
+        _assigned_name(loop.target)
         for loop in tree.find_all(nodes.For)
-        if any(_reads(loop.iter, alias) for alias in aliases)
+        if any(_is_reference(loop.iter, alias) for alias in aliases)
     ]
 
 
@@ -88,7 +88,7 @@ def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[s
         given = list(zip(names, call.args, strict=False))
         given += [(word.key, word.value) for word in call.kwargs if word.key in names]
         for name, value in given:
-            if any(_reads(value, message, "content") for message in messages):
+            if any(_is_reference(value, message, "content") for message in messages):
                 found.add(name)
     return found
 
@@ -103,10 +103,10 @@ def _content_loops(tree: nodes.Template) -> Iterator[bool]:
             inside[id(loop)] = inside.get(id(loop), set()) | parameters
     for loop in tree.find_all(nodes.For):
         over = loop.iter
-        wanted = any(_reads(over, message, "content") for message in messages)
+        wanted = any(_is_reference(over, message, "content") for message in messages)
         if not wanted and isinstance(over, nodes.Name):
             parameters = inside.get(id(loop), set())
             wanted = over.name in parameters or (id(loop) not in inside and over.name == "content")
         if wanted:
-            _target(loop.target)
+            _assigned_name(loop.target)
             yield True

@@ -34,7 +34,7 @@ _NULL_CONTENT_ROLES = ("assistant", "function")
 _EXACT_INT = float(2**63)  # above this orjson returns a float where vLLM has an int
 
 
-def _bad(what: str) -> NoTokens:
+def _bad_request(what: str) -> NoTokens:
     return NoTokens(BAD_REQUEST, what)
 
 
@@ -52,12 +52,12 @@ def check_exact(value: Any) -> None:
             raise NoTokens(UNSUPPORTED_FIELD, "a number of more than 64 bits")
 
 
-def tools(value: Any) -> list[Json] | None:
+def read_tools(value: Any) -> list[Json] | None:
     """Return the tools as printed by vLLM's models: known keys in model order."""
     if value is None:
         return None
     if type(value) is not list or not value:
-        raise _bad("tools")
+        raise _bad_request("tools")
     check_exact(value)
     return [_tool(item) for item in value]
 
@@ -65,7 +65,7 @@ def tools(value: Any) -> list[Json] | None:
 def _tool(item: Any) -> Json:
     function = item.get("function") if type(item) is dict else None
     if type(function) is not dict or item.get("type", "function") != "function":
-        raise _bad("tools")
+        raise _bad_request("tools")
     name, description = function.get("name"), function.get("description")
     parameters, strict = function.get("parameters"), function.get("strict")
     defer = item.get("defer_loading")
@@ -79,7 +79,7 @@ def _tool(item: Any) -> Json:
         and (inner_defer is None or type(inner_defer) is bool)
     )
     if not well_formed:
-        raise _bad("tools")
+        raise _bad_request("tools")
     inner: Json = {"name": name, "description": description, "parameters": parameters}
     if strict is not None:
         inner["strict"] = strict
@@ -93,20 +93,20 @@ def _tool(item: Any) -> Json:
     return out
 
 
-def conversation(messages: list[Any], as_parts: bool, responses: bool = False) -> list[Json]:
+def read_conversation(messages: list[Any], as_parts: bool, responses: bool = False) -> list[Json]:
     """Return messages for the template; `responses`: allow the part types of /v1/responses."""
     if not messages:
-        raise _bad("messages")
+        raise _bad_request("messages")
     text_keys = _RESPONSES_TEXT_KEYS if responses else _TEXT_KEYS
     return [_message(message, as_parts, text_keys) for message in messages]
 
 
 def _message(message: Any, as_parts: bool, text_keys: dict[str, str]) -> Json:
     if type(message) is not dict:
-        raise _bad("messages")
+        raise _bad_request("messages")
     role = message.get("role")
     if type(role) is not str:
-        raise _bad("role")
+        raise _bad_request("role")
     content = message.get("content")
     if type(content) is str and role != "system":
         parts: list[Any] = [{"type": "text", "text": content}] if as_parts else [content]
@@ -127,7 +127,7 @@ def _parts(role: str, message: Json, text_keys: dict[str, str], as_parts: bool) 
     content = message.get("content")
     if content is None:
         if "content" in message and role not in _NULL_CONTENT_ROLES:
-            raise _bad("content")
+            raise _bad_request("content")
         return []
     if type(content) is str:
         content = [content]
@@ -158,12 +158,12 @@ def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
     if type(part) is str:
         return "text", part, _NO_EXTRAS
     if type(part) is not dict:
-        raise _bad("content part")
+        raise _bad_request("content part")
     if not _MEDIA.isdisjoint(part):
         raise NoTokens(MULTIMODAL, "a content part is not text")
     kind = part.get("type")
     if type(kind) is not str:
-        raise _bad("content part")
+        raise _bad_request("content part")
     if kind in _MEDIA:
         raise NoTokens(MULTIMODAL, "a content part is not text")
     if "uuid" in part:
@@ -174,7 +174,7 @@ def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
             raise NoTokens(UNSUPPORTED_FIELD, _REFERENCE)
         return _REFERENCE, name, _NO_EXTRAS
     if kind not in text_keys:
-        raise _bad("content part")
+        raise _bad_request("content part")
     text = part.get(text_keys[kind])
     if type(text) is not str:
         raise NoTokens(UNSUPPORTED_FIELD, "content part")
@@ -222,11 +222,11 @@ def _add_extras(out: Json, role: str, message: Json) -> None:
 def _tool_call(call: Any) -> Json:
     function = call.get("function") if type(call) is dict else None
     if type(function) is not dict or call.get("type") != "function":
-        raise _bad("tool_calls")
+        raise _bad_request("tool_calls")
     identity, arguments, name = call.get("id"), function.get("arguments"), function.get("name")
     if type(identity) is not str or type(name) is not str or type(arguments) is not str:
-        raise _bad("tool_calls")
-    inner: Json = {"arguments": _arguments(arguments), "name": name}
+        raise _bad_request("tool_calls")
+    inner: Json = {"arguments": _parse_arguments(arguments), "name": name}
     if len(function) > 2:
         inner |= {key: value for key, value in function.items() if key not in inner}
         check_exact(function)
@@ -237,7 +237,7 @@ def _tool_call(call: Any) -> Json:
     return out
 
 
-def _arguments(text: str) -> Json:
+def _parse_arguments(text: str) -> Json:
     """Parse tool call arguments; vLLM replaces non-objects by an empty object."""
     if not text:
         return {}
@@ -246,11 +246,11 @@ def _arguments(text: str) -> Json:
     except json.JSONDecodeError:
         return {}
     except (ValueError, RecursionError):
-        raise _bad("arguments") from None
+        raise _bad_request("arguments") from None
     return parsed if type(parsed) is dict else {}
 
 
-def without_developer(messages: list[Json]) -> list[Json]:
+def merge_developer_messages(messages: list[Json]) -> list[Json]:
     """Convert developer to system messages and merge them, for templates without that role."""
     turned: list[Json] = []
     for message in messages:

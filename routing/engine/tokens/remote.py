@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from routing.engine.fleet.probe_request import AskError
+from routing.engine.fleet.probe_request import ProbeError
 from routing.engine.tokens import messages as chat_messages
 from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
 from routing.engine.tokens.requests import ChatPrompt, Json, TextPrompt
@@ -23,12 +23,14 @@ _TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize knows
 Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
 
 
-def question(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
+def tokenize_body(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
     asked: Json
     if isinstance(prompt, TextPrompt):
         asked = {"prompt": prompt.text}
     else:
-        chat_messages.conversation(prompt.messages, False, prompt.responses)  # raises for media
+        chat_messages.read_conversation(
+            prompt.messages, False, prompt.responses
+        )  # raises for media
         kwargs = dict(prompt.kwargs)
         asked = {
             "messages": [_message(message, prompt.responses) for message in prompt.messages],
@@ -72,7 +74,7 @@ async def tokenize(ask: Ask, body: bytes, timeout_s: float) -> array[int]:
     """Raise NoTokens."""
     try:
         status, answer = await ask(PATH, body, timeout_s)
-    except AskError as error:
+    except ProbeError as error:
         raise NoTokens(REMOTE_ERROR, str(error)) from None
     if status == 400:
         raise NoTokens(BAD_REQUEST, "the worker refuses the prompt")

@@ -45,7 +45,7 @@ class ServerDefaults:
     no_tools_when_none: bool = False  # --exclude-tools-when-tool-choice-none
 
 
-class Ids:
+class IdsPrompt:
     """Prompt of packed token ids (kv.chain)."""
 
     __slots__ = ("data",)
@@ -87,10 +87,10 @@ class ChatPrompt:
         self.responses = responses
 
 
-Prompt = Ids | TextPrompt | ChatPrompt
+Prompt = IdsPrompt | TextPrompt | ChatPrompt
 
 
-def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
+def read_prompt(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
     reader = _READERS.get(path)
     if reader is None:
         raise NoTokens(UNSUPPORTED_PATH)
@@ -103,7 +103,7 @@ def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
     return reader(data, defaults)
 
 
-def _flag(data: Json, name: str, default: bool) -> bool:
+def _read_flag(data: Json, name: str, default: bool) -> bool:
     value = data.get(name, default)
     if type(value) is not bool:  # pydantic would coerce others
         raise NoTokens(UNSUPPORTED_FIELD, name)
@@ -121,10 +121,10 @@ def _completion(data: Json, _: ServerDefaults) -> Prompt:
             raise NoTokens(SEVERAL_PROMPTS)
         prompt = prompt[0]
     if type(prompt) is str and prompt:
-        return TextPrompt(prompt, _flag(data, "add_special_tokens", True))
+        return TextPrompt(prompt, _read_flag(data, "add_special_tokens", True))
     if type(prompt) is list and set(map(type, prompt)) == {int}:
         with contextlib.suppress(OverflowError):
-            return Ids(chain.pack(prompt))
+            return IdsPrompt(chain.pack_tokens(prompt))
     raise NoTokens(BAD_REQUEST, "prompt")
 
 
@@ -134,22 +134,22 @@ def _chat(data: Json, defaults: ServerDefaults) -> Prompt:
         raise NoTokens(BAD_REQUEST, "messages")
     if data.get("chat_template") is not None:
         raise NoTokens(UNSUPPORTED_FIELD, "chat_template")
-    tools = chat_messages.tools(data.get("tools"))
+    tools = chat_messages.read_tools(data.get("tools"))
     if defaults.no_tools_when_none and data.get("tool_choice") == "none":
         tools = None
     documents = data.get("documents")
     if documents is not None and not _are_documents(documents):
         raise NoTokens(BAD_REQUEST, "documents")
-    kwargs = _merged(
+    kwargs = _merge_template_kwargs(
         data,
         {
-            "add_generation_prompt": _flag(data, "add_generation_prompt", True),
-            "continue_final_message": _flag(data, "continue_final_message", False),
+            "add_generation_prompt": _read_flag(data, "add_generation_prompt", True),
+            "continue_final_message": _read_flag(data, "continue_final_message", False),
             "documents": documents,
         },
         data.get("reasoning_effort"),
     )
-    return ChatPrompt(messages, tools, kwargs, _flag(data, "add_special_tokens", False))
+    return ChatPrompt(messages, tools, kwargs, _read_flag(data, "add_special_tokens", False))
 
 
 def _are_documents(value: Any) -> bool:
@@ -158,7 +158,7 @@ def _are_documents(value: Any) -> bool:
     )
 
 
-def _merged(data: Json, own: Json, effort: Any) -> Json:
+def _merge_template_kwargs(data: Json, own: Json, effort: Any) -> Json:
     """Return the request's chat_template_kwargs, overridden by its own fields."""
     given = data.get("chat_template_kwargs")
     if given is None:
@@ -196,7 +196,9 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
         messages += [_responses_item(item) for item in asked]
     else:
         raise NoTokens(BAD_REQUEST, "input")
-    kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
+    kwargs = _merge_template_kwargs(
+        data, {"add_generation_prompt": True, "continue_final_message": False}, None
+    )
     # Intended: this request model uses the tokenizer's default for special tokens.
     return ChatPrompt(messages, None, kwargs, add_special_tokens=True, responses=True)
 
@@ -228,7 +230,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
     messages: list[Any] = []
     system = "".join(
         text
-        for text in _blocks(data.get("system") or "")
+        for text in _text_blocks(data.get("system") or "")
         # A separate block is dropped whole; a plain string keeps the line until the template.
         if type(data["system"]) is str or not text.startswith(chat_messages.BILLING_HEADER)
     )
@@ -243,14 +245,16 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
         message = _anthropic_message(role, item.get("content"))
         if message is not None:
             messages.append(message)
-    kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
+    kwargs = _merge_template_kwargs(
+        data, {"add_generation_prompt": True, "continue_final_message": False}, None
+    )
     return ChatPrompt(messages, None, kwargs, add_special_tokens=False)
 
 
 def _anthropic_message(role: str, content: Any) -> Json | None:
     if type(content) is str:
         return {"role": role, "content": content}
-    texts = _blocks(content)
+    texts = _text_blocks(content)
     if not texts:
         return None if role == "user" else {"role": role}
     if len(texts) == 1:
@@ -258,7 +262,7 @@ def _anthropic_message(role: str, content: Any) -> Json | None:
     return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
 
 
-def _blocks(content: Any) -> list[str]:
+def _text_blocks(content: Any) -> list[str]:
     if type(content) is str:
         return [content] if content else []
     if type(content) is not list:

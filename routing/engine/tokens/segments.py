@@ -16,12 +16,12 @@ from routing.engine.tokens.splitter import Splitter
 
 _NODE_BYTES = 420  # estimated memory of a node
 _HASH_BYTES = 40  # an int of 64 bits in a tuple
-_KEYS = 4  # chains (by root and block size) per part
+_MAX_CHAINS = 4  # chains (by root and block size) per part
 
 ChainKey = tuple[int, int]  # chain root, tokens per block
 
 
-class Node:
+class SegmentNode:
     __slots__ = ("chains", "data", "number", "size")
 
     def __init__(self, number: int, data: bytes, size: int) -> None:
@@ -39,7 +39,7 @@ class CachedTokens:
 
     __slots__ = ("nodes", "parts", "prefix")
 
-    def __init__(self, nodes: list[Node], parts: list[str], prefix: bytes) -> None:
+    def __init__(self, nodes: list[SegmentNode], parts: list[str], prefix: bytes) -> None:
         self.nodes = nodes
         self.parts = parts
         self.prefix = prefix
@@ -49,7 +49,7 @@ class CachedTokens:
         return self.parts[len(self.nodes) :]
 
 
-def _first(prefix: bytes) -> int:
+def _root_key(prefix: bytes) -> int:
     return -1 if prefix else 0
 
 
@@ -59,7 +59,7 @@ class TokenSequence:
     __slots__ = ("_cache", "_nodes", "count", "data")
 
     def __init__(
-        self, data: bytes, cache: SegmentCache | None = None, nodes: Sequence[Node] = ()
+        self, data: bytes, cache: SegmentCache | None = None, nodes: Sequence[SegmentNode] = ()
     ) -> None:
         self.data = data
         self.count = len(data) // chain.TOKEN_BYTES
@@ -72,7 +72,7 @@ class TokenSequence:
 
     def chain(self, root: int, block_tokens: int) -> list[int]:
         if self._cache is None:
-            return chain.extend(root, self.data, block_tokens)
+            return chain.extend_chain(root, self.data, block_tokens)
         return self._cache.chain(self, self._nodes, (root, block_tokens))
 
 
@@ -80,7 +80,7 @@ class SegmentCache:
     def __init__(self, splitter: Splitter, limit_bytes: int) -> None:
         self._splitter = splitter
         self._limit = limit_bytes
-        self._nodes: OrderedDict[tuple[int, str], Node] = OrderedDict()
+        self._nodes: OrderedDict[tuple[int, str], SegmentNode] = OrderedDict()
         self._numbers = 0
         self.bytes = 0
 
@@ -89,9 +89,9 @@ class SegmentCache:
 
     def look_up(self, text: str, prefix: bytes = b"") -> CachedTokens:
         parts = self._splitter.split(text)
-        nodes: list[Node] = []
+        nodes: list[SegmentNode] = []
         known = self._nodes
-        number = _first(prefix)
+        number = _root_key(prefix)
         for part in parts:
             node = known.get((number, part))
             if node is None:
@@ -105,7 +105,7 @@ class SegmentCache:
     def put_together(self, found: CachedTokens, ids: Sequence[array[int]]) -> TokenSequence:
         """Cache the missing parts' ids (one array each) and return the sequence."""
         nodes = list(found.nodes)
-        number = nodes[-1].number if nodes else _first(found.prefix)
+        number = nodes[-1].number if nodes else _root_key(found.prefix)
         known = self._nodes
         for part, part_ids in zip(found.missing, ids, strict=True):
             node = known.get((number, part))
@@ -113,7 +113,7 @@ class SegmentCache:
                 self._numbers += 1
                 data = part_ids.tobytes() if nodes else found.prefix + part_ids.tobytes()
                 size = _NODE_BYTES + sys.getsizeof(part) + len(data)
-                node = known[number, part] = Node(self._numbers, data, size)
+                node = known[number, part] = SegmentNode(self._numbers, data, size)
                 self.bytes += size
             nodes.append(node)
             number = node.number
@@ -123,12 +123,12 @@ class SegmentCache:
             return TokenSequence(found.prefix)
         return TokenSequence(b"".join([node.data for node in nodes]), self, nodes)
 
-    def _touch(self, found: CachedTokens, nodes: Sequence[Node]) -> None:
+    def _touch(self, found: CachedTokens, nodes: Sequence[SegmentNode]) -> None:
         """Touch from end to start, so that earlier parts are newer."""
         renew = self._nodes.move_to_end
         for at in range(len(nodes) - 1, -1, -1):
             if nodes[at].size:  # else evicted meanwhile
-                number = nodes[at - 1].number if at else _first(found.prefix)
+                number = nodes[at - 1].number if at else _root_key(found.prefix)
                 renew((number, found.parts[at]))
 
     def _shrink(self) -> None:
@@ -137,7 +137,9 @@ class SegmentCache:
             self.bytes -= node.size
             node.size = 0  # marks eviction; in-flight prompts may hold the node
 
-    def chain(self, tokens: TokenSequence, nodes: Sequence[Node], key: ChainKey) -> list[int]:
+    def chain(
+        self, tokens: TokenSequence, nodes: Sequence[SegmentNode], key: ChainKey
+    ) -> list[int]:
         root, block_tokens = key
         hashes: list[int] = []
         known = 0
@@ -152,7 +154,7 @@ class SegmentCache:
         block_bytes = block_tokens * chain.TOKEN_BYTES
         done = len(hashes)
         rest = memoryview(tokens.data)[done * block_bytes :]
-        hashes += chain.extend(hashes[-1] if hashes else root, rest, block_tokens)
+        hashes += chain.extend_chain(hashes[-1] if hashes else root, rest, block_tokens)
         seen = sum([len(node.data) for node in nodes[:known]])
         for node in nodes[known:]:
             seen += len(node.data)
@@ -162,8 +164,8 @@ class SegmentCache:
         self._shrink()
         return hashes
 
-    def _keep(self, node: Node, key: ChainKey, hashes: tuple[int, ...]) -> None:
-        if node.chains is None or len(node.chains) >= _KEYS:
+    def _keep(self, node: SegmentNode, key: ChainKey, hashes: tuple[int, ...]) -> None:
+        if node.chains is None or len(node.chains) >= _MAX_CHAINS:
             if node.chains is not None and node.size:
                 freed = sum([len(part) for part in node.chains.values()]) * _HASH_BYTES
                 node.size -= freed

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from routing.engine.tokens import outcomes, remote, requests
 from routing.engine.tokens.outcomes import NoTokens
-from routing.engine.tokens.requests import ChatPrompt, Ids, Json, ServerDefaults, TextPrompt
+from routing.engine.tokens.requests import ChatPrompt, IdsPrompt, Json, ServerDefaults, TextPrompt
 from routing.engine.tokens.segments import CachedTokens, SegmentCache, TokenSequence
 from routing.engine.tokens.splitter import Splitter
-from routing.engine.tokens.tokenizer import Local, TokenizerUnusable
+from routing.engine.tokens.tokenizer import LocalTokens, TokenizerUnusable
 
 CHECK_EVERY = 512  # verify one in this many cached results
 UNVERIFIED, VERIFIED, MISMATCH = "unverified", "verified", "mismatch"
@@ -103,7 +103,7 @@ class TokenService:
     """Without `local` and `ask` only prompts of ids have tokens."""
 
     def __init__(
-        self, config: TokensConfig, local: Local | None, ask: remote.Ask | None = None
+        self, config: TokensConfig, local: LocalTokens | None, ask: remote.Ask | None = None
     ) -> None:
         self.config = config
         self.local = local
@@ -160,15 +160,15 @@ class TokenService:
     def _submit(
         self, path: bytes, data: Json, model: str, done: Done
     ) -> TokenOutcome | TokenTicket:
-        prompt = requests.read(path, data, self.config.server)
-        if isinstance(prompt, Ids):
+        prompt = requests.read_prompt(path, data, self.config.server)
+        if isinstance(prompt, IdsPrompt):
             return TokenOutcome(outcomes.IDS, TokenSequence(prompt.data))
         reason = self._why_not_local(prompt)
         if not reason:
             return self._submit_local(prompt, done)
         if self._ask is None:
             raise NoTokens(reason)
-        return self._submit_remote(remote.question(prompt, model), done)
+        return self._submit_remote(remote.tokenize_body(prompt, model), done)
 
     def _why_not_local(self, prompt: TextPrompt | ChatPrompt) -> str:
         local = self.local
@@ -193,7 +193,7 @@ class TokenService:
             return result
         return self._start((text, surrounded), result, done)
 
-    def _from_text(self, local: Local, text: str, surrounded: bool) -> TokenOutcome | _Work:
+    def _from_text(self, local: LocalTokens, text: str, surrounded: bool) -> TokenOutcome | _Work:
         cache = self.cache
         assert cache is not None
         if len(text) > self.config.max_chars:
@@ -237,13 +237,13 @@ class TokenService:
         self._threads.submit(self._in_thread, job, work)
 
     def _in_thread(self, job: _Job, work: _Work) -> None:
-        rest: _Rest = _nothing_came
+        rest: _Rest = _thread_failed
         try:
             if self._is_late(job):
                 raise NoTokens(outcomes.TIMEOUT)
             rest = work()
         except NoTokens as error:
-            rest = _failed(error)
+            rest = _failed_outcome(error)
         finally:  # always release the waiters and the queue slot
             with contextlib.suppress(RuntimeError):  # the loop may be closed
                 self._loop.call_soon_threadsafe(self._finished, job, rest)
@@ -268,14 +268,14 @@ class TokenService:
         for ticket in job.tickets:
             self._loop.call_soon(ticket.deliver, result)
 
-    def _rendering(self, local: Local, chat: ChatPrompt) -> _Work:
+    def _rendering(self, local: LocalTokens, chat: ChatPrompt) -> _Work:
         def work() -> _Rest:
             text = local.text(chat)
             return lambda: self._from_text(local, text, chat.add_special_tokens)
 
         return work
 
-    def _encoding(self, local: Local, found: CachedTokens, missing: list[str]) -> _Work:
+    def _encoding(self, local: LocalTokens, found: CachedTokens, missing: list[str]) -> _Work:
         cache = self.cache
         assert cache is not None
 
@@ -285,14 +285,16 @@ class TokenService:
 
         return work
 
-    def _encoding_whole(self, local: Local, text: str) -> _Work:
+    def _encoding_whole(self, local: LocalTokens, text: str) -> _Work:
         def work() -> _Rest:
             tokens = TokenSequence(local.ids(TextPrompt(text, True)).tobytes())
             return lambda: TokenOutcome(outcomes.TOKENIZED, tokens)
 
         return work
 
-    def _check_sometimes(self, local: Local, prompt: TextPrompt, tokens: TokenSequence) -> None:
+    def _check_sometimes(
+        self, local: LocalTokens, prompt: TextPrompt, tokens: TokenSequence
+    ) -> None:
         """Sometimes compare a cached result with full tokenization, when idle."""
         self._until_check -= 1
         if self._until_check > 0 or self._jobs:
@@ -336,16 +338,16 @@ class TokenService:
             self._finished(job, lambda: outcome)
 
 
-def _failed(error: NoTokens) -> _Rest:
+def _failed_outcome(error: NoTokens) -> _Rest:
     outcome = TokenOutcome(error.reason, detail=str(error))
     return lambda: outcome
 
 
-def _nothing_came() -> TokenOutcome:
+def _thread_failed() -> TokenOutcome:
     return TokenOutcome(outcomes.ERROR, detail="the thread failed")
 
 
-def _encode(local: Local, texts: list[str]) -> list[array[int]]:
+def _encode(local: LocalTokens, texts: list[str]) -> list[array[int]]:
     try:
         return local.tokenizer.encode_all(texts)
     except TokenizerUnusable as error:

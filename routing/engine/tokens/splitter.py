@@ -13,12 +13,12 @@ from typing import Any
 
 from routing.engine.tokens.tokenizer import AddedToken, Json, LocalTokenizer
 
-SMALL = 256  # chars: merge shorter stretches into one lookup
-LARGE = 1024  # chars: cut longer texts at spaces
-_TRIES = 64  # spaces tried before giving up
+MIN_PART_CHARS = 256  # chars: merge shorter stretches into one lookup
+LONG_TEXT_CHARS = 1024  # chars: cut longer texts at spaces
+_MAX_SPACES_TRIED = 64  # spaces tried before giving up
 
-_LEFT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;:!?)")
-_RIGHT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_BEFORE_SPACE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;:!?)")
+_AFTER_SPACE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 _NORMALIZERS = frozenset(
     ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Replace", "Prepend")
@@ -54,19 +54,19 @@ _WORD_PATTERNS = frozenset(
 )
 
 
-def _steps(part: Any, inner: str) -> list[Json]:
+def _list_steps(part: Any, inner: str) -> list[Json]:
     if part is None:
         return []
     if part.get("type") == "Sequence":
-        return [step for item in part[inner] for step in _steps(item, inner)]
+        return [step for item in part[inner] for step in _list_steps(item, inner)]
     return [part]
 
 
 def _can_cut(definition: Json) -> bool:
     """Return True if every step treats stretches independently."""
     model = definition.get("model") or {}
-    normalizers = _steps(definition.get("normalizer"), "normalizers")
-    splitters = _steps(definition.get("pre_tokenizer"), "pretokenizers")
+    normalizers = _list_steps(definition.get("normalizer"), "normalizers")
+    splitters = _list_steps(definition.get("pre_tokenizer"), "pretokenizers")
     return (
         model.get("type") in _MODELS
         and not model.get("dropout")  # random
@@ -86,17 +86,17 @@ def _is_safe(token: AddedToken) -> bool:
 
 
 def _can_cut_at_spaces(definition: Json, added: list[AddedToken]) -> bool:
-    normalizers = _steps(definition.get("normalizer"), "normalizers")
+    normalizers = _list_steps(definition.get("normalizer"), "normalizers")
     if any(step.get("type") != "NFC" for step in normalizers):
         return False
     for token in added:
         if any(character.isspace() for character in token.content):
             return False
-        if token.rstrip and token.content[-1:] in _LEFT:
+        if token.rstrip and token.content[-1:] in _BEFORE_SPACE:
             return False
-        if token.lstrip and token.content[:1] in _RIGHT:
+        if token.lstrip and token.content[:1] in _AFTER_SPACE:
             return False
-    return _are_words(_steps(definition.get("pre_tokenizer"), "pretokenizers"))
+    return _are_words(_list_steps(definition.get("pre_tokenizer"), "pretokenizers"))
 
 
 def _are_words(splitters: list[Json]) -> bool:
@@ -151,7 +151,7 @@ class Splitter:
         for mark in self._cuts(text):
             # The text between two marks may itself be long.
             start = self._words(text, start, mark, parts)
-            if mark - start >= SMALL:
+            if mark - start >= MIN_PART_CHARS:
                 parts.append(text[start:mark])
                 start = mark
         start = self._words(text, start, len(text), parts)
@@ -167,8 +167,8 @@ class Splitter:
 
     def _words(self, text: str, start: int, end: int, parts: list[str]) -> int:
         """Cut at spaces; return where the next part starts."""
-        while self._at_spaces and end - start > LARGE:
-            cut = _next_word(text, start + LARGE, end)
+        while self._at_spaces and end - start > LONG_TEXT_CHARS:
+            cut = _next_word(text, start + LONG_TEXT_CHARS, end)
             if cut < 0:
                 break
             parts.append(text[start:cut])
@@ -177,11 +177,11 @@ class Splitter:
 
 
 def _next_word(text: str, at: int, end: int) -> int:
-    for _ in range(_TRIES):
+    for _ in range(_MAX_SPACES_TRIED):
         at = text.find(" ", at, end)
         if at < 0:
             return -1
-        if text[at - 1] in _LEFT and text[at + 1 : at + 2] in _RIGHT:
+        if text[at - 1] in _BEFORE_SPACE and text[at + 1 : at + 2] in _AFTER_SPACE:
             return at
         at += 1
     return -1

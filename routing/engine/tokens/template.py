@@ -109,9 +109,9 @@ class ChatTemplate:
         """Raise NoTokens."""
         wanted = defaults.content_format
         as_parts = (self.content_format if wanted == "auto" else wanted) == formats.PARTS
-        conversation = messages.conversation(chat.messages, as_parts, chat.responses)
+        conversation = messages.read_conversation(chat.messages, as_parts, chat.responses)
         if not self._knows_developer and any(item["role"] == "developer" for item in conversation):
-            conversation = messages.without_developer(conversation)
+            conversation = messages.merge_developer_messages(conversation)
         # vLLM treats unset, None and "auto" alike: the server's default applies.
         given = {k: v for k, v in chat.kwargs.items() if v is not None and v != "auto"}
         kwargs = {**defaults.template_kwargs, **given}

@@ -78,9 +78,9 @@ class LocalTokenizer:
             raise TokenizerUnusable(f"tokenizer.json cannot be used: {error}") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.added = [_added(item) for item in definition.get("added_tokens", ())]
+        self.added = [_parse_added_token(item) for item in definition.get("added_tokens", ())]
         self.definition = definition
-        self.doubts = _doubts(settings, model_type, self.added)
+        self.doubts = _find_doubts(settings, model_type, self.added)
         self.special_tokens = _special_tokens(settings)
         self.vocabulary = int(self._tokenizer.get_vocab_size())
         self.prefix, self.suffix = self._surroundings()
@@ -124,7 +124,7 @@ class LocalTokenizer:
         return array("I"), array("I")
 
 
-def _added(item: Json) -> AddedToken:
+def _parse_added_token(item: Json) -> AddedToken:
     return AddedToken(
         int(item["id"]),
         str(item["content"]),
@@ -136,16 +136,16 @@ def _added(item: Json) -> AddedToken:
     )
 
 
-def _content(value: Any) -> str:
+def _token_text(value: Any) -> str:
     found = value.get("content") if isinstance(value, dict) else value
     return found if isinstance(found, str) else ""
 
 
 def _special_tokens(settings: Json) -> dict[str, str]:
-    return {name: text for name in SPECIAL_NAMES if (text := _content(settings.get(name)))}
+    return {name: text for name in SPECIAL_NAMES if (text := _token_text(settings.get(name)))}
 
 
-def _doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tuple[str, ...]:
+def _find_doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tuple[str, ...]:
     """Return names of deviations of transformers from tokenizer.json."""
     found: list[str] = []
     if settings.get("tokenizer_class") not in _PLAIN_CLASSES:
@@ -160,22 +160,22 @@ def _doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tuple[s
         found.append("mistral_regex")
     if model_type in _OWN_RENDERERS:
         found.append("own_renderer")
-    if _names_unknown_tokens(settings, added):
+    if _changes_tokens(settings, added):
         found.append("added_tokens")
     return tuple(found)
 
 
-def _names_unknown_tokens(settings: Json, added: list[AddedToken]) -> bool:
+def _changes_tokens(settings: Json, added: list[AddedToken]) -> bool:
     """Return True if transformers would add tokens or change their rules."""
     known = {token.content: token for token in added}
-    named = [_content(value) for name, value in settings.items() if name.endswith("_token")]
+    named = [_token_text(value) for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         values = settings.get(name) or ()
-        named += map(_content, values.values() if isinstance(values, dict) else values)
+        named += map(_token_text, values.values() if isinstance(values, dict) else values)
     if any(text and text not in known for text in named):
         return True
     for item in (settings.get("added_tokens_decoder") or {}).values():
-        token = known.get(_content(item))
+        token = known.get(_token_text(item))
         if token is None or any(
             bool(item.get(rule)) != getattr(token, rule)
             for rule in ("special", "normalized", "lstrip", "rstrip", "single_word")
@@ -184,7 +184,7 @@ def _names_unknown_tokens(settings: Json, added: list[AddedToken]) -> bool:
     return False
 
 
-def chat_templates(folder: Path, settings: Json, given: Path | None) -> dict[str, str]:
+def read_chat_templates(folder: Path, settings: Json, given: Path | None) -> dict[str, str]:
     """Return template texts by name; a given file takes precedence."""
     try:
         if given is not None:
@@ -211,7 +211,7 @@ class ModelFiles:
     templates: dict[str, str]
 
 
-def load(path: Path, chat_template: Path | None = None) -> ModelFiles:
+def load_model_files(path: Path, chat_template: Path | None = None) -> ModelFiles:
     """Load a model folder or a tokenizer.json; takes about 0.2 s. Raise TokenizerUnusable."""
     folder = path if path.is_dir() else path.parent
     definition = read_json(folder / "tokenizer.json" if path.is_dir() else path)
@@ -227,10 +227,10 @@ def load(path: Path, chat_template: Path | None = None) -> ModelFiles:
         tokenizer.doubts = (*tokenizer.doubts, "mistral_format")
     if (folder / "chat_template.json").exists() or (folder / "processor_config.json").exists():
         tokenizer.doubts = (*tokenizer.doubts, "processor")
-    return ModelFiles(tokenizer, chat_templates(folder, settings, chat_template))
+    return ModelFiles(tokenizer, read_chat_templates(folder, settings, chat_template))
 
 
-class Local:
+class LocalTokens:
     """`template_problem`: why chats are unavailable, "" if they are."""
 
     def __init__(self, files: ModelFiles, defaults: ServerDefaults) -> None:

@@ -40,7 +40,7 @@ class TokenUsage(NamedTuple):
     cached: int | None
 
 
-def _count(usage: dict[str, Any], *names: str) -> int | None:
+def _token_count(usage: dict[str, Any], *names: str) -> int | None:
     """Return the first of these fields that is a token count."""
     for name in names:
         value = usage.get(name)
@@ -49,28 +49,28 @@ def _count(usage: dict[str, Any], *names: str) -> int | None:
     return None
 
 
-def _numbers(usage: dict[str, Any]) -> TokenUsage:
+def _parse_counts(usage: dict[str, Any]) -> TokenUsage:
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     if type(details) is dict:
-        cached = _count(details, "cached_tokens")
+        cached = _token_count(details, "cached_tokens")
     else:
-        cached = _count(usage, "cached_tokens", "cache_read_input_tokens")
-    prompt = _count(usage, "prompt_tokens", "input_tokens")
+        cached = _token_count(usage, "cached_tokens", "cache_read_input_tokens")
+    prompt = _token_count(usage, "prompt_tokens", "input_tokens")
     if prompt is not None and "prompt_tokens" not in usage:
         # Anthropic's input_tokens exclude cache reads and writes.
-        prompt += _count(usage, "cache_read_input_tokens") or 0
-        prompt += _count(usage, "cache_creation_input_tokens") or 0
-    return TokenUsage(prompt, _count(usage, "completion_tokens", "output_tokens"), cached)
+        prompt += _token_count(usage, "cache_read_input_tokens") or 0
+        prompt += _token_count(usage, "cache_creation_input_tokens") or 0
+    return TokenUsage(prompt, _token_count(usage, "completion_tokens", "output_tokens"), cached)
 
 
-def read(tail: bytes) -> TokenUsage | None:
+def read_usage(tail: bytes) -> TokenUsage | None:
     """Return the last usage object in the tail, or None."""
     at = tail.rfind(_MARK)
     while at >= 0:
         found = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
         if found is not None:
             try:
-                return _numbers(orjson.loads(found[1]))
+                return _parse_counts(orjson.loads(found[1]))
             except orjson.JSONDecodeError:
                 pass  # an earlier one may be complete
         at = tail.rfind(_MARK, 0, at)
@@ -91,12 +91,12 @@ class UsageReader:
         self.size += len(piece)
         data = piece
         if self.last:
-            data = _unfinished(self.last) + piece
-        self.usage = read(data) or self.usage
+            data = _unfinished_tail(self.last) + piece
+        self.usage = read_usage(data) or self.usage
         self.last = data
 
 
-def _unfinished(data: bytes) -> bytes:
+def _unfinished_tail(data: bytes) -> bytes:
     """Return the end of the data that may become a usage object."""
     at = data.rfind(_MARK)
     if at < 0 or len(data) - at >= _MAX_OBJECT_BYTES or _OBJECT.match(data, at + len(_MARK)):
@@ -181,7 +181,7 @@ class StreamFilter:
             if self._engine.fingerprint is None:
                 self._waiting.append(event)
                 return
-            event = _stamped(event, self._engine.fingerprint)
+            event = _add_fingerprint(event, self._engine.fingerprint)
         if self._waiting:
             self._waiting.append(event)
             if event.startswith(_DONE) or sum(map(len, self._waiting)) > _MAX_WAITING_BYTES:
@@ -200,7 +200,7 @@ class StreamFilter:
         if data.get("choices") != []:
             self._off = True  # the worker always reports usage (--enable-force-include-usage)
             return False
-        self.usage = _numbers(data["usage"])
+        self.usage = _parse_counts(data["usage"])
         fingerprint = data.get("system_fingerprint")
         self._engine.fingerprint = fingerprint if type(fingerprint) is str else ""
         return True
@@ -211,7 +211,9 @@ class StreamFilter:
         fingerprint = self._engine.fingerprint
         if not fingerprint:
             return events
-        return [_stamped(one, fingerprint) if self._is_terminal(one) else one for one in events]
+        return [
+            _add_fingerprint(one, fingerprint) if self._is_terminal(one) else one for one in events
+        ]
 
     def end(self) -> list[bytes]:
         """Return everything held, at the regular end of the stream."""
@@ -219,7 +221,7 @@ class StreamFilter:
         return [*self.release(), rest] if rest else self.release()
 
 
-def _stamped(event: bytes, fingerprint: str) -> bytes:
+def _add_fingerprint(event: bytes, fingerprint: str) -> bytes:
     end = event.rindex(b"}") if b"}" in event else len(event)
     return b'%b,"system_fingerprint":%b%b' % (event[:end], orjson.dumps(fingerprint), event[end:])
 
@@ -272,23 +274,23 @@ class AnswerTokens:
             return self._reader.usage
         if self.filter is not None and self.filter.usage is not None:
             return self.filter.usage
-        return read(self.tail[-TAIL_BYTES:])
+        return read_usage(self.tail[-TAIL_BYTES:])
 
 
 NO_ANSWER = AnswerTokens(False, None)
 
 
-START = 4.0  # English text with common tokenizers
-LEAST, MOST = 1.0, 16.0  # Chinese as bytes; whitespace in code
-LEAST_BYTES = 256  # template tokens distort shorter prompts
-WEIGHT = 0.02  # EWMA weight after the first samples
-MODELS = 256
+INITIAL_RATIO = 4.0  # English text with common tokenizers
+MIN_RATIO, MAX_RATIO = 1.0, 16.0  # Chinese as bytes; whitespace in code
+MIN_PROMPT_BYTES = 256  # template tokens distort shorter prompts
+RATIO_WEIGHT = 0.02  # EWMA weight after the first samples
+MAX_MODELS = 256
 
 
-class Ratios:
+class BytesPerToken:
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, int]] = {}
-        self._all: tuple[float, int] = (START, 0)
+        self._all: tuple[float, int] = (INITIAL_RATIO, 0)
 
     def of(self, model: str) -> float:
         found = self._known.get(model)
@@ -296,16 +298,16 @@ class Ratios:
 
     def learn(self, model: str, size: int, tokens: int) -> None:
         """Learn from a prompt of `size` bytes and `tokens`; `model` is a served name."""
-        if size < LEAST_BYTES or tokens <= 0:
+        if size < MIN_PROMPT_BYTES or tokens <= 0:
             return
-        ratio = min(max(size / tokens, LEAST), MOST)
-        self._all = _moved(self._all, ratio)
+        ratio = min(max(size / tokens, MIN_RATIO), MAX_RATIO)
+        self._all = _update_ratio(self._all, ratio)
         known = self._known.get(model)
-        if known is not None or len(self._known) < MODELS:
-            self._known[model] = _moved(known or (ratio, 0), ratio)
+        if known is not None or len(self._known) < MAX_MODELS:
+            self._known[model] = _update_ratio(known or (ratio, 0), ratio)
 
 
-def _moved(before: tuple[float, int], ratio: float) -> tuple[float, int]:
+def _update_ratio(before: tuple[float, int], ratio: float) -> tuple[float, int]:
     value, count = before
     count += 1
-    return value + (ratio - value) * max(WEIGHT, 1 / count), count
+    return value + (ratio - value) * max(RATIO_WEIGHT, 1 / count), count

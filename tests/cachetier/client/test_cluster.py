@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from cachetier.client.address import Address
-from cachetier.client.cluster import SLOTS, Redirect, SlotMap, read_redirect, read_slots, slot_of
+from cachetier.client.cluster import SLOTS, Redirect, SlotMap, key_slot, parse_redirect, parse_slots
 from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
@@ -28,20 +28,20 @@ HERE = Address("10.0.0.1", 6379, tls=True)
 
 def test_slots_are_those_of_redis() -> None:
     """Answers of CLUSTER KEYSLOT."""
-    assert slot_of(b"123456789") == 12739
-    assert slot_of(b"{user1000}.following") == slot_of(b"user1000") == 3443
-    assert slot_of(b"foo{}{bar}") == 8363
-    assert slot_of(b"foo{{bar}}zap") == slot_of(b"{bar")
-    assert slot_of(b"") == 0
+    assert key_slot(b"123456789") == 12739
+    assert key_slot(b"{user1000}.following") == key_slot(b"user1000") == 3443
+    assert key_slot(b"foo{}{bar}") == 8363
+    assert key_slot(b"foo{{bar}}zap") == key_slot(b"{bar")
+    assert key_slot(b"") == 0
 
 
 def test_redirections_are_read() -> None:
-    assert read_redirect("MOVED 3999 127.0.0.1:6381") == Redirect(True, 3999, "127.0.0.1", 6381)
-    assert read_redirect("ASK 1 [::1]:7") == Redirect(False, 1, "::1", 7)
-    assert read_redirect("MOVED 1 :7") == Redirect(True, 1, "", 7)
+    assert parse_redirect("MOVED 3999 127.0.0.1:6381") == Redirect(True, 3999, "127.0.0.1", 6381)
+    assert parse_redirect("ASK 1 [::1]:7") == Redirect(False, 1, "::1", 7)
+    assert parse_redirect("MOVED 1 :7") == Redirect(True, 1, "", 7)
     wrong = ("ERR no", "MOVED x a:1", "MOVED 1 a", "MOVED 99999 a:1", "MOVED 1 a:b c")
     for text in (*wrong, "MOVED 1 a:65536", "MOVED 1 a/b:1", "MOVED 1 user@a:1"):
-        assert read_redirect(text) is None
+        assert parse_redirect(text) is None
 
 
 def test_a_named_node_is_reached_as_the_one_which_named_it() -> None:
@@ -60,11 +60,11 @@ def test_slot_tables_are_read_and_nonsense_in_them_is_left_out() -> None:
         [23, 24, [b"a", b"port"]],
         "nonsense",
     ]
-    assert read_slots(reply, HERE) == [
+    assert parse_slots(reply, HERE) == [
         (0, 10, Address("a", 1, tls=True)),
         (11, 20, Address("10.0.0.1", 3, tls=True)),
     ]
-    assert read_slots(b"nonsense", HERE) == []
+    assert parse_slots(b"nonsense", HERE) == []
 
 
 def test_a_map_learns_and_is_told() -> None:
@@ -150,7 +150,7 @@ def test_values_go_where_their_slots_are(pool: CachePool, cluster: Cluster) -> N
 
 def test_a_slot_on_its_way_and_a_slot_that_moved(pool: CachePool, cluster: Cluster) -> None:
     """ASK while it migrates, MOVED afterwards; the keys are there all along."""
-    slot = slot_of(b"{way}0")
+    slot = key_slot(b"{way}0")
     source = next(n for n in range(3) if pool.lane(b"{way}0").endswith(f":{cluster.nodes[n].port}"))
     target = (source + 1) % 3
     stored = items("{way}", 4)

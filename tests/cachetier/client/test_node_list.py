@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.client.address import Address, AddressError
-from cachetier.client.node_list import Nodes, look_up, read_list
+from cachetier.client.node_list import Nodes, read_list, resolve_addresses
 
 
 def test_one_url_four_ways() -> None:
@@ -77,7 +77,7 @@ def test_a_file_of_nodes(tmp_path: Path) -> None:
 
 
 def test_a_name_is_every_address_behind_it_and_tls_still_means_the_name() -> None:
-    found = look_up(Address("localhost", 6400, tls=True))
+    found = resolve_addresses(Address("localhost", 6400, tls=True))
     assert {address.host for address in found} <= {"127.0.0.1", "::1"}
     assert found
     for address in found:

@@ -233,9 +233,10 @@ def in_file(path: Path, *nodes: CacheNode) -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachetier.client.membership._SHORTEST_S", 0.02)
+    monkeypatch.setattr("cachetier.client.membership._MIN_REFRESH_INTERVAL_S", 0.02)
     monkeypatch.setattr(
-        "cachetier.client.membership._LOOK_EVERY_S", {"file": 0.02, "dns": 0.02, "cluster": 0.02}
+        "cachetier.client.membership._REFRESH_INTERVALS_S",
+        {"file": 0.02, "dns": 0.02, "cluster": 0.02},
     )
 
 
@@ -294,7 +295,7 @@ def test_a_name_is_followed(
     three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = [Address("127.0.0.1", three[0].port)]
-    monkeypatch.setattr("cachetier.client.membership.look_up", lambda name: tuple(behind))
+    monkeypatch.setattr("cachetier.client.membership.resolve_addresses", lambda name: tuple(behind))
     pool = CachePool(Nodes.parse("redis://cache.ns.svc?nodes=dns"))
     try:
         until(lambda: len(pool.open_breakers()) == 1, what="one node")
@@ -313,7 +314,7 @@ def test_counters_of_nodes_that_left_stay_bounded(
     three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pods come and go under new addresses for months; what they counted must not be lost."""
-    monkeypatch.setattr("cachetier.client.membership._MAX_NAMED", 3)
+    monkeypatch.setattr("cachetier.client.membership._MAX_LABELLED_NODES", 3)
     members = membership.Membership(Nodes.parse("redis://a:1"), "", None)
     for port in range(1, 20):
         members._replace((Address("127.0.0.1", port),))

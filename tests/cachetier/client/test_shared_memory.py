@@ -13,7 +13,7 @@ from cachetier.client import cache_client
 from cachetier.client.address import Address
 from cachetier.client.cache_client import CacheClient
 from cachetier.client.outcomes import KeyOutcome
-from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable, read_lease
+from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable, parse_lease
 from tests.support.cachenode import CacheNode
 from tests.support.leasingnode import LeasingNode
 
@@ -120,7 +120,7 @@ def test_where_it_does_not_work_values_come_over_the_socket(leasing: LeasingNode
 def test_it_is_asked_again_after_a_rest(
     leasing: LeasingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cachetier.client.shared_memory.REST_S", 0.0)
+    monkeypatch.setattr("cachetier.client.shared_memory.PAUSE_S", 0.0)
     leasing.put(b"k", os.urandom(ROW))
     leasing.lease_reply = b"-ERR unknown command 'LEASE'\r\n"
     client = client_of(leasing)
@@ -192,7 +192,7 @@ def test_a_link_is_not_followed(leasing: LeasingNode, tmp_path: Path) -> None:
 )
 def test_answers_which_make_no_sense(reply: object) -> None:
     with pytest.raises(SharedMemoryUnavailable):
-        read_lease(reply, 1)
+        parse_lease(reply, 1)
 
 
 def test_short_values_are_not_asked_for(leasing: LeasingNode) -> None:

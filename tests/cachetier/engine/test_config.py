@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.engine.__main__ import main
-from cachetier.engine.config import MIB, ListenAddress, parse, parse_place, parse_size
+from cachetier.engine.config import MIB, ListenAddress, parse, parse_listen_address, parse_size
 from cachetier.engine.errors import ConfigError
 
 MEMORY = ("--memory", "64MiB")
@@ -28,11 +28,11 @@ def test_sizes_that_are_none(text: str) -> None:
 
 
 def test_places() -> None:
-    assert parse_place("127.0.0.1:6400") == ListenAddress("127.0.0.1", 6400)
-    assert parse_place("[::1]:1") == ListenAddress("::1", 1)
+    assert parse_listen_address("127.0.0.1:6400") == ListenAddress("127.0.0.1", 6400)
+    assert parse_listen_address("[::1]:1") == ListenAddress("::1", 1)
     for text in ("6400", ":6400", "host:", "host:99999", "host:port"):
         with pytest.raises(ConfigError, match="is not an address"):
-            parse_place(text)
+            parse_listen_address(text)
 
 
 def test_a_disk() -> None:

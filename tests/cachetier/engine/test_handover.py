@@ -18,7 +18,7 @@ from cachetier.engine import handover
 from cachetier.engine.config import ListenAddress, parse
 from cachetier.engine.net.peer import Peer, PeerFacts
 from cachetier.engine.node import Node
-from cachetier.engine.policies import POLICIES, make
+from cachetier.engine.policies import POLICIES, make_policy
 from cachetier.engine.store import Condition
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode, Valkey
@@ -246,7 +246,7 @@ def test_orders_which_make_no_sense_drain_nothing(start: Start, query: str, fiel
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_ranking_names_everybody_once_and_the_used_first(name: str) -> None:
-    policy = make(name, 1000)
+    policy = make_policy(name, 1000)
     for number in range(20):
         policy.added(b"k%d" % number, 10)
     for _ in range(3):

@@ -34,7 +34,7 @@ def client(node: CacheNode, **options: object) -> redis.Redis:
 
 def block(namespace: str, number: int, size: int = 1000) -> tuple[bytes, bytes]:
     key, body = block_key(namespace, 0, number.to_bytes(4, "big")), os.urandom(size)
-    return key, envelope.pack(key, body) + body
+    return key, envelope.pack_header(key, body) + body
 
 
 # -- memory ------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.Monkey
 
 
 def test_a_fault_within_a_reply_costs_its_client_only(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(talk: session.ClientSession, _words: list[bytes]) -> session.Rest:
+    def broken(talk: session.ClientSession, _words: list[bytes]) -> session.ReplySteps:
         talk.reply(b"*2\r\n")
         yield
         raise ZeroDivisionError

@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 def block(number: int, namespace: str = "aa") -> tuple[bytes, bytes]:
     key = envelope.block_key(namespace, 0, number.to_bytes(4, "big"))
     body = random.Random(number).randbytes(300_000)
-    return key, envelope.pack(key, body) + body
+    return key, envelope.pack_header(key, body) + body
 
 
 def client(node: CacheNode, **options: int) -> redis.Redis:

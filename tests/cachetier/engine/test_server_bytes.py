@@ -159,7 +159,7 @@ def test_a_client_killed_while_it_is_sent_to_lets_go(start: Start) -> None:
 # -- values which are not stored ---------------------------------------------------------------
 def block(number: int, size: int) -> tuple[bytes, bytes]:
     key, body = block_key("a" * 32, 0, number.to_bytes(4, "big")), os.urandom(size)
-    return key, envelope.pack(key, body) + body
+    return key, envelope.pack_header(key, body) + body
 
 
 def test_a_block_which_is_there_is_not_received_again(start: Start) -> None:

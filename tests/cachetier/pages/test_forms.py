@@ -26,7 +26,9 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is woken, and the machine is of a known size."""
     from cachetier.tier.spec import SpareCapacity
 
-    monkeypatch.setattr("cachetier.selectors.room", lambda: SpareCapacity(8 * GIB, 100 * GIB))
+    monkeypatch.setattr(
+        "cachetier.selectors.spare_capacity", lambda: SpareCapacity(8 * GIB, 100 * GIB)
+    )
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def _nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
         hits=30,
         evictions=0,
     )
-    monkeypatch.setattr("cachetier.tier.node_stats.ask", lambda _url: numbers)
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: numbers)
 
 
 def user(role: str) -> User:
@@ -92,7 +92,7 @@ def test_the_page_says_that_a_restarted_node_lost_what_it_held(paper: FakeProvis
 
 
 def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachetier.tier.node_stats.ask", lambda _url: None)
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     ready_tier()
     text = browser("viewer").get("/cache/").text
     assert "the node has not said any yet" in text
@@ -193,6 +193,6 @@ def test_rest_unknown_tier_and_tier_in_use() -> None:
     assert answer.status_code == 409
     assert answer.json()["code"] == "in_use"
     assert client.delete("/api/v1/cache-tiers/default/").status_code == 202
-    tier = selectors.get("default")
+    tier = selectors.get_tier("default")
     assert tier is not None
     assert tier.shown_phase == "Deleting"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.rendering.render import render
-from cachetier.rendering.sizes import GIB, MIB, rows
+from cachetier.rendering.sizes import GIB, MIB, compute_rows
 from cachetier.rendering.spec import (
     L1,
     L2,
@@ -90,10 +90,12 @@ def test_no_secret_is_contained_and_none_is_lost(name: str) -> None:
 
 def test_a_row_is_all_ranks_rounded_up_to_pages() -> None:
     """As vLLM's CPUOffloadingSpec counts: 81,920 bytes x 4 ranks x 64 tokens is whole pages."""
-    found = rows(LARGE, GPU)
+    found = compute_rows(LARGE, GPU)
     assert found.row_bytes == 81_920 * 4 * 64
     assert found.count == 80 * GIB // found.row_bytes
-    odd = rows(L1(10 * MIB, chunk_tokens=16), Shape("cuda", ranks=1, kv_bytes_per_token=1000))
+    odd = compute_rows(
+        L1(10 * MIB, chunk_tokens=16), Shape("cuda", ranks=1, kv_bytes_per_token=1000)
+    )
     assert (odd.row_bytes, odd.count) == (16_384, 640)
     assert odd.used_bytes == 640 * 16_384
 
@@ -102,7 +104,7 @@ def test_shared_memory_holds_l1_and_more_and_the_pod_counts_it() -> None:
     made = render(CASES["gpu_l1"])
     (volume,) = made.volumes
     assert volume.path == "/dev/shm"
-    assert volume.size_bytes > rows(LARGE, GPU).used_bytes
+    assert volume.size_bytes > compute_rows(LARGE, GPU).used_bytes
     assert volume.size_bytes == made.memory_bytes
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cachetier.tier.advice import merged, what_if
-from cachetier.tier.curve_chart import HEIGHT, WIDTH, draw
+from cachetier.tier.advice import compute_what_if, merge_namespaces
+from cachetier.tier.curve_chart import HEIGHT, WIDTH, draw_curve
 from cachetier.tier.node_stats import Curve, Namespace
 
 GIB = 1024.0**3
@@ -22,14 +22,14 @@ GROWING = curve(0.1, 0.2, 0.4, 0.6, 0.62)
 
 
 def test_nothing_is_advised_from_too_little() -> None:
-    assert what_if([], GIB) is None
-    assert what_if([curve(0.1, 0.2, 0.4, 0.6, 0.6, requests=999)], GIB) is None
-    assert what_if([Curve(GIB, 5000, ((GIB, 0.5),))], GIB) is None
-    assert what_if([GROWING], 0) is None
+    assert compute_what_if([], GIB) is None
+    assert compute_what_if([curve(0.1, 0.2, 0.4, 0.6, 0.6, requests=999)], GIB) is None
+    assert compute_what_if([Curve(GIB, 5000, ((GIB, 0.5),))], GIB) is None
+    assert compute_what_if([GROWING], 0) is None
 
 
 def test_the_knee_is_where_more_stops_paying() -> None:
-    found = what_if([GROWING], GIB)
+    found = compute_what_if([GROWING], GIB)
     assert found is not None
     assert found.knee.share == 4
     assert found.knee.size_bytes == 4 * GIB
@@ -46,7 +46,7 @@ def test_the_knee_is_where_more_stops_paying() -> None:
     ],
 )
 def test_advice(rates: tuple[float, ...], said: str) -> None:
-    found = what_if([curve(*rates)], GIB)
+    found = compute_what_if([curve(*rates)], GIB)
     assert found is not None
     assert said in found.advice
 
@@ -55,7 +55,7 @@ def test_nodes_weigh_by_what_they_were_asked() -> None:
     """A node of another size is read at the same share of its own."""
     busy = curve(0.8, 0.8, 0.8, 0.8, 0.8, requests=9000)
     idle = curve(0.0, 0.0, 0.0, 0.0, 0.0, requests=1000, capacity=2 * GIB)
-    found = what_if([busy, idle], 3 * GIB)
+    found = compute_what_if([busy, idle], 3 * GIB)
     assert found is not None
     assert [round(point.hit_rate, 6) for point in found.points] == [0.72] * 5
     assert found.points[1].size_bytes == 3 * GIB
@@ -63,7 +63,7 @@ def test_nodes_weigh_by_what_they_were_asked() -> None:
 
 def test_between_two_measured_sizes_the_line_counts() -> None:
     sparse = Curve(GIB, 5000, ((GIB / 2, 0.0), (8 * GIB, 0.75)))
-    found = what_if([sparse, curve(0, 0, 0, 0, 0, requests=0.001)], GIB)
+    found = compute_what_if([sparse, curve(0, 0, 0, 0, 0, requests=0.001)], GIB)
     assert found is not None
     at_two = next(point for point in found.points if point.share == 2)
     assert at_two.hit_rate == pytest.approx(0.15, abs=1e-3)
@@ -71,13 +71,13 @@ def test_between_two_measured_sizes_the_line_counts() -> None:
 
 def test_a_namespace_on_two_nodes_is_one() -> None:
     parts = [[Namespace("a", bytes=1, hits=2), Namespace("b", bytes=5)], [Namespace("a", bytes=9)]]
-    assert merged(parts) == [Namespace("a", bytes=10, hits=2), Namespace("b", bytes=5)]
+    assert merge_namespaces(parts) == [Namespace("a", bytes=10, hits=2), Namespace("b", bytes=5)]
 
 
 def test_the_drawing_stays_in_its_frame_and_marks_now_and_knee() -> None:
-    found = what_if([GROWING], GIB)
+    found = compute_what_if([GROWING], GIB)
     assert found is not None
-    drawing = draw(found)
+    drawing = draw_curve(found)
     corners = [tuple(map(float, pair.split(","))) for pair in drawing.line.split()]
     assert len(corners) == 5
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in corners)

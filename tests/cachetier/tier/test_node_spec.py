@@ -13,8 +13,8 @@ import pytest
 from cachetier.client.node_list import Nodes
 from cachetier.engine.config import parse as parse_node
 from cachetier.tier import node_stats
-from cachetier.tier.lifecycle import judge
-from cachetier.tier.node_spec import NodeFacts, in_pods, node_spec, nodes_url
+from cachetier.tier.lifecycle import judge_tier
+from cachetier.tier.node_spec import NodeFacts, node_spec, nodes_url, to_pods
 from cachetier.tier.spec import GIB, TierSpec
 from console.provisioners.base import (
     Observation,
@@ -92,7 +92,7 @@ ON_CLUSTER = NodeFacts(
 
 
 def test_pods_of_a_cluster_compared_with_a_file_that_a_person_has_read() -> None:
-    spec = in_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
+    spec = to_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
     text = json.dumps(asdict_plain(spec), indent=1) + "\n"
     path = Path(__file__).parent / "golden" / "node_pod.json"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -104,7 +104,7 @@ def test_pods_of_a_cluster_compared_with_a_file_that_a_person_has_read() -> None
 def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
     tmp_path: Path,
 ) -> None:
-    spec = in_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
+    spec = to_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
     (tmp_path / "password").write_text("x" * 20)
     (tmp_path / "memory").write_text(str(2**30))
     facts = ReplicaFacts("0.0.0.0", str(tmp_path), "$(R)", {"resp": 6400, "admin": 9091})
@@ -124,7 +124,7 @@ def test_nodes_request_and_are_limited_to_what_the_tier_says() -> None:
     def resources(**given: Any) -> dict[str, Any]:
         facts = replace(ON_CLUSTER, spec=replace(ON_CLUSTER.spec, **given))
         target = RenderingTarget("llm", frozenset(CAPABILITIES))
-        spec = in_pods(node_spec(facts), facts, "image")
+        spec = to_pods(node_spec(facts), facts, "image")
         objects = render(spec, target, Secrets(files={"password": "x"}))
         (workload,) = [one for one in objects if one["kind"] == "StatefulSet"]
         found: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]["resources"]
@@ -149,7 +149,7 @@ def test_workers_find_all_nodes_behind_one_name() -> None:
     nodes = Nodes.parse(url)
     assert (nodes.kind, nodes.replicas) == ("dns", 2)
     objects = render(
-        in_pods(node_spec(both), both, "image"),
+        to_pods(node_spec(both), both, "image"),
         RenderingTarget("llm", frozenset(CAPABILITIES)),
         Secrets(files={"password": "x"}),
     )
@@ -174,12 +174,12 @@ def node(state: ReplicaState, spec_hash: str = "new") -> Observation:
     ],
 )
 def test_phases(seen: Observation, was_ready: bool, phase: str, reason: str) -> None:
-    verdict = judge(seen, "new", wanted=1, was_ready=was_ready, deleting=False)
+    verdict = judge_tier(seen, "new", wanted=1, was_ready=was_ready, deleting=False)
     assert (verdict.phase, verdict.reason) == (phase, reason)
 
 
 def test_deleting_wins_over_everything() -> None:
-    verdict = judge(node(ReplicaState.READY), "new", wanted=1, was_ready=True, deleting=True)
+    verdict = judge_tier(node(ReplicaState.READY), "new", wanted=1, was_ready=True, deleting=True)
     assert verdict.phase == "Deleting"
 
 
@@ -223,7 +223,7 @@ ANSWERS = {
 
 def test_numbers_are_read_and_summed() -> None:
     with http_stub(ANSWERS) as node:
-        stats = node_stats.ask(node.url)
+        stats = node_stats.fetch_stats(node.url)
     assert stats is not None
     assert (stats.used_bytes, stats.capacity_bytes) == (1000, 4000)
     assert (stats.disk_used_bytes, stats.disk_capacity_bytes) == (70, 700)
@@ -238,7 +238,7 @@ def test_numbers_are_read_and_summed() -> None:
 def test_an_answer_of_another_shape_costs_only_itself(body: str) -> None:
     odd = {**ANSWERS, "/namespaces": (200, body), "/curve": (200, body)}
     with http_stub(odd) as node:
-        stats = node_stats.ask(node.url)
+        stats = node_stats.fetch_stats(node.url)
     assert stats is not None
     assert (stats.used_bytes, stats.namespaces, stats.curve) == (1000, (), None)
 
@@ -249,17 +249,17 @@ def test_numbers_an_older_console_wrote_are_still_read() -> None:
 
 def test_a_node_that_does_not_answer_well_has_no_numbers() -> None:
     with http_stub({"/metrics": (500, METRICS)}) as node:
-        assert node_stats.ask(node.url) is None
-    assert node_stats.ask(node.url) is None, "nobody listens there any more"
-    assert node_stats.ask("not a url") is None
+        assert node_stats.fetch_stats(node.url) is None
+    assert node_stats.fetch_stats(node.url) is None, "nobody listens there any more"
+    assert node_stats.fetch_stats("not a url") is None
 
 
 def test_where_blocks_are_asked_for_first_gets_alone_do_not_count() -> None:
     asked_first = METRICS.replace('namespace=""} 0', 'namespace="a"} 40', 1)
-    stats = node_stats.read(asked_first)
+    stats = node_stats.parse_metrics(asked_first)
     assert (stats.lookups, stats.hits) == (40, 0)
 
 
 def test_a_node_without_any_such_counter_has_no_number() -> None:
-    stats = node_stats.read('emberline_l2_used_bytes{pool="default"} 1')
+    stats = node_stats.parse_metrics('emberline_l2_used_bytes{pool="default"} 1')
     assert (stats.lookups, stats.hits) == (None, None)

@@ -9,7 +9,16 @@ import pytest
 
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
 from cachetier.tier import spec
-from cachetier.tier.spec import GIB, MIB, Effect, Refused, SpareCapacity, TierSpec, change, create
+from cachetier.tier.spec import (
+    GIB,
+    MIB,
+    Effect,
+    Refused,
+    SpareCapacity,
+    TierSpec,
+    change_spec,
+    create_spec,
+)
 
 ROOM = SpareCapacity(memory_bytes=8 * GIB, disk_bytes=100 * GIB)
 SMALL = TierSpec(memory_bytes=GIB)
@@ -22,10 +31,10 @@ def test_the_fields_are_those_of_the_spec_and_the_policies_those_of_the_engine()
 
 
 def test_what_is_left_out_stays() -> None:
-    wanted = change(SMALL, {"node_count": 3, "copies": 2}, ROOM)
+    wanted = change_spec(SMALL, {"node_count": 3, "copies": 2}, ROOM)
     assert wanted == TierSpec(memory_bytes=GIB, node_count=3, copies=2)
-    assert spec.changed(SMALL, wanted) == {"node_count": [1, 3], "copies": [1, 2]}
-    assert spec.effects(spec.changed(SMALL, wanted)) == {Effect.LIVE, Effect.WORKERS}
+    assert spec.list_changes(SMALL, wanted) == {"node_count": [1, 3], "copies": [1, 2]}
+    assert spec.list_effects(spec.list_changes(SMALL, wanted)) == {Effect.LIVE, Effect.WORKERS}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,7 @@ def test_what_is_left_out_stays() -> None:
 )
 def test_refusals(data: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(Refused) as caught:
-        change(SMALL, data, ROOM)
+        change_spec(SMALL, data, ROOM)
     (problem,) = caught.value.errors
     assert (problem.field, problem.code) == (field, code)
     assert problem.value == data[field]
@@ -64,9 +73,9 @@ CLUSTERS = SpareCapacity(memory_bytes=GIB, disk_bytes=GIB, clusters=frozenset({"
 
 def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
     data = {"cluster": "prod", "memory_bytes": 100 * GIB, "disk_bytes": 999 * GIB}
-    assert create(data, CLUSTERS).memory_bytes == 100 * GIB
+    assert create_spec(data, CLUSTERS).memory_bytes == 100 * GIB
     with pytest.raises(Refused):
-        create({**data, "cluster": ""}, CLUSTERS)
+        create_spec({**data, "cluster": ""}, CLUSTERS)
 
 
 @pytest.mark.parametrize(
@@ -89,16 +98,16 @@ def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
 )
 def test_refused_places(data: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(Refused) as caught:
-        create(data, CLUSTERS)
+        create_spec(data, CLUSTERS)
     (problem,) = caught.value.errors
     assert (problem.field, problem.code) == (field, code)
 
 
 def test_a_tier_stays_where_it_is() -> None:
-    there = create({"cluster": "prod"}, CLUSTERS)
-    assert change(there, {"cluster": "prod", "node_count": 2}, CLUSTERS).node_count == 2
+    there = create_spec({"cluster": "prod"}, CLUSTERS)
+    assert change_spec(there, {"cluster": "prod", "node_count": 2}, CLUSTERS).node_count == 2
     with pytest.raises(Refused) as caught:
-        change(there, {"cluster": "", "namespace": "other"}, CLUSTERS)
+        change_spec(there, {"cluster": "", "namespace": "other"}, CLUSTERS)
     assert {(p.field, p.code) for p in caught.value.errors} == {
         ("cluster", "fixed"),
         ("namespace", "fixed"),
@@ -107,16 +116,16 @@ def test_a_tier_stays_where_it_is() -> None:
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(Refused) as caught:
-        change(SMALL, {"policy": "x", "node_count": 99, "size": 1}, ROOM)
+        change_spec(SMALL, {"policy": "x", "node_count": 99, "size": 1}, ROOM)
     assert {problem.field for problem in caught.value.errors} == {"policy", "node_count", "size"}
 
 
 def test_a_tier_may_shrink_on_a_machine_that_has_less_than_it_had() -> None:
     large = TierSpec(memory_bytes=GIB, node_count=12, disk_bytes=20 * GIB)
     poor = SpareCapacity(memory_bytes=GIB, disk_bytes=GIB)
-    assert change(large, {"node_count": 11}, poor).node_count == 11
+    assert change_spec(large, {"node_count": 11}, poor).node_count == 11
     with pytest.raises(Refused):
-        change(large, {"node_count": 13}, poor)
+        change_spec(large, {"node_count": 13}, poor)
 
 
 @pytest.mark.parametrize("name", ["a", "chat-2", "a" * 40])

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from cachetier.vllm_connector import lookups
-from cachetier.vllm_connector.lookups import Pauses
+from cachetier.vllm_connector.lookups import StepPauses
 
 
 class Event(threading.Event):
@@ -29,8 +29,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def make(waiting: bool) -> tuple[Pauses, Event]:
-    one, event = Pauses(lambda: waiting), Event()
+def make(waiting: bool) -> tuple[StepPauses, Event]:
+    one, event = StepPauses(lambda: waiting), Event()
     one._came = event
     return one, event
 
@@ -60,7 +60,7 @@ def test_while_nobody_waits_it_does_not_wait(clock: list[float]) -> None:
 
 
 def test_news_end_the_wait() -> None:
-    one = Pauses(lambda: True)
+    one = StepPauses(lambda: True)
     one.after_step()
     one.news()
     assert one._came.is_set()

@@ -33,7 +33,7 @@ BASE: dict[str, Any] = {
 
 
 def made(the_config: Any = None, **changed: object) -> str:
-    return namespace.digest(namespace.facts(the_config or config(), **(BASE | changed)))
+    return namespace.digest_facts(namespace.facts(the_config or config(), **(BASE | changed)))
 
 
 def test_it_is_stable() -> None:
@@ -91,4 +91,4 @@ def test_where_it_runs_does_not_count() -> None:
 
 def test_order_does_not_count() -> None:
     facts = namespace.facts(config(), **BASE)
-    assert namespace.digest(dict(reversed(facts.items()))) == namespace.digest(facts)
+    assert namespace.digest_facts(dict(reversed(facts.items()))) == namespace.digest_facts(facts)

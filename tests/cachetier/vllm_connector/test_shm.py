@@ -24,7 +24,7 @@ def region(folder: Path, name: str = "vllm_offload_0000.mmap") -> Path:
 
 
 def sweep(folder: Path, after_s: float = LATER_S) -> list[Path]:
-    return shm.sweep(folder, now=time.time() + after_s)
+    return shm.sweep_dead_files(folder, now=time.time() + after_s)
 
 
 def test_a_dead_engines_file_goes(tmp_path: Path) -> None:
@@ -84,21 +84,21 @@ def test_a_lock_counts_where_processes_cannot_be_seen(tmp_path: Path) -> None:
     """Two containers may share /dev/shm and not see each other's processes."""
     path = region(tmp_path)
     fd = os.open(path, os.O_RDWR)
-    shm.hold(fd)
+    shm.lock_file(fd)
     nothing = tmp_path / "proc"
     nothing.mkdir()
     later = time.time() + LATER_S
-    assert shm.sweep(tmp_path, proc=nothing, now=later) == []
+    assert shm.sweep_dead_files(tmp_path, proc=nothing, now=later) == []
     os.close(fd)
-    assert shm.sweep(tmp_path, proc=nothing, now=later) == [path]
+    assert shm.sweep_dead_files(tmp_path, proc=nothing, now=later) == [path]
 
 
 def test_a_forgotten_name_leaves_the_memory_to_who_mapped_it(tmp_path: Path) -> None:
     path = region(tmp_path)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 8192) as one:
         with mmap.mmap(file.fileno(), 8192) as other:
-            shm.forget_name(str(path))
-            shm.forget_name(str(path))
+            shm.unlink_file(str(path))
+            shm.unlink_file(str(path))
             assert not path.exists()
             one[0] = 7
             assert other[0] == 7

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from cachetier.vllm_connector import transfers
-from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
+from cachetier.vllm_connector.transfers import FinishedJob, Item, TransferPool
 from tests.support.waiting import until
 
 Make = Callable[..., TransferPool]
@@ -60,8 +60,8 @@ def make() -> Iterator[Make]:
         assert pool.join(30)
 
 
-def ended(pool: TransferPool, count: int) -> list[Finished]:
-    done: list[Finished] = []
+def ended(pool: TransferPool, count: int) -> list[FinishedJob]:
+    done: list[FinishedJob] = []
 
     def enough() -> bool:
         done.extend(pool.finished())

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cachetier.engine.net.session import VALUE_PLACES
+from cachetier.engine.net.session import VALUE_ARGUMENTS
 from cachetier.engine.server import HANDLERS
 from cachetier.wire.commands import OPERATIONS, TABLE
-from cachetier.wire.handbook import renewed, table
+from cachetier.wire.handbook import render_table, renew_page
 
 
 def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
     assert set(TABLE) == set(HANDLERS)
-    assert set(VALUE_PLACES) <= set(TABLE)
+    assert set(VALUE_ARGUMENTS) <= set(TABLE)
 
 
 def test_counted_commands_use_known_labels() -> None:
@@ -30,11 +30,11 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "cache-comma
 
 def test_the_page_has_todays_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert renewed(page) == page, f"python -m cachetier.wire.handbook docs/reference/{PAGE.name}"
+    assert renew_page(page) == page, f"python -m cachetier.wire.handbook docs/reference/{PAGE.name}"
 
 
 def test_the_page_names_every_command() -> None:
-    page = table()
+    page = render_table()
     for command in TABLE.values():
         assert f"`{command.name.upper()}" in page
         for one in command.subcommands:

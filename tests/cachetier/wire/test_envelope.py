@@ -22,14 +22,14 @@ def taken(header: bytes, body: bytes, key: bytes = KEY) -> bool:
 @pytest.mark.parametrize("seal", Seal)
 @given(body=st.binary(max_size=200))
 def test_what_was_packed_is_taken(seal: Seal, body: bytes) -> None:
-    assert taken(envelope.pack(KEY, body, seal), body)
-    assert taken(envelope.pack(KEY, memoryview(bytearray(body)), seal), body)
+    assert taken(envelope.pack_header(KEY, body, seal), body)
+    assert taken(envelope.pack_header(KEY, memoryview(bytearray(body)), seal), body)
 
 
 @pytest.mark.parametrize("seal", Seal)
 @given(body=st.binary(min_size=1, max_size=100), data=st.data())
 def test_no_single_changed_byte_is_taken(seal: Seal, body: bytes, data: st.DataObject) -> None:
-    whole = bytearray(envelope.pack(KEY, body, seal) + body)
+    whole = bytearray(envelope.pack_header(KEY, body, seal) + body)
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     assert not taken(bytes(whole[: envelope.HEADER_BYTES]), bytes(whole[envelope.HEADER_BYTES :]))
@@ -37,11 +37,11 @@ def test_no_single_changed_byte_is_taken(seal: Seal, body: bytes, data: st.DataO
 
 def test_another_keys_value_is_not_taken() -> None:
     other = envelope.block_key("ab12", 0, b"\x01\xfe")
-    assert not taken(envelope.pack(other, b"body"), b"body")
+    assert not taken(envelope.pack_header(other, b"body"), b"body")
 
 
 def test_short_or_long_is_not_taken() -> None:
-    header = envelope.pack(KEY, b"body")
+    header = envelope.pack_header(KEY, b"body")
     assert not taken(header, b"bod")
     assert not taken(header, b"body!")
     for length in range(envelope.HEADER_BYTES):
@@ -50,7 +50,7 @@ def test_short_or_long_is_not_taken() -> None:
 
 def test_the_layout_is_what_other_programs_were_told() -> None:
     """Frozen: a change here needs a new version number."""
-    assert envelope.pack(b"k", b"abc").hex() == (
+    assert envelope.pack_header(b"k", b"abc").hex() == (
         "454d423101000000"
         "0000000000000003"
         "352441c2"
@@ -60,7 +60,7 @@ def test_the_layout_is_what_other_programs_were_told() -> None:
 
 
 def test_the_second_seal_is_what_other_programs_were_told() -> None:
-    assert envelope.pack(b"k", b"abc", Seal.BLAKE3).hex() == (
+    assert envelope.pack_header(b"k", b"abc", Seal.BLAKE3).hex() == (
         "454d4231010100000000000000000003"
         "6437b3ac"
         "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"
@@ -71,15 +71,15 @@ def test_the_second_seal_is_what_other_programs_were_told() -> None:
 def test_a_reader_without_blake3_says_so_and_takes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sealed = envelope.pack(KEY, b"body", Seal.BLAKE3)
+    sealed = envelope.pack_header(KEY, b"body", Seal.BLAKE3)
     monkeypatch.setattr(envelope, "blake3", None)
     assert envelope.expected_length(sealed, KEY) == 4, "the node which keeps it need not check it"
     assert envelope.is_intact(sealed, b"body") is None
-    assert taken(envelope.pack(KEY, b"body"), b"body")
+    assert taken(envelope.pack_header(KEY, b"body"), b"body")
 
 
 def test_an_unknown_seal_is_not_taken() -> None:
-    header = bytearray(envelope.pack(KEY, b"body"))
+    header = bytearray(envelope.pack_header(KEY, b"body"))
     header[5] = 2
     assert envelope.expected_length(header, KEY) is None
 
@@ -102,11 +102,11 @@ def test_alike_or_without_blake3_it_is_the_one_everybody_can_check(
 
 
 def test_the_first_seal_is_the_crc_everybody_knows() -> None:
-    assert envelope.pack(KEY, b"abc")[16:20] == zlib.crc32(b"abc").to_bytes(4, "big")
+    assert envelope.pack_header(KEY, b"abc")[16:20] == zlib.crc32(b"abc").to_bytes(4, "big")
 
 
 def test_a_tail_which_means_nothing_is_not_taken() -> None:
     """A node looks at the header alone."""
-    header = bytearray(envelope.pack(KEY, b"body"))
+    header = bytearray(envelope.pack_header(KEY, b"body"))
     header[-1] = 1
     assert envelope.expected_length(header, KEY) is None

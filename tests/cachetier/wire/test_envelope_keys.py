@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachetier.wire.envelope import block_key, namespace_of
+from cachetier.wire.envelope import block_key, parse_namespace
 
 
 def test_a_block_key_reads_as_designed() -> None:
@@ -10,7 +10,7 @@ def test_a_block_key_reads_as_designed() -> None:
 
 
 def test_the_namespace_is_found_again() -> None:
-    assert namespace_of(block_key("0f" * 16, 3, b"\x00\xab")) == "0f" * 16
+    assert parse_namespace(block_key("0f" * 16, 3, b"\x00\xab")) == "0f" * 16
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_the_namespace_is_found_again() -> None:
     ],
 )
 def test_any_other_key_has_none(key: bytes) -> None:
-    assert namespace_of(key) == ""
+    assert parse_namespace(key) == ""

@@ -218,7 +218,7 @@ def test_operations_are_flattened_for_the_page() -> None:
             }
         },
     }
-    ((tag, (operation,)),) = openapi.groups(document)
+    ((tag, (operation,)),) = openapi.group_operations(document)
     assert (tag, operation.method, operation.path) == ("x", "POST", "/x/")
     fields = {field.name: field for field in operation.fields}
     assert fields["name"].required

@@ -193,7 +193,7 @@ class TestIdempotency:
 
     def test_a_day_later_it_is_a_new_request(self, api: APIClient) -> None:
         api.post(URL, LEAST, headers=self.KEY)
-        old = timezone.now() - idempotency.KEPT - timedelta(seconds=1)
+        old = timezone.now() - idempotency.RETENTION - timedelta(seconds=1)
         GivenAnswer.objects.update(created_at=old)
         assert api.post(URL, LEAST, headers=self.KEY).json()["code"] == "name_taken"
         GivenAnswer.objects.create(caller="x", key="y", created_at=old)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rest_framework.request import Request
 
 from console.accounts.models import User
-from console.api.pagination import Pages
+from console.api.pagination import CursorPages
 from console.core.errors import Refused
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -27,7 +27,7 @@ class View:
 
 
 def asked(rows: Any, view: Any, url: str) -> dict[str, Any]:
-    pages = Pages()
+    pages = CursorPages()
     page = pages.paginate_queryset(rows, Request(RequestFactory().get(url)), view)
     return pages.get_paginated_response(page).data
 

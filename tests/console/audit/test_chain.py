@@ -36,19 +36,19 @@ def rows() -> list[int]:
     """Ids of rows that are linked, as a chain of their own; one more waits."""
     chain._key.cache_clear()
     AuditEvent.objects.all().delete()
-    chain.reseal()
+    chain.reseal_chain()
     for index in range(ROWS):
         record(None, "endpoint.scale", f"endpoint/e{index}", {"replicas": [index, index + 1.0]})
-    assert chain.link() == ROWS
+    assert chain.link_rows() == ROWS
     record(None, "endpoint.delete", "endpoint/last")
     return list(AuditEvent.objects.order_by("pk").values_list("pk", flat=True))
 
 
 def test_an_untouched_log_is_intact(rows: list[int]) -> None:
-    found = chain.verify()
+    found = chain.verify_chain()
     assert (found.problem, found.rows, found.waiting) == ("", ROWS, 1)
-    assert chain.link() == 1
-    assert chain.verify().rows == ROWS + 1
+    assert chain.link_rows() == 1
+    assert chain.verify_chain().rows == ROWS + 1
 
 
 def _copied(old: int, new: int, place: str) -> None:
@@ -139,33 +139,33 @@ def test_what_is_done_in_sql_is_found(
     rows: list[int], attack: Callable[[list[int]], None], named: str
 ) -> None:
     attack(rows)
-    assert named in chain.verify().problem
-    chain.link()  # which must not put it right
-    assert chain.verify().problem
+    assert named in chain.verify_chain().problem
+    chain.link_rows()  # which must not put it right
+    assert chain.verify_chain().problem
     text, intact = integrity.verify()
     assert not intact and "changed outside the console" in text
-    found = audit_round.as_round()
+    found = audit_round.audit_round()
     assert found.state is RoundState.FAILING and "reseal" in found.remedy
 
 
 def test_a_row_that_waits_is_found_too(rows: list[int]) -> None:
     sql("UPDATE audit_auditevent SET target = 'endpoint/x' WHERE id = %s", rows[-1])
-    assert f"row {rows[-1]} " in chain.verify().problem
+    assert f"row {rows[-1]} " in chain.verify_chain().problem
 
 
 def test_the_check_goes_on_where_it_stopped_and_forgets_nothing_found(rows: list[int]) -> None:
-    chain.link()
+    chain.link_rows()
     sql("UPDATE audit_auditevent SET verb = 'x' WHERE sequence = 5")
-    assert [chain.check(2).problem for _ in range(2)] == ["", ""]
-    assert "was changed" in chain.check(2).problem
-    chain.check(2)
+    assert [chain.check_next(2).problem for _ in range(2)] == ["", ""]
+    assert "was changed" in chain.check_next(2).problem
+    chain.check_next(2)
     assert AuditChain.objects.get(pk=1).problem
 
 
 def test_a_state_put_back_is_seen_by_its_head(rows: list[int]) -> None:
     """An old copy of the whole database is intact in itself; a head noted elsewhere tells."""
-    chain.link()
-    head = chain.verify().head
+    chain.link_rows()
+    head = chain.verify_chain().head
     assert integrity.compare(head) == ""
     sql("DELETE FROM audit_auditevent WHERE sequence = 7")
     assert "put back" in integrity.compare(head)
@@ -173,18 +173,18 @@ def test_a_state_put_back_is_seen_by_its_head(rows: list[int]) -> None:
 
 
 def test_pruning_is_accounted(rows: list[int]) -> None:
-    chain.link()
+    chain.link_rows()
     AuditEvent.objects.filter(sequence__lte=3).delete()
-    assert chain.verify().problem, "whoever deletes rows in SQL is found"
-    chain.reseal()
+    assert chain.verify_chain().problem, "whoever deletes rows in SQL is found"
+    chain.reseal_chain()
     old = timezone.now() - timedelta(days=40)
     for event in AuditEvent.objects.order_by("pk")[:2]:
         AuditEvent.objects.filter(pk=event.pk).update(at=old)
-    chain.reseal()
+    chain.reseal_chain()
     day = (timezone.now() - timedelta(days=30)).strftime("%Y-%m-%d")
     assert "Deleted 2 rows" in integrity.prune(day)
-    chain.link()
-    assert chain.verify().problem == ""
+    chain.link_rows()
+    assert chain.verify_chain().problem == ""
     assert AuditEvent.objects.get(verb="audit.prune").changes["rows"] == 2
     sql("UPDATE audit_auditevent SET verb = 'x' WHERE id = %s", AuditEvent.objects.first().pk)  # type: ignore[union-attr]
     with pytest.raises(chain.BrokenChainError):
@@ -194,8 +194,8 @@ def test_pruning_is_accounted(rows: list[int]) -> None:
 def test_reseal_says_what_was_broken(rows: list[int]) -> None:
     sql("DELETE FROM audit_auditevent WHERE sequence = 3")
     integrity.reseal()
-    chain.link()
-    assert chain.verify().problem == ""
+    chain.link_rows()
+    assert chain.verify_chain().problem == ""
     assert "place 3" in AuditEvent.objects.get(verb="audit.reseal").changes["broken"]
 
 
@@ -203,10 +203,10 @@ def test_people_and_teams_may_go_and_the_rows_stay_as_they_are(rows: list[int]) 
     team = Team.objects.create(name="West", slug="west")
     alice = person("operator")
     record(alice, "endpoint.scale", "endpoint/x", of=team)
-    chain.link()
+    chain.link_rows()
     team.delete()
     alice.delete()
-    assert chain.verify().problem == ""
+    assert chain.verify_chain().problem == ""
     shown = client_of(person("admin")).get("/api/v1/audit/?verb=endpoint.scale").json()
     assert shown["results"][0]["team"] is None
 
@@ -230,7 +230,7 @@ def test_writers_at_once_make_one_chain() -> None:
     def link() -> None:
         try:
             while not done.is_set():
-                chain.link()
+                chain.link_rows()
         finally:
             connection.close()
 
@@ -244,7 +244,7 @@ def test_writers_at_once_make_one_chain() -> None:
     done.set()
     for thread in linkers:
         thread.join()
-    found = chain.verify()
+    found = chain.verify_chain()
     assert (found.problem, found.rows) == ("", 20)
 
 

@@ -53,7 +53,7 @@ def test_the_request_is_named(people: Cast) -> None:
         {"role": "viewer"},
         headers={"X-Request-ID": "ticket-42"},
     )
-    assert [event.request_id for event in selectors.events(verb="user.role")] == ["ticket-42"]
+    assert [event.request_id for event in selectors.list_events(verb="user.role")] == ["ticket-42"]
 
 
 @pytest.fixture

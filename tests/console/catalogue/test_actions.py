@@ -24,7 +24,7 @@ PRICED = {**NODE, "price_usd_hour": 12.5, "price_date": "2026-11-01", "price_sou
 
 def test_what_is_built_in_is_what_the_form_would_take() -> None:
     for instance in BUILTIN.values():
-        again = rules.check(instance.name, rules.to_data(instance))
+        again = rules.parse_instance(instance.name, rules.to_data(instance))
         assert again.gpus == instance.gpus
         assert abs(again.gpu_bytes - instance.gpu_bytes) < GIB / 100
         assert (again.price_usd_hour is None) == (again.price_date is None)
@@ -56,7 +56,7 @@ def test_prices_are_the_references() -> None:
 )
 def test_nonsense_is_refused_by_its_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as caught:
-        rules.check("metal.4xh100", {**NODE, **change})
+        rules.parse_instance("metal.4xh100", {**NODE, **change})
     assert caught.value.errors[0].field == field
     assert all(problem.remedy for problem in caught.value.errors)
 
@@ -64,7 +64,7 @@ def test_nonsense_is_refused_by_its_field(change: dict[str, Any], field: str) ->
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64, None, "-a"])
 def test_a_name_is_a_label_of_a_node(name: Any) -> None:
     with pytest.raises(Refused) as caught:
-        rules.check(name, NODE)
+        rules.parse_instance(name, NODE)
     assert caught.value.errors[0].field == "name"
 
 
@@ -72,26 +72,26 @@ def test_a_name_is_a_label_of_a_node(name: Any) -> None:
 def test_what_is_written_lies_over_what_is_built_in(people: Cast) -> None:
     before = BUILTIN["ml.g5.xlarge"]
     changes = {"price_usd_hour": 0.9, "price_date": "2026-11-01"}
-    actions.save(people.alice, "ml.g5.xlarge", changes)
-    found = selectors.instances()["ml.g5.xlarge"]
+    actions.save_instance_type(people.alice, "ml.g5.xlarge", changes)
+    found = selectors.instances_by_name()["ml.g5.xlarge"]
     assert found.price_usd_hour == 0.9
     assert found.memory_bytes == before.memory_bytes, "what is left out stays"
-    assert len(selectors.entries()) == len(BUILTIN)
+    assert len(selectors.list_entries()) == len(BUILTIN)
     assert AuditEvent.objects.get().changes["price_usd_hour"] == [1.408, 0.9]
-    assert actions.remove(people.alice, "ml.g5.xlarge")
-    assert selectors.instances()["ml.g5.xlarge"] == before
+    assert actions.remove_instance_type(people.alice, "ml.g5.xlarge")
+    assert selectors.instances_by_name()["ml.g5.xlarge"] == before
 
 
 @pytest.mark.django_db
 def test_one_of_ones_own_comes_and_goes(people: Cast) -> None:
-    actions.save(people.alice, "metal.4xh100", PRICED)
+    actions.save_instance_type(people.alice, "metal.4xh100", PRICED)
     entry = selectors.get("metal.4xh100")
     assert entry is not None
     assert (entry.origin, entry.changed_by) == ("added", "alice")
-    assert not actions.remove(people.alice, "metal.4xh100")
+    assert not actions.remove_instance_type(people.alice, "metal.4xh100")
     for name, status in (("metal.4xh100", 404), ("ml.g5.xlarge", 409)):
         with pytest.raises(Refused) as caught:
-            actions.remove(people.alice, name)
+            actions.remove_instance_type(people.alice, name)
         assert caught.value.status_code == status
 
 
@@ -138,15 +138,15 @@ def test_the_form_says_the_same_beside_its_fields(people: Cast) -> None:
     assert 'value="many"' in wrong.content.decode(), "what was typed stays"
     done = post(alice, "/instance-types/new/", {"name": "metal", **PRICED})
     assert done.status_code == 302
-    assert selectors.instances()["metal"].price_usd_hour == 12.5
+    assert selectors.instances_by_name()["metal"].price_usd_hour == 12.5
     shown = alice.get("/instance-types/metal/edit/").content.decode()
     assert 'value="12.5"' in shown
     assert "disabled" in shown, "a name is not changed"
     changed = {**PRICED, "price_usd_hour": "", "price_date": ""}
     assert post(alice, "/instance-types/metal/edit/", changed).status_code == 302
-    assert selectors.instances()["metal"].price_usd_hour is None
+    assert selectors.instances_by_name()["metal"].price_usd_hour is None
     assert alice.post("/instance-types/metal/remove/").status_code == 302
-    assert "metal" not in selectors.instances()
+    assert "metal" not in selectors.instances_by_name()
     assert alice.get("/instance-types/metal/edit/").status_code == 404
 
 
@@ -155,23 +155,23 @@ def test_what_the_form_shows_is_what_it_sends() -> None:
         shown = rules.to_data(BUILTIN[name])
         form = InstanceForm({key: "" if v is None else str(v) for key, v in shown.items()})
         sent = form.typed()
-        assert rules.check(name, sent) == rules.check(name, shown)
+        assert rules.parse_instance(name, sent) == rules.parse_instance(name, shown)
 
 
 @pytest.mark.django_db
 def test_a_price_counts_from_its_day_on(people: Cast) -> None:
     def said(price: float, day: str) -> None:
         facts = {**PRICED, "price_usd_hour": price, "price_date": day}
-        actions.save(people.alice, "metal.x", facts)
+        actions.save_instance_type(people.alice, "metal.x", facts)
 
     def on(day: str) -> float | None:
-        return selectors.prices().on("metal.x", date.fromisoformat(day))
+        return selectors.load_prices().on("metal.x", date.fromisoformat(day))
 
     said(2.0, "2026-09-10")
     said(3.0, "2026-10-01")
     found = [on(day) for day in ("2026-09-09", "2026-09-10", "2026-09-30", "2026-10-01")]
     assert found == [None, 2.0, 2.0, 3.0]
-    actions.save(people.alice, "metal.x", {"vcpus": 8})
+    actions.save_instance_type(people.alice, "metal.x", {"vcpus": 8})
     assert len(selectors.price_history("metal.x")) == 2, "nothing was said of its price"
     said(2.5, "2026-09-20")
     found = [on(day) for day in ("2026-09-19", "2026-09-20", "2026-10-05")]
@@ -180,15 +180,15 @@ def test_a_price_counts_from_its_day_on(people: Cast) -> None:
     assert [row["price_usd_hour"] for row in rows["results"]] == [2.5, 2.0]
     page = client_of(people.alice).get("/instance-types/metal.x/edit/").content.decode()
     assert "Its price over time" in page
-    actions.remove(people.alice, "metal.x")
+    actions.remove_instance_type(people.alice, "metal.x")
     assert on("2026-09-20") == 2.5, "what is forgotten was paid all the same"
-    assert selectors.prices().on("metal.x", date.max) is None
+    assert selectors.load_prices().on("metal.x", date.max) is None
 
 
 @pytest.mark.django_db
 def test_a_built_in_price_counts_before_anybody_said_another(people: Cast) -> None:
     facts = {"price_usd_hour": 5.0, "price_date": "2026-10-01"}
-    actions.save(people.alice, "ml.g5.12xlarge", facts)
-    found = selectors.prices()
+    actions.save_instance_type(people.alice, "ml.g5.12xlarge", facts)
+    found = selectors.load_prices()
     days = ("2026-09-30", "2026-10-01")
     assert [found.on("ml.g5.12xlarge", date.fromisoformat(day)) for day in days] == [7.09, 5.0]

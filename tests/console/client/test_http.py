@@ -10,7 +10,7 @@ import pytest
 
 from console import client as api
 from console.client import Client, errors
-from console.client.http import TRIES
+from console.client.http import MAX_TRIES
 
 URL = "https://console.example"
 Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
@@ -67,7 +67,7 @@ def test_what_never_answers_is_unreachable() -> None:
     wire = Wire(LOST)
     with pytest.raises(api.Unreachable, match=r"console.example does not answer: the line is cut"):
         wire.client().endpoints.get("demo")
-    assert len(wire.seen) == TRIES
+    assert len(wire.seen) == MAX_TRIES
 
 
 @pytest.mark.parametrize("first", [LOST, httpx.ReadTimeout("late"), proxy(502)])
@@ -146,7 +146,7 @@ def test_what_is_no_console_is_named_so() -> None:
 
 
 def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.client.http.MOST_BYTES", 100)
+    monkeypatch.setattr("console.client.http.MAX_BYTES", 100)
     with pytest.raises(api.Unreachable, match="answers more than"):
         Wire(ok({"x": "y" * 200})).client().me()
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from console.client import Client, TimedOut
-from console.client.watch import Watch, WatchEvent, events
+from console.client.watch import Watch, WatchEvent, parse_events
 from tests.console.client.test_http import URL, no, ok
 
 
@@ -101,7 +101,7 @@ def test_a_line_ends_where_the_standard_says_however_it_is_cut(end: str, size: i
             yield from (text[at : at + size] for at in range(0, len(text), size))
             yield b"x"
 
-    found = list(events(httpx.Response(200, stream=Cut())))
+    found = list(parse_events(httpx.Response(200, stream=Cut())))
     assert [(one.id, one.data) for one in found] == [
         ("1", '{"a":"x\u2028y\x85z\x0b"}'),
         ("", "two"),
@@ -111,7 +111,7 @@ def test_a_line_ends_where_the_standard_says_however_it_is_cut(end: str, size: i
 def test_events_are_read_as_browsers_do() -> None:
     text = "data: a\ndata:b\nid: 1\n\n: beat\n\nevent: x\ndata: {}\n\nid: 2\n\nnonsense\n\n"
     answer = httpx.Response(200, text=text)
-    assert list(events(answer)) == [
+    assert list(parse_events(answer)) == [
         WatchEvent(id="1", data="a\nb"),
         WatchEvent(name="comment"),
         WatchEvent(name="x", data="{}"),

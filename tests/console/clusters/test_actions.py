@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from console.audit.models import AuditEvent
 from console.audit.record import record
-from console.claims import claim
+from console.claims import take_claim
 from console.clusters import actions, refresh, related_objects, selectors, tasks
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Refused
@@ -33,7 +33,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1"
 
 def add(people: Cast, url: str = "https://k.example", **data: Any) -> Cluster:
     facts = {"kind": "kubeconfig", "kubeconfig": kubeconfig(url), **data}
-    return actions.add(people.ada, "work", facts)
+    return actions.add_cluster(people.ada, "work", facts)
 
 
 def test_a_kubeconfig_is_kept_sealed_and_never_shown(people: Cast) -> None:
@@ -54,14 +54,14 @@ def test_only_an_admin_gives_access(people: Cast) -> None:
     add(people)
     for person in (people.alice, people.charlie):
         with pytest.raises(PermissionDenied):
-            actions.add(person, "other", {"kind": "in-cluster"})
+            actions.add_cluster(person, "other", {"kind": "in-cluster"})
         with pytest.raises(PermissionDenied):
-            actions.change(person, "work", {"namespace": "x"})
+            actions.change_cluster(person, "work", {"namespace": "x"})
         with pytest.raises(PermissionDenied):
-            actions.remove(person, "work")
+            actions.remove_cluster(person, "work")
     with pytest.raises(PermissionDenied):
-        actions.check(people.charlie, "work")
-    actions.check(people.alice, "work")
+        actions.check_cluster(people.charlie, "work")
+    actions.check_cluster(people.alice, "work")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_is_refused_names_every_field(
     people: Cast, name: str, data: dict[str, Any], fields: list[str]
 ) -> None:
     with pytest.raises(Refused) as refused:
-        actions.add(people.ada, name, data)
+        actions.add_cluster(people.ada, name, data)
     assert sorted(problem.field for problem in refused.value.errors) == fields
     assert all(problem.remedy for problem in refused.value.errors)
     assert not Cluster.objects.exists()
@@ -93,7 +93,7 @@ def test_what_is_refused_names_every_field(
 def test_a_plug_in_is_refused_without_saying_what_is_secret(people: Cast) -> None:
     text = kubeconfig("https://k.example", exec={"command": "aws", "env": "s3cret"})
     with pytest.raises(Refused, match="exec plugin") as refused:
-        actions.add(people.ada, "work", {"kind": "kubeconfig", "kubeconfig": text})
+        actions.add_cluster(people.ada, "work", {"kind": "kubeconfig", "kubeconfig": text})
     assert "s3cret" not in str(refused.value)
     assert refused.value.errors[0].value is None
 
@@ -108,7 +108,9 @@ def test_a_taken_name(people: Cast) -> None:
 def test_a_renewed_kubeconfig(people: Cast) -> None:
     add(people)
     renewed = kubeconfig("https://k.example").replace("s3cret-t0ken", "renewed")
-    cluster = actions.change(people.ada, "work", {"kubeconfig": renewed, "namespace": "other"})
+    cluster = actions.change_cluster(
+        people.ada, "work", {"kubeconfig": renewed, "namespace": "other"}
+    )
     assert cluster.generation == 2
     assert json.loads(cluster.access().kubeconfig)["users"][0]["user"]["token"] == "renewed"
     event = AuditEvent.objects.get(target="cluster/work", verb="change")
@@ -116,7 +118,7 @@ def test_a_renewed_kubeconfig(people: Cast) -> None:
     assert "renewed" not in json.dumps(event.changes)
     assert cluster.kubeconfig not in json.dumps(event.changes)
     with pytest.raises(Refused, match="only the chosen context was kept"):
-        actions.change(people.ada, "work", {"context": "play"})
+        actions.change_cluster(people.ada, "work", {"context": "play"})
 
 
 def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
@@ -125,14 +127,14 @@ def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
     def users() -> dict[str, list[str]]:
         return {"work": ["endpoint demo"]}
 
-    related_objects.register_usage(users)
+    related_objects.register_users(users)
     try:
         with pytest.raises(Refused, match="used by endpoint demo") as refused:
-            actions.remove(people.ada, "work")
+            actions.remove_cluster(people.ada, "work")
     finally:
-        related_objects.unregister(users)
+        related_objects.unregister_users(users)
     assert refused.value.status_code == 409
-    actions.remove(people.ada, "work")
+    actions.remove_cluster(people.ada, "work")
     assert not Cluster.objects.exists()
     with pytest.raises(PermanentError, match="no cluster 'work'"):
         selectors.provisioner("work")
@@ -162,8 +164,8 @@ def test_a_look_says_what_there_is(people: Cast, api: Stub) -> None:
     assert (found.status.phase, found.status.server_version) == ("Ready", "v1.36.2")
     assert found.status.observed_generation == cluster.generation
     assert selectors.capabilities("work") >= {"keda", "nvidia-gpu", "network-policy"}
-    assert "CSI driver" in selectors.why_not("work", "s3-csi")
-    assert selectors.why_not("work", "keda") == ""
+    assert "CSI driver" in selectors.missing_reason("work", "s3-csi")
+    assert selectors.missing_reason("work", "keda") == ""
 
 
 def test_missing_rights_are_named_with_the_role(people: Cast, api: Stub) -> None:
@@ -199,7 +201,7 @@ def test_a_role_that_was_just_applied_is_noticed_by_a_check(
     monkeypatch.setattr(refresh, "PATIENCE_S", 60.0 if refusals < 10 else 0.05)
     granted_after(api, refusals)
     cluster = add(people, api.url)
-    actions.check(people.alice, "work", wait=True)
+    actions.check_cluster(people.alice, "work", wait=True)
     cluster.status.refresh_from_db()
     assert cluster.status.phase == phase
 
@@ -209,7 +211,7 @@ def test_a_check_is_a_look_that_began_after_it(
 ) -> None:
     """Somebody else looks at the moment, and saw what was there before."""
     cluster = add(people, api.url)
-    other = claim(ClusterStatus, str(cluster.pk))
+    other = take_claim(ClusterStatus, str(cluster.pk))
     assert other is not None
     waited: list[float] = []
 
@@ -220,7 +222,7 @@ def test_a_check_is_a_look_that_began_after_it(
         other.release(60)
 
     monkeypatch.setattr("console.clusters.refresh.time.sleep", wait)
-    actions.check(people.alice, "work", wait=True)
+    actions.check_cluster(people.alice, "work", wait=True)
     assert waited
     cluster.status.refresh_from_db()
     assert cluster.status.phase == "Ready"
@@ -237,7 +239,7 @@ def test_a_check_from_the_page_is_repeated_by_messages(
         "nudge",
         lambda _task, *args, countdown=0.0: sent.append((*args, countdown)),
     )
-    actions.check(people.alice, "work")
+    actions.check_cluster(people.alice, "work")
     looks = 0
     while sent:
         pk, repeats, _countdown = sent.pop()
@@ -246,7 +248,7 @@ def test_a_check_from_the_page_is_repeated_by_messages(
     cluster.status.refresh_from_db()
     assert (cluster.status.phase, looks) == ("Ready", 3)
     granted_after(api, 10**6)
-    actions.check(people.alice, "work")
+    actions.check_cluster(people.alice, "work")
     looks = 0
     while sent:
         pk, repeats, _countdown = sent.pop()
@@ -296,7 +298,7 @@ def test_a_real_answer_becomes_a_provisioner(people: Cast, fake_cluster: FakeKub
     space = fake_cluster.namespace()
     text = fake_cluster.plane.kubeconfig_of("admin", space).read_text()
     facts = {"kind": "kubeconfig", "kubeconfig": text}
-    made = actions.add(people.ada, "lab", facts)
+    made = actions.add_cluster(people.ada, "lab", facts)
     assert made.namespace == space
     assert selectors.capabilities("lab") is None, "nobody has looked yet"
 

@@ -29,7 +29,9 @@ def program(user: User) -> APIClient:
 
 
 def add(people: Cast, url: str, name: str = "work") -> Cluster:
-    cluster = actions.add(people.ada, name, {"kind": "kubeconfig", "kubeconfig": kubeconfig(url)})
+    cluster = actions.add_cluster(
+        people.ada, name, {"kind": "kubeconfig", "kubeconfig": kubeconfig(url)}
+    )
     refresh.refresh(str(cluster.pk))
     return cluster
 

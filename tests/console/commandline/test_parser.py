@@ -49,7 +49,7 @@ def verbs(
 
 
 def test_every_verb_says_what_it_is_for_and_does_something() -> None:
-    found = dict(verbs(parser.script()))
+    found = dict(verbs(parser.build_parser()))
     assert len(found) > 60
     for path, one in found.items():
         assert one.get_default("run"), path
@@ -58,7 +58,7 @@ def test_every_verb_says_what_it_is_for_and_does_something() -> None:
 
 
 def test_exit_codes_are_those_of_the_page() -> None:
-    assert "6 conflict, 7 timeout, 8 unreachable" in parser.script().format_help().replace(
+    assert "6 conflict, 7 timeout, 8 unreachable" in parser.build_parser().format_help().replace(
         "\n", " "
     )
 
@@ -158,7 +158,7 @@ def test_a_decision_is_a_table_of_its_candidates() -> None:
             {"worker": "w1", "matched": {"device": 96}, "cost": 1, "healthy": True},
         ],
     }
-    lines = decisions.told(found).splitlines()
+    lines = decisions.format_decision(found).splitlines()
     assert "reason: prefix_hit" in lines and not any("session" in line for line in lines)
     assert lines[-1].startswith("→") and "w1" in lines[-1] and "96" in lines[-1]
 
@@ -166,7 +166,7 @@ def test_a_decision_is_a_table_of_its_candidates() -> None:
 def test_what_others_wrote_cannot_speak_to_a_terminal() -> None:
     shown = output.table(("A", "B"), [("x\x1b[2J\ny", "z")])
     assert "\x1b" not in shown and len(shown.splitlines()) == 2
-    assert output.plain("a\tb\r\x07\x9b") == "a\tb���"
+    assert output.strip_control_characters("a\tb\r\x07\x9b") == "a\tb���"
 
 
 RUN: dict[str, Any] = {
@@ -177,7 +177,7 @@ RUN: dict[str, Any] = {
 
 
 def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmarks, "LOOK_S", 0.0)
+    monkeypatch.setattr(benchmarks, "POLL_S", 0.0)
     done = {**RUN, "state": "done", "result": {"requests": 9, "ttft": {"p50": 0.25, "p90": 1}}}
     states = iter([{**RUN, "state": "running", "stage": "Sending"}, done])
     answers: dict[str, Any] = {
@@ -187,7 +187,7 @@ def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) 
     words = ["endpoint", "benchmark", "start", "demo", "rate=4", "--wait"]
     with http_stub(answers) as stub:
         out, err = io.StringIO(), io.StringIO()
-        options = vars(parser.script().parse_args(words))
+        options = vars(parser.build_parser().parse_args(words))
         ended = context.run(options, lambda: Client(stub.url), out, err)
     assert json.loads(stub.seen[0][2]) == {"rate": 4}
     assert ended.exit_code == 0 and "b1 of demo: done" in ended.text and "requests: 9" in ended.text
@@ -204,8 +204,8 @@ def test_a_cell_reads_as_words() -> None:
 
 def test_a_benchmarks_times_are_read_in_milliseconds() -> None:
     quantiles = {"count": 41, "p50": 0.2208, "p90": 1.5, "p99": None}
-    assert benchmarks._told("ttft", quantiles) == "p50 221 ms, p90 1,500 ms"
-    assert benchmarks._told("workers", {"w0": 41}) == "w0 41"
+    assert benchmarks._format_value("ttft", quantiles) == "p50 221 ms, p90 1,500 ms"
+    assert benchmarks._format_value("workers", {"w0": 41}) == "w0 41"
 
 
 @db

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from console.commandline.context import CommandError
-from console.commandline.profiles import Profile, place, read, target, write
+from console.commandline.profiles import Profile, profiles_path, read, select_console, write
 
 HTTPS = "https://console.example"
 
 
 def saved(tmp_path: Path, **named: str) -> dict[str, str]:
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
-    write(place(env), {name: Profile(url, f"t-{name}") for name, url in named.items()})
+    write(profiles_path(env), {name: Profile(url, f"t-{name}") for name, url in named.items()})
     return env
 
 
@@ -24,7 +24,7 @@ def test_the_first_that_is_named_counts(tmp_path: Path) -> None:
     every = {**env, "EMBERLINE_URL": "https://env.example", "EMBERLINE_PROFILE": "west"}
 
     def url(options: dict[str, Any], env: dict[str, str]) -> str:
-        found = target(options, env)
+        found = select_console(options, env)
         return found.profile.url if found else ""
 
     assert url({"local": True}, every) == ""
@@ -38,7 +38,7 @@ def test_the_first_that_is_named_counts(tmp_path: Path) -> None:
 def test_a_token_of_the_environment_is_no_token_of_a_profile(tmp_path: Path) -> None:
     """A token for one console must not be sent to another."""
     env = {**saved(tmp_path, west=HTTPS), "EMBERLINE_TOKEN": "t-env"}
-    found = target({"profile": "west"}, env)
+    found = select_console({"profile": "west"}, env)
     assert found is not None and found.profile.token == "t-west"
 
 
@@ -46,43 +46,43 @@ def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("emb_x\n")
     env = {"EMBERLINE_URL": HTTPS, "EMBERLINE_TOKEN_FILE": str(file)}
-    found = target({}, env)
+    found = select_console({}, env)
     assert found is not None and found.profile.token == "emb_x"
     with pytest.raises(CommandError, match="cannot be read"):
-        target({}, {**env, "EMBERLINE_TOKEN_FILE": str(tmp_path / "none")})
+        select_console({}, {**env, "EMBERLINE_TOKEN_FILE": str(tmp_path / "none")})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:8000", "x.localhost"])
 def test_this_machine_may_be_asked_in_clear(host: str) -> None:
-    assert target({}, {"EMBERLINE_URL": f"http://{host}", "EMBERLINE_TOKEN": "t"})
+    assert select_console({}, {"EMBERLINE_URL": f"http://{host}", "EMBERLINE_TOKEN": "t"})
 
 
 @pytest.mark.parametrize("host", ["console.example", "10.0.0.1", "localhost.example"])
 def test_another_machine_may_not_unless_somebody_says_so(host: str) -> None:
     env = {"EMBERLINE_URL": f"http://{host}", "EMBERLINE_TOKEN": "t"}
     with pytest.raises(CommandError, match="is not encrypted"):
-        target({}, env)
-    assert target({}, {**env, "EMBERLINE_ALLOW_HTTP": "1"})
+        select_console({}, env)
+    assert select_console({}, {**env, "EMBERLINE_ALLOW_HTTP": "1"})
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
     for text in ("{", "[]", '{"default": {"address": "x"}}', '{"default": 1}'):
-        place(env).write_text(text)
+        profiles_path(env).write_text(text)
         with pytest.raises(CommandError, match="is damaged"):
-            target({}, env)
+            select_console({}, env)
 
 
 def test_a_token_is_in_no_representation(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
-    assert "t-default" not in repr(read(place(env))) + repr(target({}, env))
+    assert "t-default" not in repr(read(profiles_path(env))) + repr(select_console({}, env))
 
 
 def test_writing_leaves_nothing_else_behind(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
-    assert [one.name for one in place(env).parent.iterdir()] == ["profiles.json"]
-    place(env).unlink()
-    place(env).mkdir()
+    assert [one.name for one in profiles_path(env).parent.iterdir()] == ["profiles.json"]
+    profiles_path(env).unlink()
+    profiles_path(env).mkdir()
     with pytest.raises(CommandError, match="cannot be written"):
-        write(place(env), {})
-    assert [one.name for one in place(env).parent.iterdir()] == ["profiles.json"]
+        write(profiles_path(env), {})
+    assert [one.name for one in profiles_path(env).parent.iterdir()] == ["profiles.json"]

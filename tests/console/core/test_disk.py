@@ -88,10 +88,10 @@ def test_the_forecast_follows_the_trend_of_the_last_hour() -> None:
 def test_errors_of_the_file_system_are_told_from_others(number: int) -> None:
     wrapped = OperationalError("database or disk is full")
     wrapped.__cause__ = OSError(number, "")
-    assert disk.fault(wrapped) == os.strerror(number).lower()
-    assert disk.fault(OSError(errno.ENOENT, "")) == ""
-    assert disk.fault(ValueError("disk is full")) == ""
-    assert disk.fault(None) == ""
+    assert disk.disk_fault(wrapped) == os.strerror(number).lower()
+    assert disk.disk_fault(OSError(errno.ENOENT, "")) == ""
+    assert disk.disk_fault(ValueError("disk is full")) == ""
+    assert disk.disk_fault(None) == ""
 
 
 def test_errors_of_databases_are_told_from_others(tmp_path: Path) -> None:
@@ -100,17 +100,17 @@ def test_errors_of_databases_are_told_from_others(tmp_path: Path) -> None:
     database.execute("CREATE TABLE t (x)")
     with pytest.raises(sqlite3.OperationalError) as full:
         database.execute("INSERT INTO t VALUES (zeroblob(100000))")
-    assert disk.fault(full.value) == "database: disk full"
+    assert disk.disk_fault(full.value) == "database: disk full"
     with pytest.raises(sqlite3.OperationalError) as wrong:
         database.execute("SELECT * FROM nothing")
-    assert disk.fault(wrong.value) == ""
+    assert disk.disk_fault(wrong.value) == ""
     database.close()
     with pytest.raises(sqlite3.OperationalError) as away:
         sqlite3.connect(tmp_path / "nowhere" / "x")
-    assert disk.fault(away.value) == "database: cannot be opened"
+    assert disk.disk_fault(away.value) == "database: cannot be opened"
     postgres = OperationalError("could not extend file")
     postgres.__cause__ = type("DiskFull", (Exception,), {"sqlstate": "53100"})()
-    assert disk.fault(postgres) == "the database server's disk is full"
+    assert disk.disk_fault(postgres) == "the database server's disk is full"
 
 
 @pytest.fixture
@@ -133,10 +133,10 @@ def stale(transactional_db: None) -> Client:
 
 
 def test_pages_that_only_read_are_served(stale: Client, unwritable: None) -> None:
-    before = counters.value("uses_unrecorded", of="session")
+    before = counters.total("uses_unrecorded", of="session")
     assert stale.get("/system/").status_code == 200
     assert stale.get("/api/v1/system/processes/").status_code == 200
-    assert counters.value("uses_unrecorded", of="session") == before + 2
+    assert counters.total("uses_unrecorded", of="session") == before + 2
 
 
 def test_a_token_serves_too(transactional_db: None, request: pytest.FixtureRequest) -> None:
@@ -145,17 +145,17 @@ def test_a_token_serves_too(transactional_db: None, request: pytest.FixtureReque
     clear = "emb_" + made.partition("emb_")[2].partition("<")[0]
     assert ApiToken.objects.get().last_used_at is None
     request.getfixturevalue("unwritable")
-    before = counters.value("uses_unrecorded", of="token")
+    before = counters.total("uses_unrecorded", of="token")
     answer = Client().get("/api/v1/system/rounds/", headers={"Authorization": f"Bearer {clear}"})
     assert answer.status_code == 200
-    assert counters.value("uses_unrecorded", of="token") == before + 1
+    assert counters.total("uses_unrecorded", of="token") == before + 1
 
 
 @pytest.mark.parametrize("path", ["/profile/tokens/", "/login/"])
 def test_a_form_that_cannot_be_saved_names_the_disk(
     stale: Client, unwritable: None, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(disk, "look", lambda _path: FULL)
+    monkeypatch.setattr(disk, "read_disk", lambda _path: FULL)
     client = stale if "tokens" in path else Client(raise_request_exception=False)
     form = {"name": "x", "role": "admin", "days": "30"}
     form |= {"username": "ada", "password": "correct-horse-7"}
@@ -169,7 +169,7 @@ def test_a_form_that_cannot_be_saved_names_the_disk(
 def test_rest_says_the_same_in_its_shape(
     stale: Client, unwritable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "look", lambda _path: FULL)
+    monkeypatch.setattr(disk, "read_disk", lambda _path: FULL)
     answer = stale.post("/api/v1/teams/", {"name": "blue"}, content_type="application/json")
     found = answer.json()
     assert (answer.status_code, found["code"]) == (503, "disk_unavailable")
@@ -182,7 +182,7 @@ def test_readyz_warns_when_low_and_fails_when_full(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(found: Disk) -> tuple[int, str]:
-        monkeypatch.setattr(disk, "look", lambda _path: found)
+        monkeypatch.setattr(disk, "read_disk", lambda _path: found)
         response = Client().get("/readyz")
         return response.status_code, response.json()["checks"]["disk"]
 
@@ -203,7 +203,7 @@ def test_system_page_rest_banner_doctor_and_metrics_agree(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return found
 
-    monkeypatch.setattr(disk, "look", look)
+    monkeypatch.setattr(disk, "read_disk", look)
     viewer = client_of(cast().charlie)
     state = found.state.value if found else "unavailable"
     page = viewer.get("/system/").text
@@ -215,9 +215,9 @@ def test_system_page_rest_banner_doctor_and_metrics_agree(
     assert doctor.ok is (state == "ok")
     assert bool(doctor.remedy) is (state != "ok")
     registry = Registry()
-    selectors.expose(registry)
+    selectors.expose_disk(registry)
     shown = metrics.total(
-        metrics.parse(str(registry.render())), f"{selectors.PREFIX}free_bytes", path="/v"
+        metrics.parse_samples(str(registry.render())), f"{selectors.PREFIX}free_bytes", path="/v"
     )
     assert shown == (found.free_bytes if found else None)
 

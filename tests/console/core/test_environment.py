@@ -84,13 +84,13 @@ def test_a_missing_secret_file_is_named(tmp_path: Path) -> None:
 def test_own_secrets_are_private_random_and_made_once(tmp_path: Path) -> None:
     path = tmp_path / "secrets" / "key"
     with ThreadPoolExecutor(8) as pool:
-        made = set(pool.map(lambda _: environment.own_secret(path), range(8)))
+        made = set(pool.map(lambda _: environment.generated_secret(path), range(8)))
     assert len(made) == 1
     assert len(made.pop()) > 40
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [file.name for file in path.parent.iterdir()] == ["key"]
-    assert environment.own_secret(tmp_path / "other") != environment.own_secret(path)
+    assert environment.generated_secret(tmp_path / "other") != environment.generated_secret(path)
 
 
 def found(check: Any) -> dict[str, str]:
@@ -102,7 +102,12 @@ def emberline(settings: Any, **changes: Any) -> None:
 
 
 def test_quiet_when_all_is_well() -> None:
-    for check in (checks.reach, checks.workers, checks.private_files, signon_checks.login_limits):
+    for check in (
+        checks.check_reach,
+        checks.workers,
+        checks.private_files,
+        signon_checks.login_limits,
+    ):
         assert found(check) == {}
 
 
@@ -110,13 +115,13 @@ def test_reachable_console_needs_names_and_tls(settings: Any) -> None:
     emberline(settings, host="0.0.0.0")
     settings.ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
     settings.DEBUG = True
-    hints = found(checks.reach)
+    hints = found(checks.check_reach)
     assert set(hints) == {"emberline.E001", "emberline.E002", "emberline.W003"}
     assert "EMBERLINE_ALLOWED_HOSTS" in hints["emberline.E002"]
     settings.ALLOWED_HOSTS = ["console.example"]
     settings.DEBUG = False
     settings.SESSION_COOKIE_SECURE = True
-    assert found(checks.reach) == {}
+    assert found(checks.check_reach) == {}
 
 
 def test_workers_that_cannot_start(settings: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.core.errors import Gathered, Problem, Refused
-from endpoints.pages.editor.form_fields import read
+from endpoints.pages.editor.form_fields import parse_value
 from endpoints.spec.fields import BY_PATH
 from tests.support.console import browser, make_endpoint, program
 
@@ -91,9 +91,9 @@ def test_form_takes_tags_as_pairs_and_as_yaml() -> None:
     """The form's text uses the same field as REST."""
     field = BY_PATH["tags"]
     for typed in ("team=red\napp=chat", "team=red, app=chat", "team: red\napp: chat"):
-        value, problem = field.accept(read(field, typed))
+        value, problem = field.accept(parse_value(field, typed))
         assert (value, problem) == ({"team": "red", "app": "chat"}, None)
-    value, problem = field.accept(read(field, "team=red, loose"))
+    value, problem = field.accept(parse_value(field, "team=red, loose"))
     assert problem is not None
     assert "team=search" in problem[1]
     assert field.accept("=x")[1] is not None, "an empty name"

@@ -12,7 +12,7 @@ from django.conf import settings
 from console.clusters import actions as clusters
 from console.core import outbound
 from console.core.errors import Refused
-from console.core.outbound import Allowed, parse_allowed, why_forbidden, why_not_url
+from console.core.outbound import Allowed, address_problem, parse_allowed, url_problem
 from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
@@ -37,10 +37,10 @@ HOSTS = (
 @pytest.fixture
 def strict() -> Iterator[None]:
     """Clear EMBERLINE_OUTBOUND_ALLOW."""
-    outbound.configure(())
+    outbound.set_allowed(())
     outbound._admins.cache_clear()
     yield
-    outbound.configure(settings.EMBERLINE.outbound_allow)
+    outbound.set_allowed(settings.EMBERLINE.outbound_allow)
     outbound._admins.cache_clear()
 
 
@@ -65,7 +65,7 @@ def _alertmanager(url: str) -> Any:
 
 def _cluster(url: str) -> Any:
     facts = {"kind": "kubeconfig", "kubeconfig": kubeconfig(url.replace("http:", "https:"))}
-    return clusters.add(person("admin"), "work", facts)
+    return clusters.add_cluster(person("admin"), "work", facts)
 
 
 @pytest.mark.django_db
@@ -128,16 +128,16 @@ def test_a_redirect_is_not_followed(stub: Stub) -> None:
 
 def test_own_settings_may_lead_to_this_machine(strict: None, stub: Stub) -> None:
     assert exchange(Login(own=True), "GET", f"{stub.url}/").status == 200
-    assert why_forbidden("127.0.0.1", 9090, own=True) == ""
-    assert why_forbidden("169.254.169.254", 80, own=True)
+    assert address_problem("127.0.0.1", 9090, own=True) == ""
+    assert address_problem("169.254.169.254", 80, own=True)
 
 
 def test_the_operator_allows_addresses_and_ports(strict: None) -> None:
-    outbound.configure((parse_allowed("127.0.0.1:9090"), parse_allowed("10.0.0.0/8")))
-    assert why_not_url("http://localhost:9090") == ""
-    assert why_not_url("http://127.0.0.1:9091")
-    outbound.configure((parse_allowed("0.0.0.0/0"),))
-    assert why_not_url("http://169.254.169.254"), "nobody allows metadata services"
+    outbound.set_allowed((parse_allowed("127.0.0.1:9090"), parse_allowed("10.0.0.0/8")))
+    assert url_problem("http://localhost:9090") == ""
+    assert url_problem("http://127.0.0.1:9091")
+    outbound.set_allowed((parse_allowed("0.0.0.0/0"),))
+    assert url_problem("http://169.254.169.254"), "nobody allows metadata services"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,6 @@ def test_admin_ports_of_our_own_are_refused_on_private_networks(
     strict: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbound, "_admin_addresses", [lambda: ["10.1.2.3:9090", "x.invalid:1"]])
-    assert "admin port" in why_not_url("http://10.1.2.3:9090/drain")
-    assert why_not_url("http://10.1.2.3:8080/") == ""
-    assert why_not_url("http://[::ffff:10.1.2.3]:9090/")
+    assert "admin port" in url_problem("http://10.1.2.3:9090/drain")
+    assert url_problem("http://10.1.2.3:8080/") == ""
+    assert url_problem("http://[::ffff:10.1.2.3]:9090/")

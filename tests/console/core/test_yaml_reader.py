@@ -63,7 +63,7 @@ def test_a_bomb_is_refused_before_it_is_built(name: str) -> None:
 
 def test_values_count_however_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_reader, "MAX_VALUES", 50)
-    assert yaml_reader.read("[" + "x, " * 40 + "]") == ["x"] * 40
+    assert yaml_reader.read_document("[" + "x, " * 40 + "]") == ["x"] * 40
     for text in ("[" + "x, " * 60 + "]", "- &a [" + "x, " * 30 + "]\n- *a", "--- [x]\n" * 30):
         with pytest.raises(YamlError, match="too many values"):
             yaml_reader.read_documents(text)
@@ -72,31 +72,31 @@ def test_values_count_however_they_are_written(monkeypatch: pytest.MonkeyPatch) 
 def test_values_are_those_of_json() -> None:
     text = "a: 12:30:45\nb: 2026-11-21\nc: 1.5\nd: 0x1f\ne: yes\nf: '1'\ng:\n"
     expected = {"a": "12:30:45", "b": "2026-11-21", "c": 1.5, "d": 31, "e": True, "f": "1"}
-    assert yaml_reader.read(text) == expected | {"g": None}
+    assert yaml_reader.read_document(text) == expected | {"g": None}
     for tagged in ("!!binary aGk=", "!!set {a}", "!!timestamp 2026-11-21", "!!python/name:os.x"):
         with pytest.raises(YamlError, match="constructor for the tag"):
-            yaml_reader.read(f"a: {tagged}")
+            yaml_reader.read_document(f"a: {tagged}")
     with pytest.raises(YamlError, match="more than one document"):
-        yaml_reader.read("a: 1\n---\nb: 1\n")
-    assert yaml_reader.read("") is None
+        yaml_reader.read_document("a: 1\n---\nb: 1\n")
+    assert yaml_reader.read_document("") is None
 
 
 def _of_form(text: str) -> None:
     """A form passes unreadable text to the spec, which rejects it."""
-    if form_fields.read(BY_PATH["pod.env"], text) == text:
+    if form_fields.parse_value(BY_PATH["pod.env"], text) == text:
         raise YamlError("kept as typed")
 
 
 def _of_router(text: str, folder: Path) -> None:
     path = folder / "router.yaml"
     path.write_text(text)
-    source.load(path)
+    source.load_config(path)
 
 
 def _of_file(text: str, folder: Path) -> None:
     path = folder / "spec.yaml"
     path.write_text(text)
-    commandline_read.document(str(path))
+    commandline_read.read_document(str(path))
 
 
 @pytest.mark.parametrize("name", ["aliases", "merges", "flow depth"])
@@ -111,10 +111,10 @@ def test_every_way_in_refuses_a_bomb(name: str, tmp_path: Path) -> None:
         CommandError,
     )
     for way in (
-        documents.read,
-        spec_text.read,
-        kubeconfig.parse,
-        configuration.parse,
+        documents.read_documents,
+        spec_text.parse_text,
+        kubeconfig.parse_kubeconfig,
+        configuration.parse_providers,
         _of_form,
         lambda bomb: _of_router(bomb, tmp_path),
         lambda bomb: _of_file(bomb, tmp_path),

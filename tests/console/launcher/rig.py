@@ -59,9 +59,9 @@ def main(var: Path, verb: str, fault: str) -> int:
 
     progress.step = lifecycle.step = step  # type: ignore[assignment]
     lifecycle._prepare = prepare
-    lifecycle._answers = lambda _url: True  # type: ignore[assignment]
+    lifecycle._is_responding = lambda _url: True  # type: ignore[assignment]
     lifecycle.subprocess = SimpleNamespace(run=manage, Popen=None)  # type: ignore[assignment]
-    processes.programs = lambda *_: [Program("idle", IDLE, start_secs=0)]
+    processes.service_programs = lambda *_: [Program("idle", IDLE, start_secs=0)]
     verbs = {
         "up": lambda: lifecycle.up(layout, detach=True),
         "down": lambda: lifecycle.down(layout),

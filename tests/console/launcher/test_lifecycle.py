@@ -20,7 +20,7 @@ from console.core import environment as console_environment
 from console.launcher import lifecycle, processes, stack
 from console.launcher.layout import Layout, remembered_port
 from console.launcher.processes import SECRET_SETTINGS, Services
-from console.launcher.progress import StepFailed, say
+from console.launcher.progress import StepFailed, print_line
 
 SERVICES = Services("127.0.0.1", 8000, "simulated", valkey=None, prometheus=None)
 SECRETS = {
@@ -58,7 +58,7 @@ def test_given_secrets_reach_the_console_by_file_alone(
     processes.keep_given_secrets(layout)
     config = processes.write_config(layout, SERVICES).read_text()
     assert "hidden" not in config
-    seen = {**os.environ, **processes.environment(layout, SERVICES)}
+    seen = {**os.environ, **processes.console_environment(layout, SERVICES)}
     for name, value in SECRETS.items():
         assert console_environment.text(seen, name) == value
         assert Path(seen[f"{name}_FILE"]).stat().st_mode & 0o777 == 0o600
@@ -85,12 +85,14 @@ def test_our_own_prometheus_forgets_as_settings_say(
     monkeypatch.setenv("EMBERLINE_PROMETHEUS_RETENTION", "90d")
     monkeypatch.setenv("EMBERLINE_PROMETHEUS_RETENTION_SIZE", "2GB")
     services = Services("127.0.0.1", 8000, "simulated", None, prometheus=Path("prometheus"))
-    (argv,) = (one.argv for one in processes.programs(layout, services) if one.name == "prometheus")
+    (argv,) = (
+        one.argv for one in processes.service_programs(layout, services) if one.name == "prometheus"
+    )
     flags = {"--storage.tsdb.retention.time=90d", "--storage.tsdb.retention.size=2GB"}
     assert flags <= set(argv)
     limits = {one.partition("=")[0] for one in argv if one.startswith("--query.")}
     assert limits == {"--query.timeout", "--query.max-samples", "--query.max-concurrency"}
-    assert processes.environment(layout, services)["EMBERLINE_PROMETHEUS_EMBEDDED"] == "1"
+    assert processes.console_environment(layout, services)["EMBERLINE_PROMETHEUS_EMBEDDED"] == "1"
 
 
 def test_what_is_no_longer_given_is_forgotten(
@@ -100,7 +102,7 @@ def test_what_is_no_longer_given_is_forgotten(
     processes.keep_given_secrets(layout)
     monkeypatch.delenv("DATABASE_URL")
     processes.keep_given_secrets(layout)
-    assert "DATABASE_URL_FILE" not in processes.environment(layout, SERVICES)
+    assert "DATABASE_URL_FILE" not in processes.console_environment(layout, SERVICES)
 
 
 def test_what_supervisord_starts_inherits_no_secret(
@@ -164,7 +166,7 @@ def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: 
         subprocess.Popen([binary, "60"], cwd=where, env={}) for where in (layout.run, tmp_path)
     )
     try:
-        assert [process.pid for process in stack.leftovers(layout)] == [ours.pid]
+        assert [process.pid for process in stack.find_leftovers(layout)] == [ours.pid]
         stack.kill_leftovers(layout)
         assert not psutil.pid_exists(ours.pid)
         assert other.poll() is None
@@ -268,7 +270,7 @@ def test_a_closed_terminal_keeps_nothing_from_being_stopped(
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("sys.stdout", Gone())
-    say("Stopping")
+    print_line("Stopping")
 
 
 @pytest.mark.parametrize("facts", ['{"valkey_port": "x"}', '{"valkey_port": 99999}', "[]", "{"])

@@ -53,16 +53,20 @@ class Rig:
             return False
 
     def runs(self) -> bool:
-        return bool(runtime_environment.supervisor_pid(self.layout) or stack.leftovers(self.layout))
+        return bool(
+            runtime_environment.supervisor_pid(self.layout) or stack.find_leftovers(self.layout)
+        )
 
     def assert_set_up(self) -> None:
         pid = runtime_environment.supervisor_pid(self.layout)
         assert pid
         assert [name for name in STEPS if not (self.layout.var / name).exists()] == []
-        programs = stack.programs(self.layout)
+        programs = stack.list_programs(self.layout)
         assert programs is not None
         assert list(programs) == ["idle"]
-        keepers = [p for p in stack.leftovers(self.layout) if "supervisord.conf" in p.cmdline()[-1]]
+        keepers = [
+            p for p in stack.find_leftovers(self.layout) if "supervisord.conf" in p.cmdline()[-1]
+        ]
         assert [p.pid for p in keepers] == [pid]
         assert json.loads(self.layout.told.read_text())["supervisor"] == pid
         assert read_facts(self.layout)["completed"] == pid
@@ -190,11 +194,14 @@ def test_a_lock_whose_holder_is_not_known_is_no_reason_to_kill_a_stranger(rig: R
         (rig.layout.run / "up.lock").write_text(f"up   {stranger.pid:12}\n")
         assert not lock._is_launcher(stranger.pid)
         assert lock._is_launcher(0) is False
-        with lock.taken_over(rig.layout) as ended:
+        with lock.take_over_lock(rig.layout) as ended:
             assert ended is False, "nobody held it"
         assert stranger.poll() is None
-        with lock.held(rig.layout, "up"), pytest.raises(StepFailed, match=f"pid {os.getpid()}"):
-            with lock.held(rig.layout, "up"):
+        with (
+            lock.hold_lock(rig.layout, "up"),
+            pytest.raises(StepFailed, match=f"pid {os.getpid()}"),
+        ):
+            with lock.hold_lock(rig.layout, "up"):
                 pytest.fail("held twice")
     finally:
         stranger.kill()

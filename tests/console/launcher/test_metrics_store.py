@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from console.launcher import metrics_store
-from console.launcher.metrics_store import last_failure, losses, recover
+from console.launcher.metrics_store import last_failure, list_losses, recover
 from dashboards.alerts.settings import rule_file
 from tests.support.ports import free_port
 from tests.support.prometheus import PROMETHEUS, PROMTOOL
@@ -135,15 +135,15 @@ def test_prometheus_starts_again_without_what_it_cannot_read(
         assert store.count() == left
     finally:
         store.stop()
-    found = losses(store.folder)
+    found = list_losses(store.folder)
     moved = [name for loss in found for name in loss.moved]
     assert {one if one.startswith(("wal", "chunks")) else "block" for one in moved} >= lost
     aside = {path.name for path in (store.folder / "set-aside").glob("*/*")}
     assert aside == {*moved, "why.json"}
     if lost == {"block"}:
         (loss,) = found
-        assert loss.since == metrics_store._said(first["minTime"])
-        assert loss.until == metrics_store._said(first["maxTime"])
+        assert loss.since == metrics_store._format_time(first["minTime"])
+        assert loss.until == metrics_store._format_time(first["maxTime"])
         assert loss.failure.startswith("reloadBlocks: corrupted block")
     assert last_failure(store.log) == "", "Prometheus serves: nothing is wrong any more"
 
@@ -166,7 +166,7 @@ def test_what_the_machine_lacks_moves_nothing(failure: str, tmp_path: Path) -> N
     assert last_failure(log)
     assert recover(data, log) is None
     assert {path.name for path in data.iterdir()} == {"wal", "chunks_head", BLOCK}
-    assert losses(tmp_path) == ()
+    assert list_losses(tmp_path) == ()
 
 
 def test_an_old_failure_is_not_acted_upon_again(tmp_path: Path) -> None:
@@ -177,13 +177,13 @@ def test_an_old_failure_is_not_acted_upon_again(tmp_path: Path) -> None:
 
 
 def test_few_folders_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_store, "_KEPT", 2)
+    monkeypatch.setattr(metrics_store, "_MAX_LOSSES", 2)
     data, log = _made(tmp_path, f"reloadBlocks: corrupted block {BLOCK}: invalid magic number 1")
     for _ in range(4):
         assert recover(data, log) is not None
         (data / BLOCK).mkdir()
-    assert len(losses(tmp_path)) == 2
-    assert losses(tmp_path)[-1].since == "", "its meta.json cannot be read"
+    assert len(list_losses(tmp_path)) == 2
+    assert list_losses(tmp_path)[-1].since == "", "its meta.json cannot be read"
 
 
 def test_system_says_what_is_lost_and_what_to_do(
@@ -194,7 +194,7 @@ def test_system_says_what_is_lost_and_what_to_do(
     (tmp_path / "log").mkdir()
     log = tmp_path / "log" / "prometheus.log"
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, var=tmp_path)
-    monkeypatch.setattr("dashboards.alerts.settings.rule_file.place", lambda: object())
+    monkeypatch.setattr("dashboards.alerts.settings.rule_file.rule_file_location", lambda: object())
     assert rule_file.storage_round().fine
     log.write_text('level=error err="opening storage failed: something new"\n')
     failing = rule_file.storage_round()

@@ -60,13 +60,13 @@ def test_a_command_learns_what_the_console_beside_it_was_told(
     services = Services("127.0.0.1", 8123, "simulated", None, prometheus=Path("prometheus"))
     (layout.secrets / "redis_url").write_text("redis://:hidden@127.0.0.1:16379/0")
     given = {"ALERTMANAGER_URL": "http://alerts:9093", "PATH": "/usr/bin", "HOME": "/home/x"}
-    runtime_environment.keep(
-        layout, supervisor.pid, given | processes.environment(layout, services)
+    runtime_environment.save_environment(
+        layout, supervisor.pid, given | processes.console_environment(layout, services)
     )
     assert layout.told.stat().st_mode & 0o777 == 0o600
     assert "hidden" not in layout.told.read_text()
     env = {"EMBERLINE_VAR": str(layout.var)}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     assert set(env).isdisjoint({"PATH", "HOME"})
     seen = environment.load(env, ROOT)
     assert seen.prometheus_url == f"http://127.0.0.1:{port}"
@@ -79,9 +79,11 @@ def test_a_command_learns_what_the_console_beside_it_was_told(
 def test_neither_secrets_nor_whom_its_starter_asks_are_kept(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
-    runtime_environment.keep(layout, supervisor.pid, SECRETS | CLIENTS | {"EMBERLINE_KEYS": "file"})
+    runtime_environment.save_environment(
+        layout, supervisor.pid, SECRETS | CLIENTS | {"EMBERLINE_KEYS": "file"}
+    )
     env: dict[str, str] = {}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     assert env == {"EMBERLINE_KEYS": "file"}
     assert "hidden" not in layout.told.read_text()
 
@@ -90,9 +92,9 @@ def test_a_file_named_from_the_consoles_folder_is_found_from_any(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     files = {"DATABASE_URL_FILE": "here/url", "PROMETHEUS_CA_FILE": "/etc/ca.pem"}
-    runtime_environment.keep(layout, supervisor.pid, files)
+    runtime_environment.save_environment(layout, supervisor.pid, files)
     env: dict[str, str] = {}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     assert env["DATABASE_URL_FILE"] == str(ROOT / "here/url")
     assert env["PROMETHEUS_CA_FILE"] == "/etc/ca.pem"
 
@@ -108,9 +110,9 @@ def test_what_the_caller_says_counts_more(
         "REDIS_URL_FILE": "/run/redis",
         "WORKERS": "simulated",
     }
-    runtime_environment.keep(layout, supervisor.pid, ours)
+    runtime_environment.save_environment(layout, supervisor.pid, ours)
     env = {"PROMETHEUS_URL": "http://theirs", "REDIS_URL": "redis://theirs", "WORKERS": ""}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     # Our tenant, or a file beside a URL, would contradict the given values.
     assert env == {
         "PROMETHEUS_URL": "http://theirs",
@@ -122,11 +124,11 @@ def test_what_the_caller_says_counts_more(
 def test_what_a_dead_product_was_told_is_nothing(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
-    runtime_environment.keep(layout, supervisor.pid, {"WORKERS": "simulated"})
+    runtime_environment.save_environment(layout, supervisor.pid, {"WORKERS": "simulated"})
     supervisor.kill()
     supervisor.wait()
     env: dict[str, str] = {}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     assert env == {}
 
 
@@ -134,9 +136,9 @@ def test_what_the_run_before_was_told_is_nothing(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     """It was killed before cleanup; the current run has its pid file and another pid."""
-    runtime_environment.keep(layout, supervisor.pid + 1, {"WORKERS": "simulated"})
+    runtime_environment.save_environment(layout, supervisor.pid + 1, {"WORKERS": "simulated"})
     env: dict[str, str] = {}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     assert env == {}
 
 
@@ -146,7 +148,7 @@ def test_what_the_run_before_was_told_is_nothing(
 def test_a_file_nobody_can_read_stops_no_command(layout: Layout, text: str) -> None:
     layout.told.write_text(text)
     env: dict[str, str] = {}
-    runtime_environment.adopt(env)
+    runtime_environment.adopt_environment(env)
     assert env == {}
 
 
@@ -156,7 +158,7 @@ def test_up_keeps_it_and_down_forgets_it(
     monkeypatch.setenv("EMBERLINE_PUBLIC_URL", "https://emberline.example.com")
     monkeypatch.setenv("EMBERLINE_ADMIN_PASSWORD", "hidden")
     monkeypatch.setattr(stack, "start", lambda *_: supervisor)
-    monkeypatch.setattr(lifecycle, "_answers", lambda _url: True)
+    monkeypatch.setattr(lifecycle, "_is_responding", lambda _url: True)
     monkeypatch.setattr(stack, "stop", lambda _layout: [])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     services = Services("127.0.0.1", 8124, "simulated", valkey=None, prometheus=None)
@@ -174,7 +176,7 @@ def test_the_script_and_manage_py_read_it(
     layout: Layout, supervisor: subprocess.Popen[bytes], command: str
 ) -> None:
     """A rejected value shows that it was read before anything expensive is loaded."""
-    runtime_environment.keep(layout, supervisor.pid, {"EMBERLINE_LOG_LEVEL": "LOUD"})
+    runtime_environment.save_environment(layout, supervisor.pid, {"EMBERLINE_LOG_LEVEL": "LOUD"})
     env = {"PATH": os.environ["PATH"], "EMBERLINE_VAR": str(layout.var), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, *command.split()],

@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.utils import timezone
 
 from console.accounts.models import ApiToken, Membership, MembershipSource, Team, User
-from console.accounts.permissions import allows, allows_somewhere, role_on, visible
+from console.accounts.permissions import allows, allows_in_any_team, filter_visible, get_role_on
 from console.audit.models import AuditEvent
 from console.core.errors import Refused
 from console.people import actions, team_actions, token_actions
@@ -31,7 +31,7 @@ def limited(user: User, role: str, team: Team | None = None) -> User:
 
 
 def test_the_ladder_everywhere_and_in_a_team(teams: Teams, people: Cast) -> None:
-    assert [role_on(user, teams.ours) for user in (teams.erin, teams.hugo, people.alice)] == [
+    assert [get_role_on(user, teams.ours) for user in (teams.erin, teams.hugo, people.alice)] == [
         "operator",
         "member",
         "operator",
@@ -39,8 +39,8 @@ def test_the_ladder_everywhere_and_in_a_team(teams: Teams, people: Cast) -> None
     assert allows(teams.gina, "admin", of=teams.ours)
     assert not allows(teams.gina, "viewer", of=teams.theirs)
     assert not allows(teams.gina, "viewer")
-    assert allows_somewhere(teams.gina, "admin")
-    assert not allows_somewhere(teams.nora, "viewer")
+    assert allows_in_any_team(teams.gina, "admin")
+    assert not allows_in_any_team(teams.nora, "viewer")
     # Nobody's thing needs a role held everywhere.
     assert not allows(teams.gina, "viewer", of=Endpoint())
     assert allows(people.charlie, "viewer", of=Endpoint())
@@ -48,27 +48,27 @@ def test_the_ladder_everywhere_and_in_a_team(teams: Teams, people: Cast) -> None
 
 def test_a_higher_role_of_either_kind_wins(teams: Teams, people: Cast) -> None:
     team_actions.set_member(people.ada, "ours", "charlie", "operator")
-    assert role_on(User.objects.get(username="charlie"), teams.ours) == "operator"
+    assert get_role_on(User.objects.get(username="charlie"), teams.ours) == "operator"
     team_actions.set_member(people.ada, "ours", "alice", "viewer")
-    assert role_on(User.objects.get(username="alice"), teams.ours) == "operator"
+    assert get_role_on(User.objects.get(username="alice"), teams.ours) == "operator"
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
 def test_a_token_takes_away_and_gives_nothing(teams: Teams, people: Cast, role: str) -> None:
     ada = limited(people.ada, role, teams.ours)
-    assert role_on(ada, teams.ours) == role
-    assert role_on(ada, teams.theirs) == "member"
+    assert get_role_on(ada, teams.ours) == role
+    assert get_role_on(ada, teams.theirs) == "member"
     assert not allows(ada, "viewer")
     frank = limited(teams.frank, role)
-    assert role_on(frank, teams.ours) == "viewer"
+    assert get_role_on(frank, teams.ours) == "viewer"
     assert not allows(frank, "viewer")
 
 
 def test_an_inactive_person_may_nothing_anywhere(teams: Teams) -> None:
     teams.erin.is_active = False
     assert not allows(teams.erin, "viewer", of=teams.ours)
-    assert not allows_somewhere(teams.erin, "viewer")
-    assert not visible(Team.objects.all(), teams.erin, "pk").exists()
+    assert not allows_in_any_team(teams.erin, "viewer")
+    assert not filter_visible(Team.objects.all(), teams.erin, "pk").exists()
 
 
 def test_only_admins_of_the_console_make_and_change_teams(teams: Teams, people: Cast) -> None:
@@ -136,7 +136,7 @@ def test_a_teams_admin_takes_in_and_sends_away(teams: Teams) -> None:
     team_actions.set_member(teams.gina, "ours", "nora", "admin")
     assert allows(User.objects.get(username="nora"), "admin", of=teams.ours)
     team_actions.remove_member(teams.gina, "ours", "nora")
-    assert not allows_somewhere(User.objects.get(username="nora"), "viewer")
+    assert not allows_in_any_team(User.objects.get(username="nora"), "viewer")
     events = AuditEvent.objects.filter(target="team/ours/member/nora").order_by("at")
     assert [(one.verb, one.changes["role"], one.team) for one in events] == [
         ("team.member", [None, "admin"], teams.ours),
@@ -186,7 +186,7 @@ def test_anybody_leaves_a_team_but_no_token_does_it_for_them(teams: Teams) -> No
     with pytest.raises(PermissionDenied):
         team_actions.remove_member(limited(teams.frank, "viewer"), "ours", "frank")
     team_actions.remove_member(teams.frank, "ours", "frank")
-    assert not allows_somewhere(teams.frank, "viewer")
+    assert not allows_in_any_team(teams.frank, "viewer")
 
 
 def test_a_token_is_never_larger_than_its_maker(teams: Teams, people: Cast) -> None:
@@ -242,8 +242,8 @@ def test_the_trail_knows_its_team(world: Teams, people: Cast) -> None:
     endpoint_actions.scale(people.ada, CANARY, 2)
     from console.audit import selectors as audit
 
-    assert {event.target for event in audit.events(viewer=world.frank)} == {f"endpoint/{OURS}"}
-    assert {event.actor_name for event in audit.events(viewer=world.hugo)} == {"ada"}
-    assert not audit.events(viewer=world.nora).exists()
-    seen = {event.target for event in audit.events(viewer=people.charlie)}
+    assert {event.target for event in audit.list_events(viewer=world.frank)} == {f"endpoint/{OURS}"}
+    assert {event.actor_name for event in audit.list_events(viewer=world.hugo)} == {"ada"}
+    assert not audit.list_events(viewer=world.nora).exists()
+    seen = {event.target for event in audit.list_events(viewer=people.charlie)}
     assert {f"endpoint/{OURS}", f"endpoint/{CANARY}"} <= seen

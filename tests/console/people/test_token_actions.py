@@ -55,7 +55,7 @@ def _inside(client: Client) -> bool:
 
 def _role(clear: str) -> str:
     """As the API sees the token, "" when it is not let in."""
-    found = credentials.find(clear)
+    found = credentials.find_token(clear)
     if found is None:
         return ""
     found.user.role_cap, found.user.team_cap = found.role, found.team_id
@@ -126,13 +126,13 @@ def _factor(access: Access) -> None:
 def _factor_reset(access: Access) -> None:
     _factor(access)
     client_of(access.ada).post(f"/access/{access.alice.pk}/factor/reset/")
-    assert not totp.on(access.alice)
+    assert not totp.is_on(access.alice)
 
 
 def _factor_off(access: Access) -> None:
     _factor(access)
     access.own.post("/profile/security/factor/off/")
-    assert not totp.on(access.alice)
+    assert not totp.is_on(access.alice)
 
 
 def _linked(access: Access, *, leads: bool) -> Identity:
@@ -154,8 +154,8 @@ def _unlinked(leads: bool) -> Callable[[Access], None]:
 
 def _no_group(access: Access) -> None:
     _linked(access, leads=True)
-    with pytest.raises(people.Unwelcome):
-        people.arrived(oidc.Person(ACME, "s", {"sub": "s", "groups": []}, {}, ""))
+    with pytest.raises(people.SignOnRefused):
+        people.resolve_user(oidc.ProviderUser(ACME, "s", {"sub": "s", "groups": []}, {}, ""))
 
 
 @pytest.mark.parametrize(

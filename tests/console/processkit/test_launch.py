@@ -60,7 +60,7 @@ class Room:
         until(lambda: text in self.out.read_text(), what=f"{text!r} in the output")
 
     def child(self, process: subprocess.Popen[bytes]) -> int:
-        return until(lambda: leftovers.children(process.pid))[0]
+        return until(lambda: leftovers.child_pids(process.pid))[0]
 
     @property
     def run(self) -> LaunchRun:
@@ -80,7 +80,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
         if process.poll() is None:
             process.kill()
             process.wait(10)
-    leftovers.end(found.folder)
+    leftovers.end_leftovers(found.folder)
 
 
 def alive(pid: int) -> bool:
@@ -220,7 +220,7 @@ time.sleep(600)
     until(lambda: not room.run.alive)
     assert room.run.deaths == 0
     # The launcher writes its record before it exits, so it may still be alive briefly.
-    until(lambda: leftovers.find(room.folder) == [])
+    until(lambda: leftovers.find_leftovers(room.folder) == [])
 
 
 def test_a_bystander_is_spared(room: Room, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_bystander_is_spared(room: Room, tmp_path: Path) -> None:
         room.launch("raise SystemExit(0)").wait(30)
         assert shell.poll() is None
         assert other.poll() is None
-        assert leftovers.end(room.folder, group=os.getpgrp() + 1) == []
+        assert leftovers.end_leftovers(room.folder, group=os.getpgrp() + 1) == []
         assert shell.poll() is None
     finally:
         shell.kill()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from console.processkit.metrics import MetricSample, parse, total
+from console.processkit.metrics import MetricSample, parse_samples, total
 
 TEXT = """\
 # HELP vllm:x_total what it counts
@@ -16,7 +16,7 @@ nonsense{a="b"} twelve
 
 
 def test_reads_names_labels_values_and_timestamps() -> None:
-    samples = parse(TEXT)
+    samples = parse_samples(TEXT)
     assert samples[0] == MetricSample("vllm:x_total", {"engine": "0", "source": "host"}, 12.0)
     assert [sample.name for sample in samples] == [
         "vllm:x_total",
@@ -28,13 +28,13 @@ def test_reads_names_labels_values_and_timestamps() -> None:
 
 
 def test_escapes_inside_a_label_are_undone() -> None:
-    (odd,) = parse(TEXT, "odd")
+    (odd,) = parse_samples(TEXT, "odd")
     assert odd.labels == {"path": 'a\\b"c\nd', "b": "}"}
     assert odd.value == float("inf")
 
 
 def test_absent_is_not_zero() -> None:
-    samples = parse(TEXT, "vllm:")
+    samples = parse_samples(TEXT, "vllm:")
     assert total(samples, "vllm:x_total") == 15.0
     assert total(samples, "vllm:x_total", source="disk") == 3.0
     assert total(samples, "vllm:x_total", source="device") is None

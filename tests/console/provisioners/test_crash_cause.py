@@ -11,7 +11,7 @@ from console.provisioners.crash_cause import (
     crash_cause,
     death_text,
     exit_text,
-    last_words,
+    last_message,
 )
 
 LOGS = Path(__file__).with_name("crashes")
@@ -45,7 +45,7 @@ def test_real_logs(name: str) -> None:
     cut = crash_cause(log[-TERMINATION_MESSAGE:])
     if name in LOST_IN_2048:
         assert cut == "", "an exception that refers elsewhere must not pass for the cause"
-        assert "See root cause above" in last_words(log[-TERMINATION_MESSAGE:])
+        assert "See root cause above" in last_message(log[-TERMINATION_MESSAGE:])
     else:
         assert cut.startswith(REAL[name])
 
@@ -158,4 +158,4 @@ def test_the_last_line_of_one_that_was_killed_is_no_cause() -> None:
     assert death_text("exit code 1", log, by_signal=False) == "exit code 1: INFO: 200 OK"
     assert death_text("signal 9", log, by_signal=True) == "signal 9"
     assert death_text("signal 6", f"{OOM}\n", by_signal=True).startswith("signal 6: OutOfMemory")
-    assert last_words("") == ""
+    assert last_message("") == ""

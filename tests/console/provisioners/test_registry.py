@@ -14,13 +14,13 @@ from tests.support.cachenode import ROOT
 
 
 def test_by_name(tmp_path: Path) -> None:
-    assert registry.get("fake", tmp_path).name == "fake"
-    assert registry.get("local", tmp_path).name == "local"
+    assert registry.get_provisioner("fake", tmp_path).name == "fake"
+    assert registry.get_provisioner("local", tmp_path).name == "local"
 
 
 def test_an_unknown_name_tells_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="fake, kubernetes, local") as caught:
-        registry.get("mesos", tmp_path)
+        registry.get_provisioner("mesos", tmp_path)
     assert caught.value.reason == "UnknownProvisioner"
 
 

@@ -79,7 +79,7 @@ def test_who_has_a_second_factor_needs_both(people: Cast) -> None:
     form = {"to": "/profile/security/factor/off/", "again_password": PASSWORD}
     assert client.post("/login/again/", form).status_code == 200
     assert client.post("/login/again/", {**form, "again_code": "000000"}).status_code == 200
-    assert totp.on(people.alice)
+    assert totp.is_on(people.alice)
     assert client.post("/login/again/", {**form, "again_code": code()}).status_code == 307
 
 
@@ -98,7 +98,7 @@ def test_a_part_asked_by_htmx_becomes_the_page(people: Cast) -> None:
 
 def test_every_verb_that_asks_is_on_the_map() -> None:
     known = {f"{name}" for name in get_resolver().namespace_dict}
-    for route in confirmation.names():
+    for route in confirmation.confirmed_routes():
         room, _, name = route.partition(":")
         assert room in known
         assert get_resolver().namespace_dict[room][1].reverse_dict.getlist(name), route

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from console.api.access import sender
+from console.api.access import identify_sender
 from console.people import actions, token_actions
 from console.signon.core import user_agents
 from console.signon.models import Session, SessionStore, digest
@@ -131,7 +131,7 @@ async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
     ],
 )
 def test_a_browser_is_called_as_people_call_it(agent: str, name: str) -> None:
-    assert user_agents.named(agent) == name
+    assert user_agents.name_agent(agent) == name
 
 
 def test_the_sender_of_a_body_is_known_before_it_is_read(
@@ -142,7 +142,7 @@ def test_the_sender_of_a_body_is_known_before_it_is_read(
 
     def said(path: str = "/x/", **headers: str) -> str:
         listed = [(name.encode(), value.encode()) for name, value in headers.items()]
-        return sender({"type": "http", "method": "POST", "path": path, "headers": listed})
+        return identify_sender({"type": "http", "method": "POST", "path": path, "headers": listed})
 
     client, _ = logged_in(people)
     cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"

@@ -76,8 +76,8 @@ def test_a_code_is_right_once(people: Cast) -> None:
 
 def test_an_earlier_code_is_not_right_after_a_later_one(people: Cast) -> None:
     with_factor(people.alice)
-    assert totp.spend(people.alice, code(1)) == totp.CODE
-    assert totp.spend(people.alice, code(0)) == ""
+    assert totp.use_code(people.alice, code(1)) == totp.CODE
+    assert totp.use_code(people.alice, code(0)) == ""
 
 
 @pytest.mark.parametrize("typed", ["", "000000", "12345", "１２３４５６", "x" * 40, "\x00"])
@@ -128,7 +128,7 @@ def test_no_secret_lies_open_in_a_row(people: Cast) -> None:
     assert codes[0] not in row
     # Sealed for its person: in another's row it opens nothing.
     Factor.objects.update(user=people.charlie)
-    assert totp.spend(people.charlie, code()) == ""
+    assert totp.use_code(people.charlie, code()) == ""
 
 
 def test_setting_up_and_turning_off(people: Cast) -> None:
@@ -145,13 +145,13 @@ def test_setting_up_and_turning_off(people: Cast) -> None:
     assert len(shown) == 10
     assert "no-store" in right.headers["Cache-Control"]
     assert not inside(elsewhere)
-    assert totp.on(people.alice)
+    assert totp.is_on(people.alice)
     assert shown[0] not in client.get("/profile/security/").content.decode()
     new = client.post("/profile/security/recovery/").content.decode()
     assert shown[0] not in new
-    assert totp.spend(people.alice, shown[0]) == ""
+    assert totp.use_code(people.alice, shown[0]) == ""
     client.post("/profile/security/factor/off/")
-    assert not totp.on(people.alice)
+    assert not totp.is_on(people.alice)
     verbs = AuditEvent.objects.filter(target="user/alice").values_list("verb", flat=True)
     assert {"user.factor.on", "user.factor.recovery_codes", "user.factor.off"} <= set(verbs)
     trail = str(list(AuditEvent.objects.values()))
@@ -192,13 +192,13 @@ def test_an_admin_resets_it_for_who_lost_it(people: Cast) -> None:
     with_factor(people.alice)
     path = f"/access/{people.alice.pk}/factor/reset/"
     assert client_of(people.charlie).post(path).status_code == 403
-    assert totp.on(people.alice)
+    assert totp.is_on(people.alice)
     session = client_of(people.alice)
     page = client_of(people.ada).get("/access/").content.decode()
     assert page.count("Reset second factor") == 1
     assert page.count(">2FA<") == 1
     client_of(people.ada).post(path)
-    assert not totp.on(people.alice)
+    assert not totp.is_on(people.alice)
     assert not inside(session)
     event = AuditEvent.objects.get(verb="user.factor.reset")
     assert (event.actor, event.target) == (people.ada, "user/alice")
@@ -209,5 +209,5 @@ def test_the_machines_own_command_resets_it_too(people: Cast, capsys: Any) -> No
 
     with_factor(people.ada)
     call_command("emberline_admin", "--reset", "--username", "ada")
-    assert not totp.on(people.ada)
+    assert not totp.is_on(people.ada)
     assert "second factor" in capsys.readouterr().out

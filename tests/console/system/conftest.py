@@ -34,7 +34,7 @@ class Rig:
         (include_dir(self.var) / f"{name}.conf").write_text(text)
 
     def seen(self, name: str = "valkey") -> ProgramSeen:
-        return {p.name: p for p in programs.look(self.var).programs}[name]
+        return {p.name: p for p in programs.list_programs(self.var).programs}[name]
 
     def running(self, name: str = "valkey", other_than: int = 0) -> ProgramSeen:
         def runs() -> ProgramSeen | None:

@@ -6,7 +6,7 @@ import pytest
 
 from console.provisioners.local.programs import Ending, ProgramSeen, parse_endings
 from console.provisioners.local.rpc import ProcessState
-from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare
+from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare_marks
 
 KILLED = Ending("terminated by SIGKILL", asked=False)
 ASKED = Ending("exit status 0", asked=True)
@@ -56,7 +56,7 @@ def seen(
 def test_a_program_of_the_consoles_own(
     before: ProgramMark | None, supervisor: str, now: ProgramSeen, verdict: ProgramChange
 ) -> None:
-    assert compare(before, supervisor, now) == verdict
+    assert compare_marks(before, supervisor, now) == verdict
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_program_of_the_consoles_own(
 def test_a_program_of_a_workload(
     before: int, supervisor: str, now: ProgramSeen, verdict: ProgramChange
 ) -> None:
-    assert compare(ProgramMark("boot-1", 100, 1000.0, before), supervisor, now) == verdict
+    assert compare_marks(ProgramMark("boot-1", 100, 1000.0, before), supervisor, now) == verdict
 
 
 def test_supervisords_log_tells_how_each_one_ended_last() -> None:

@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from console.audit.models import AuditEvent
 from console.launcher.layout import Layout, write_facts
 from console.launcher.processes import Services
-from console.launcher.processes import programs as fixed_programs
+from console.launcher.processes import service_programs as fixed_programs
 from console.provisioners.base import Probe, TemporaryError, WorkloadSpec
 from console.provisioners.local import programs
 from console.provisioners.local.provisioner import LocalProvisioner
@@ -37,13 +37,13 @@ def told() -> list[AuditEvent]:
 
 def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     before = rig.seen()
-    program_watch.look()
+    program_watch.observe()
     assert told() == []
 
     after = rig.kill()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            program_watch.look()
+            program_watch.observe()
 
     (event,) = told()
     assert (event.actor_name, event.target) == ("system", "process/valkey")
@@ -51,7 +51,7 @@ def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFi
     assert event.changes["ended"] == "terminated by SIGKILL"
     row = ProcessSeen.objects.get()
     assert (row.pid, row.restarts) == (after.pid, 1)
-    assert row.last_restart_at == row.started_at == program_watch.moment(after.started_at)
+    assert row.last_restart_at == row.started_at == program_watch.as_datetime(after.started_at)
     (line,) = [r for r in caplog.records if r.name == "console.system.program_watch"]
     assert (line.levelname, line.getMessage()) == (
         "WARNING",
@@ -60,31 +60,31 @@ def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFi
 
 
 def test_each_death_is_one_line(rig: Rig) -> None:
-    program_watch.look()
+    program_watch.observe()
     for _ in range(3):
         rig.kill()
-        program_watch.look()
+        program_watch.observe()
     assert len(told()) == 3
     assert ProcessSeen.objects.get().restarts == 3
 
 
 def test_two_lookers_record_one_death(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have read what was remembered and seen the new process before either writes."""
-    program_watch.look()
+    program_watch.observe()
     rig.kill()
     meet = threading.Barrier(2, timeout=20)
-    real = programs.look
+    real = programs.list_programs
 
     def together(var: object) -> object:
         found = real(var)  # type: ignore[arg-type]
         meet.wait()
         return found
 
-    monkeypatch.setattr(programs, "look", together)
+    monkeypatch.setattr(programs, "list_programs", together)
 
     def looker() -> None:
         try:
-            program_watch.look()
+            program_watch.observe()
         finally:
             connection.close()
 
@@ -99,29 +99,29 @@ def test_a_slow_looker_does_not_set_back_what_others_have_recorded(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it sleeps over what it saw, another one records that death and the next."""
-    program_watch.look()
+    program_watch.observe()
     rig.kill()
-    real = programs.look
+    real = programs.list_programs
     old = real(rig.var)
 
     def late(_var: object) -> object:
-        monkeypatch.setattr(programs, "look", real)
-        program_watch.look()
+        monkeypatch.setattr(programs, "list_programs", real)
+        program_watch.observe()
         rig.kill()
-        program_watch.look()
+        program_watch.observe()
         return old
 
-    monkeypatch.setattr(programs, "look", late)
-    program_watch.look()
+    monkeypatch.setattr(programs, "list_programs", late)
+    program_watch.observe()
     assert len(told()) == 2
     assert ProcessSeen.objects.get().pid == rig.seen().pid
-    program_watch.look()
+    program_watch.observe()
     assert len(told()) == 2
 
 
 def test_without_the_trail_nothing_is_remembered(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that dies half-way leaves the death to the next one."""
-    program_watch.look()
+    program_watch.observe()
     rig.kill()
 
     def die(*_: object, **__: object) -> None:
@@ -130,13 +130,13 @@ def test_without_the_trail_nothing_is_remembered(rig: Rig, monkeypatch: pytest.M
     with monkeypatch.context() as broken:
         broken.setattr(program_watch, "record", die)
         with pytest.raises(RuntimeError):
-            program_watch.look()
-    program_watch.look()
+            program_watch.observe()
+    program_watch.observe()
     assert len(told()) == 1
 
 
 def test_a_new_supervisord_is_no_death(rig: Rig) -> None:
-    program_watch.look()
+    program_watch.observe()
     before = rig.seen()
     rig.supervised.stop()
     with pytest.raises(TemporaryError):
@@ -144,22 +144,22 @@ def test_a_new_supervisord_is_no_death(rig: Rig) -> None:
     rig.supervised.start()
     after = rig.running()
     assert after.pid != before.pid
-    program_watch.look()
+    program_watch.observe()
     assert told() == []
     rig.kill()
-    program_watch.look()
+    program_watch.observe()
     assert len(told()) == 1, "the next one is seen again"
 
 
 def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(rig: Rig) -> None:
     """It could tell of no ending; only that it is another one tells."""
-    program_watch.look()
+    program_watch.observe()
     before = rig.seen()
     rig.supervised.kill()
     os.kill(before.pid, signal.SIGKILL)
     rig.supervised.start()
     assert rig.running().pid != before.pid
-    program_watch.look()
+    program_watch.observe()
     assert told() == []
 
 
@@ -181,15 +181,15 @@ def test_an_error_of_the_waist_survives_pickle() -> None:
 
 
 def test_a_restart_by_hand_is_no_death(rig: Rig) -> None:
-    program_watch.look()
+    program_watch.observe()
     supervisor = Supervisor(socket_path(rig.var))
     supervisor.stop("valkey")
     until(lambda: rig.seen().pid == 0, what="stopped")
-    program_watch.look()
+    program_watch.observe()
     assert supervisor.remove("valkey")
     supervisor.add("valkey")
     rig.running()
-    program_watch.look()
+    program_watch.observe()
     assert told() == []
     assert ProcessSeen.objects.get().restarts == 0
 
@@ -211,7 +211,7 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
         )
 
     def pid() -> int:
-        found = {p.name: p for p in programs.look(rig.var).programs}.get("demo-worker-0")
+        found = {p.name: p for p in programs.list_programs(rig.var).programs}.get("demo-worker-0")
         return found.pid if found and "signal.pause" in command(found.pid) else 0
 
     def command(number: int) -> str:
@@ -222,10 +222,10 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
 
     provisioner.apply(spec("1"))
     first = until(pid)
-    program_watch.look()
+    program_watch.observe()
     os.kill(first, signal.SIGKILL)
     second = until(lambda: pid() not in (0, first) and pid())
-    program_watch.look()
+    program_watch.observe()
     row = ProcessSeen.objects.get(name="demo-worker-0")
     assert (row.restarts, row.pid) == (1, second)
     assert row.last_restart_at is not None
@@ -235,27 +235,27 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
         return pid() not in (0, second)
 
     until(rolled_out)
-    program_watch.look()
+    program_watch.observe()
     row.refresh_from_db()
     assert (row.restarts, row.pid) == (1, pid())
     assert told() == [], "the endpoint's events tell it"
-    shown = {p.name: p for p in selectors.system().processes}["demo-worker-0"]
+    shown = {p.name: p for p in selectors.load_system().processes}["demo-worker-0"]
     assert shown.purpose == "A worker of endpoint demo"
 
 
 def test_a_program_that_is_gone_is_forgotten(rig: Rig) -> None:
-    program_watch.look()
+    program_watch.observe()
     supervisor = Supervisor(socket_path(rig.var))
     supervisor.stop("valkey")
     until(lambda: supervisor.remove("valkey"), what="removed")
-    program_watch.look()
+    program_watch.observe()
     assert not ProcessSeen.objects.exists()
     assert told() == []
 
 
 def test_where_programs_are_not_ours_nobody_asks(rig: Rig, settings: Settings) -> None:
     point_at(settings, rig.var, provisioner="fake")
-    program_watch.look()
+    program_watch.observe()
     assert not ProcessSeen.objects.exists()
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from console.launcher.layout import Layout, write_facts
 from console.system import preflight, rounds
 from console.system.rounds import Round, RoundState
-from dashboards.alerts.notify.dispatcher import AWAY, LOOKING, NOBODY
+from dashboards.alerts.notify.dispatcher import LOOKING, NO_PROMETHEUS, PROMETHEUS_UNREACHABLE
 from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, Route
 from dashboards.alerts.settings import rule_file
 from dashboards.alerts.settings.models import Load, OwnRule, RuleFile
@@ -43,7 +43,7 @@ def asked(settings: Any, tmp_path: Path) -> Path:
 
 
 def of(name: str) -> Round:
-    (found,) = (one for one in rounds.rounds() if one.name == name)
+    (found,) = (one for one in rounds.list_rounds() if one.name == name)
     return found
 
 
@@ -63,7 +63,10 @@ def test_telling_of_alerts(asked: Path) -> None:
     found = of("alerts")
     assert (found.state, found.last_at) == (RoundState.WORKING, now)
     assert "wait: 1;" in found.text
-    for reason, state in ((AWAY, RoundState.FAILING), (NOBODY, RoundState.IDLE)):
+    for reason, state in (
+        (PROMETHEUS_UNREACHABLE, RoundState.FAILING),
+        (NO_PROMETHEUS, RoundState.IDLE),
+    ):
         Dispatch.objects.update(reason=reason)
         assert of("alerts").state is state
         assert of("alerts").remedy
@@ -173,7 +176,7 @@ def test_the_doctor_survives_a_database_that_does_not(monkeypatch: pytest.Monkey
         raise DatabaseError
 
     monkeypatch.setattr(rounds, "_rounds", [broken])
-    assert list(rounds.verdicts()) == []
+    assert list(rounds.round_checks()) == []
 
 
 def test_queries_do_not_grow(asked: Path) -> None:

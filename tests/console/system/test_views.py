@@ -32,9 +32,9 @@ def quiet(settings: Settings, tmp_path: Path) -> Path:
 
 
 def test_a_viewer_sees_every_program_and_no_log(rig: Rig, people: Cast) -> None:
-    program_watch.look()
+    program_watch.observe()
     after = rig.kill()
-    program_watch.look()
+    program_watch.observe()
     page = client_of(people.charlie).get("/system/").text
     for shown in ("valkey", "Celery&#x27;s broker", "running", f">{after.pid}<", "last <time"):
         assert shown in page
@@ -49,9 +49,9 @@ def test_htmx_gets_the_part_only(rig: Rig, people: Cast) -> None:
 
 
 def test_rest_says_the_same(rig: Rig, people: Cast) -> None:
-    program_watch.look()
+    program_watch.observe()
     after = rig.kill()
-    program_watch.look()
+    program_watch.observe()
     answer = client_of(people.charlie).get("/api/v1/system/processes/")
     assert answer.status_code == 200
     found = answer.json()
@@ -153,7 +153,7 @@ def test_a_program_that_keeps_dying_is_red_with_its_last_line(
 
 
 def test_without_supervisord_the_page_says_what_to_do(rig: Rig, people: Cast) -> None:
-    program_watch.look()
+    program_watch.observe()
     rig.supervised.stop()
     client = client_of(people.charlie)
     page = client.get("/system/")

@@ -11,9 +11,9 @@ import pytest
 from django.test import Client
 
 from console.core import counters
-from console.processkit.metrics import parse, total
+from console.processkit.metrics import parse_samples, total
 from console.telemetry import meters
-from console.telemetry.admin_server import AdminServer, Subject, start
+from console.telemetry.admin_server import AdminServer, AdminSubject, start
 
 
 class Health:
@@ -28,7 +28,7 @@ def health() -> Health:
 
 @pytest.fixture
 def port(health: Health) -> Iterator[str]:
-    subject = Subject(
+    subject = AdminSubject(
         "worker",
         lambda: health.alive,
         lambda: health.ready,
@@ -52,11 +52,11 @@ def test_health_says_why_not(port: str, health: Health) -> None:
 
 
 def test_metrics_are_counters_gauges_and_the_process(port: str) -> None:
-    counters.count("task_runs", task="tests.scraped", outcome="done")
+    counters.increment("task_runs", task="tests.scraped", outcome="done")
     meters.task_ended("tests.scraped", 0.2)
     answer = httpx.get(f"{port}/metrics?x=1")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    samples = parse(answer.text)
+    samples = parse_samples(answer.text)
     assert total(samples, "emberline_console_info", program="worker") == 1
     assert total(samples, "emberline_console_task_runs_total", task="tests.scraped") == 1
     assert total(samples, "emberline_console_tasks_running") == 3
@@ -78,16 +78,16 @@ def test_nothing_else_is_there(port: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_no_address_no_port() -> None:
-    assert start("", Subject("web")) is None
+    assert start("", AdminSubject("web")) is None
 
 
 def test_a_port_that_is_taken_stops_the_start(port: str) -> None:
     with pytest.raises(OSError, match="in use"):
-        start(port.removeprefix("http://"), Subject("web"))
+        start(port.removeprefix("http://"), AdminSubject("web"))
 
 
 def _answered(**labels: str) -> float:
-    samples = parse(meters.render("web", {}))
+    samples = parse_samples(meters.render("web", {}))
     return total(samples, "emberline_console_http_requests_total", **labels) or 0
 
 

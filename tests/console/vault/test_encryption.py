@@ -32,9 +32,9 @@ def test_keys_are_changed_one_after_the_other(settings: Settings) -> None:
     sealed = encryption.seal("text", "p")
     use(settings, NEW, OLD)
     assert encryption.unseal(sealed, "p") == "text"
-    assert encryption.outdated(sealed, "p")
+    assert encryption.is_outdated(sealed, "p")
     again = encryption.seal("text", "p")
-    assert not encryption.outdated(again, "p")
+    assert not encryption.is_outdated(again, "p")
     use(settings, NEW)
     assert encryption.unseal(again, "p") == "text"
     with pytest.raises(encryption.Unreadable, match="EMBERLINE_ENCRYPTION_KEY"):

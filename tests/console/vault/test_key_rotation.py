@@ -59,14 +59,14 @@ def keys(settings: Settings, *given: str) -> None:
 def world() -> dict[str, Any]:
     """Create one row of every kind with encrypted text."""
     ada = person("admin")
-    cluster = clusters.add(
+    cluster = clusters.add_cluster(
         ada, "work", {"kind": "kubeconfig", "kubeconfig": kubeconfig("https://k.example")}
     )
     login = {"url": "http://127.0.0.1:1", "auth": "bearer", "secret": "of-mimir"}
     source = sources.add(ada, "mimir", login)
     hook = {"name": "hook", "url": "https://h.example/T0KEN", "secret": "of-the-receiver-0"}
     receiver = receivers.create(ada, hook)
-    oidc.keep("acme", "of-acme")
+    oidc.store_secret("acme", "of-acme")
     recovery = totp.turn_on(ada, TOTP, totp.code_at(TOTP, int(time.time()) // 30 - 1))
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
     program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
@@ -106,11 +106,11 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     keys(settings, NEW)  # without the old key
     world["cluster"].refresh_from_db()
     assert "s3cret" in world["cluster"].access().kubeconfig
-    assert credentials.login(MetricsSource.objects.get()).secret == "of-mimir"
-    target = deliveries.target(world["receiver"])
+    assert credentials.make_login(MetricsSource.objects.get()).secret == "of-mimir"
+    target = deliveries.delivery_target(world["receiver"])
     assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
-    assert oidc.where(ACME) == "vault"
-    assert totp.spend(person("admin"), world["recovery"][0]) == totp.RECOVERY
+    assert oidc.secret_source(ACME) == "vault"
+    assert totp.use_code(person("admin"), world["recovery"][0]) == totp.RECOVERY
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
     again = program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (201, "true")
@@ -143,7 +143,7 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
 ) -> None:
     old = live.EMBERLINE.encryption_keys
     keys(settings, LATER)
-    oidc.keep("lost", "x")
+    oidc.store_secret("lost", "x")
     source = world["source"]
     MetricsSource.objects.update(sealed={**source.sealed, "key": encryption.seal("y", "elsewhere")})
     keys(settings, NEW, *old)

@@ -88,7 +88,7 @@ def locked(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def test_a_page_and_the_api_say_so(locked: str) -> None:
     client = Client(raise_request_exception=False)
-    before = counters.value("database_unavailable", reason="locked")
+    before = counters.total("database_unavailable", reason="locked")
     page = client.post("/login/", {"username": "alice", "password": PASSWORD})
     assert (page.status_code, page["Retry-After"]) == (503, str(RETRY_AFTER_S))
     assert "locked by another writer" in page.content.decode()
@@ -97,7 +97,7 @@ def test_a_page_and_the_api_say_so(locked: str) -> None:
     assert (answer.status_code, answer["Retry-After"]) == (503, str(RETRY_AFTER_S))
     assert answer.json()["code"] == "database_unavailable"
     assert "Try again" in answer.json()["remedy"]
-    assert counters.value("database_unavailable", reason="locked") == before + 2
+    assert counters.total("database_unavailable", reason="locked") == before + 2
 
 
 def test_an_error_of_ours_is_still_a_crash(
@@ -107,6 +107,6 @@ def test_an_error_of_ours_is_still_a_crash(
         with connection.cursor() as cursor:
             cursor.execute("SELECT * FROM there_is_no_such_table")
 
-    monkeypatch.setattr("console.signon.login_limits.attempt", missing_table)
+    monkeypatch.setattr("console.signon.login_limits.count_attempt", missing_table)
     client = Client(raise_request_exception=False)
     assert client.post("/login/", {"username": "a", "password": "b"}).status_code == 500

@@ -64,7 +64,7 @@ def test_a_crash_shows_no_inside(people: Cast, monkeypatch: pytest.MonkeyPatch) 
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError("private-detail")
 
-    monkeypatch.setattr("console.audit.selectors.events", crash)
+    monkeypatch.setattr("console.audit.selectors.list_events", crash)
     response = client_of(people.alice).get("/audit/")
     assert response.status_code == 500
     assert "private-detail" not in response.content.decode()
@@ -108,9 +108,9 @@ def test_banners_stand_on_every_page_and_cannot_break_one(
         raise RuntimeError
 
     simulated = Banner("simulated", "warning", "Simulated workers.", "Numbers are not real.")
-    context.register(broken)
-    context.register(lambda _viewer: simulated)
-    context.register(lambda _viewer: None)
+    context.register_banner(broken)
+    context.register_banner(lambda _viewer: simulated)
+    context.register_banner(lambda _viewer: None)
     for url in ("/profile/", "/audit/"):
         response = client_of(people.charlie).get(url)
         assert "Simulated workers." in response.content.decode()
@@ -129,10 +129,10 @@ def test_the_menu_shows_what_the_role_may_see_and_where_one_is(people: Cast) -> 
 
 def test_the_menu_is_ordered_and_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(navigation, "_items", {})
-    navigation.register(navigation.NavItem("B", "b", "box", 2))
-    navigation.register(navigation.NavItem("A", "a", "box", 1))
-    navigation.register(navigation.NavItem("B2", "b", "box", 2))
-    assert [item.label for item in navigation.items()] == ["A", "B2"]
+    navigation.register_item(navigation.NavItem("B", "b", "box", 2))
+    navigation.register_item(navigation.NavItem("A", "a", "box", 1))
+    navigation.register_item(navigation.NavItem("B2", "b", "box", 2))
+    assert [item.label for item in navigation.list_items()] == ["A", "B2"]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_every_icon_named_is_in_the_sprite() -> None:
     from django.conf import settings
 
     sprite = Path(finders.find("vendor/tabler/icons.svg")).read_text()
-    named = {item.icon for item in navigation.items()} | {
+    named = {item.icon for item in navigation.list_items()} | {
         icon for _, icon in emberline._PHASES.values()
     }
     for template in (settings.BASE_DIR / "templates").rglob("*.html"):
@@ -228,10 +228,12 @@ def test_htmx_history_and_boost_get_the_whole_page() -> None:
         made.META = {f"HTTP_{k.upper()}": v for k, v in headers.items()}
         return made
 
-    assert responses.asked(request(hx_request="true"))
-    assert not responses.asked(request())
-    assert not responses.asked(request(hx_request="true", hx_boosted="true"))
-    assert not responses.asked(request(hx_request="true", hx_history_restore_request="true"))
+    assert responses.wants_partial(request(hx_request="true"))
+    assert not responses.wants_partial(request())
+    assert not responses.wants_partial(request(hx_request="true", hx_boosted="true"))
+    assert not responses.wants_partial(
+        request(hx_request="true", hx_history_restore_request="true")
+    )
 
 
 @pytest.mark.django_db

@@ -26,8 +26,8 @@ def broken() -> Iterator[None]:
     def fail(*_: Any) -> Any:
         raise RuntimeError("no")
 
-    search.register(fail)
-    cards.register(Card("x-broken", "Broken", "It fails.", 1, fail))
+    search.register_finder(fail)
+    cards.register_card(Card("x-broken", "Broken", "It fails.", 1, fail))
     yield
     search._finders.remove(fail)
     cards._cards.pop("x-broken")
@@ -80,15 +80,15 @@ def test_settings_say_what_is_set_and_where_it_is_changed(people: Cast, settings
     for words in ("Clusters", "Prices", "Metrics and alerts", "Retention", "This installation"):
         assert words in text
     assert "/clusters/" in text
-    from dashboards.overview.extensions import _address
+    from dashboards.overview.extensions import _hide_login
 
-    assert _address("http://me:secret@prom.example:9090/x") == "http://prom.example:9090"
-    assert _address("") == ""
+    assert _hide_login("http://me:secret@prom.example:9090/x") == "http://prom.example:9090"
+    assert _hide_login("") == ""
 
 
 def test_a_card_for_admins_is_for_admins(people: Cast) -> None:
     card = Card("x-admin", "Only admins", "", 1, lambda _: (Fact("a", "b"),), role="admin")
-    cards.register(card)
+    cards.register_card(card)
     try:
         assert b"Only admins" in client_of(people.ada).get("/settings/").content
         assert b"Only admins" not in client_of(people.charlie).get("/settings/").content
@@ -110,14 +110,14 @@ def test_the_menu_has_headings_in_their_order(people: Cast) -> None:
     text = client_of(people.ada).get("/audit/").content.decode()
     headings = re.findall(r'class="nav-section"[^>]*>([^<]+)<', text)
     assert headings == ["Traffic", "Numbers", "Machines", "Administration"]
-    orders = [item.order for item in navigation.items()]
+    orders = [item.order for item in navigation.list_items()]
     assert orders == sorted(orders)
     assert text.count('class="nav-link active"') == 1
 
 
 def test_a_page_below_anothers_address_is_its_own(people: Cast) -> None:
     item = navigation.NavItem("Followed", "endpoints:followed", "eye", 21)
-    navigation.register(item)
+    navigation.register_item(item)
     try:
         text = client_of(people.ada).get("/endpoints/followed/").content.decode()
     finally:

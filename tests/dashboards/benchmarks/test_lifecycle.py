@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from console.audit.selectors import events
+from console.audit.selectors import list_events
 from dashboards.benchmarks import actions, lifecycle, selectors
 from dashboards.benchmarks.actions import BenchmarkRequest
 from dashboards.benchmarks.generator import files, keeper
@@ -57,7 +57,7 @@ def test_a_run_measures_and_leaves_nothing(fleet: Fleet) -> None:
     assert run.progress["tiers"]["device"] > 0
     assert run.progress["tiers"]["computed"] > 0
     assert run.progress["unseen"] == {}
-    samples = selectors.samples(run)
+    samples = selectors.read_samples(run)
     assert len(samples) == run.result["requests"] + run.result["not_counted"]
     until(lambda: (lifecycle.sweep(), not Benchmark.objects.get(pk=run.pk).left)[1])
     assert not keeper.folder_of(settings.EMBERLINE.var, str(run.pk)).exists()
@@ -71,20 +71,20 @@ def test_fresh_prompts_begin_cold_and_shared_ones_are_found_again(fleet: Fleet) 
     second = passes(start(**work), "done")
     assert first.job["nonce"] != second.job["nonce"]
     # Whichever came first: on a busy machine they overtake each other.
-    assert min(sample.cached_tokens or 0 for sample in selectors.samples(second)) == 0
+    assert min(sample.cached_tokens or 0 for sample in selectors.read_samples(second)) == 0
     wish = BenchmarkRequest({**QUICK, **work}, caches="shared")
     warm = [passes(actions.start(person("operator"), "demo", wish)[0], "done") for _ in range(2)]
     assert warm[0].job["nonce"] == warm[1].job["nonce"] == "seed-1"
-    assert (selectors.samples(warm[1])[0].cached_tokens or 0) > 1400
+    assert (selectors.read_samples(warm[1])[0].cached_tokens or 0) > 1400
 
 
 def test_an_abort_ends_it_at_once(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=5), "running")
-    until(lambda: (lifecycle.progress_now(run) or {}).get("sent"))
+    until(lambda: (lifecycle.read_current_progress(run) or {}).get("sent"))
     pid = pid_of(run)
     actions.abort(person("operator"), run)
-    until(lambda: lifecycle.progress_now(run).get("state") == files.ABORTED, 5)
+    until(lambda: lifecycle.read_current_progress(run).get("state") == files.ABORTED, 5)
     passes(run, "aborted")
     assert run.result["requests"] >= 0
     until(lambda: (lifecycle.sweep(), not Path(f"/proc/{pid}").exists())[1], 10)
@@ -138,9 +138,9 @@ def test_two_sweeps_begin_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPat
     begun: list[str] = []
     monkeypatch.setattr(keeper.Children, "start", lambda _self, one: begun.append(one))
     stale = Benchmark.objects.select_related("endpoint__status", "after").get(pk=run.pk)
-    kept = keeper.keeper("fake", settings.EMBERLINE.var)
-    lifecycle._begin(stale, kept)
-    lifecycle._begin(stale, kept)
+    kept = keeper.make_keeper("fake", settings.EMBERLINE.var)
+    lifecycle._start_run(stale, kept)
+    lifecycle._start_run(stale, kept)
     assert begun == [str(run.pk)]
 
 
@@ -234,7 +234,7 @@ def test_a_viewer_may_not_and_the_trail_says_who_did(fleet: Fleet) -> None:
     run = start()
     with pytest.raises(PermissionDenied):
         actions.abort(person("viewer"), run)
-    said = events(verb="benchmark").first()
+    said = list_events(verb="benchmark").first()
     assert said is not None
     assert (said.actor_name, said.target) == ("one-operator", "endpoint/demo")
     assert said.changes["rate"] == 40
@@ -252,7 +252,7 @@ def test_old_runs_go_and_the_latest_stay(fleet: Fleet, monkeypatch: pytest.Monke
 def test_a_load_nobody_can_hear_of_ends(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=5), "running")
-    until(lambda: lifecycle.progress_now(run).get("sent"))
+    until(lambda: lifecycle.read_current_progress(run).get("sent"))
     pid = pid_of(run)
     shutil.rmtree(keeper.folder_of(settings.EMBERLINE.var, str(run.pk)))
     child = keeper._children[str(run.pk)]

@@ -47,7 +47,7 @@ def test_it_is_a_program_of_supervisord_and_nothing_is_left_of_it(
     assert supervised.processes() == []
     assert not list((supervised.var / "supervisor" / "conf.d").glob("bench-*"))
     again = passes(start(duration_s=600), "running")
-    until(lambda: lifecycle.progress_now(again).get("sent"))
+    until(lambda: lifecycle.read_current_progress(again).get("sent"))
     actions.abort(person("operator"), again)
     until(lambda: supervised.processes() == [], 10, "its end without a sweep")
     passes(again, "aborted")

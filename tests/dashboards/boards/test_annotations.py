@@ -54,7 +54,7 @@ def window() -> Window:
 def told(
     scope: Scope = DEMO, viewer: User | None = None, prometheus: Told | None = None
 ) -> list[dict[str, Any]]:
-    found = boards_annotations.notes(prometheus or Told(), viewer, scope, window())
+    found = boards_annotations.list_notes(prometheus or Told(), viewer, scope, window())
     assert found["notes_left_out"] == 0
     notes: list[dict[str, Any]] = found["notes"]
     return notes
@@ -137,7 +137,7 @@ def test_a_member_is_told_of_their_teams_only() -> None:
     their_endpoints(made)
     actions.scale(made.hugo, CANARY, 2)
     prometheus = Told()
-    found = told(dashboards_selectors.fleet(made.frank), made.frank, prometheus)
+    found = told(dashboards_selectors.get_fleet_scope(made.frank), made.frank, prometheus)
     assert {note["endpoint"] for note in found} == {OURS}
     assert CANARY not in prometheus.queries[0]
     assert OURS in prometheus.queries[0]
@@ -148,7 +148,7 @@ def test_a_member_is_told_of_their_teams_only() -> None:
 def test_as_many_queries_for_many_endpoints_and_the_latest_are_kept() -> None:
     def asked() -> int:
         with CaptureQueriesContext(connection) as seen:
-            boards_annotations.notes(Told(), None, Scope(), window())
+            boards_annotations.list_notes(Told(), None, Scope(), window())
         return len(seen)
 
     make_endpoint("demo")
@@ -165,11 +165,11 @@ def test_as_many_queries_for_many_endpoints_and_the_latest_are_kept() -> None:
             verb="update",
             created_at=now - timedelta(seconds=number),
         )
-        for number in range(10, 10 + boards_annotations.MOST + 20)
+        for number in range(10, 10 + boards_annotations.MAX_NOTES + 20)
     )
     assert asked() == few <= 4
-    found = boards_annotations.notes(Told(), None, DEMO, window())
-    assert len(found["notes"]) == boards_annotations.MOST
+    found = boards_annotations.list_notes(Told(), None, DEMO, window())
+    assert len(found["notes"]) == boards_annotations.MAX_NOTES
     assert found["notes_left_out"] > 0
     moments = [note["at"] for note in found["notes"]]
     assert moments == sorted(moments, reverse=True)

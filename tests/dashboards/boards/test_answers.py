@@ -126,7 +126,7 @@ def test_a_look_that_is_not_understood_is_said(settings: Any) -> None:
 
 def test_the_second_caller_waits_for_the_first_and_the_oldest_goes() -> None:
     kept, made = BoardCache(), []
-    for key in (1, 1, *range(2, answers.KEPT_AT_MOST + 2), 1):
+    for key in (1, 1, *range(2, answers.MAX_CACHED + 2), 1):
         kept.get(key, 60, lambda k=key: made.append(k))
     assert made.count(1) == 2, "made again after it was pushed out"
     assert made.count(2) == 1

@@ -88,7 +88,7 @@ def world(people: Cast) -> Teams:
 @pytest.fixture
 def one(people: Cast) -> Endpoint:
     """Requests 1 of 10 CPUs: 0.2 USD/h for a worker."""
-    catalogue.save(people.alice, THIS_MACHINE, PRICE)
+    catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
     return made("one")
 
 

@@ -30,13 +30,13 @@ def budget(usd: float, whose: str = Whose.ALL, subject: str = "") -> Budget:
 
 
 def state(of: Budget, now: datetime = NOON) -> BudgetState:
-    (found,) = budgets.states([of], now)
+    (found,) = budgets.budget_states([of], now)
     return found
 
 
 def test_what_is_spent_and_foreseen(told: Told, one: Endpoint) -> None:
     for back in range(4):
-        hours.add(told, NOON - (back + 1) * hours.HOUR)
+        hours.add_hour(told, NOON - (back + 1) * hours.HOUR)
     found = state(budget(10.0))
     assert found.spent == pytest.approx(4 * HOURLY)
     left = (datetime(2026, 12, 1, tzinfo=UTC) - NOON).total_seconds() / 3600
@@ -57,7 +57,7 @@ def test_without_a_measured_hour_nothing_is_foreseen(one: Endpoint) -> None:
 
 
 def test_by_team_tag_and_endpoint(told: Told, one: Endpoint) -> None:
-    hours.add(told, NOON - hours.HOUR)
+    hours.add_hour(told, NOON - hours.HOUR)
     CostDay.objects.update(team="search", tags={"app": "chat", "a=b": "c"})
     wanted = {
         (Whose.TEAM, "search"): HOURLY,
@@ -72,18 +72,20 @@ def test_by_team_tag_and_endpoint(told: Told, one: Endpoint) -> None:
 
 
 def test_a_mark_is_passed_once_a_month(told: Told, one: Endpoint) -> None:
-    hours.add(told, NOON - hours.HOUR)
+    hours.add_hour(told, NOON - hours.HOUR)
     tight = budget(HOURLY / 0.85)
-    assert {one.mark for one in budgets.judge(NOON)} == {50, 80, FORESEEN}
-    assert budgets.judge(NOON) == []
+    assert {one.mark for one in budgets.record_crossings(NOON)} == {50, 80, FORESEEN}
+    assert budgets.record_crossings(NOON) == []
     Budget.objects.update(usd=HOURLY)
-    assert [one.mark for one in budgets.judge(NOON)] == [100]
+    assert [one.mark for one in budgets.record_crossings(NOON)] == [100]
     assert AuditEvent.objects.filter(target=f"budget/{tight.name}", verb="pass").count() == 4
-    assert budgets.judge(NOON + timedelta(days=30)) == [], "another month, and nothing spent"
+    assert budgets.record_crossings(NOON + timedelta(days=30)) == [], (
+        "another month, and nothing spent"
+    )
 
 
 def test_prometheus_is_told(told: Told, one: Endpoint) -> None:
-    hours.add(told, NOON - hours.HOUR)
+    hours.add_hour(told, NOON - hours.HOUR)
     for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
         budget(1.0, whose, subject)
     registry = Registry()

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 
 from console.catalogue import actions as catalogue
 from console.core import counters
-from console.processkit.metrics import Registry, parse
+from console.processkit.metrics import Registry, parse_samples
 from dashboards.boards.panels import PanelLine
 from dashboards.costs import metrics
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
@@ -33,11 +33,11 @@ def told(prices: metrics.PriceMetrics) -> str:
 def test_known_prices_are_told_and_unknown_ones_are_not() -> None:
     endpoint("unpriced")
     assert told(metrics.PriceMetrics()) == ""
-    catalogue.save(cast().ada, THIS_MACHINE, PRICE)
+    catalogue.save_instance_type(cast().ada, THIS_MACHINE, PRICE)
     measured(endpoint("chat", resources={"cpus": 1, "memory_gib": 1, "gpus": 0}), 0.0036)
     prices = metrics.PriceMetrics()
     text = told(prices)
-    found = {(one.name, one.labels["endpoint_name"]): one.value for one in parse(text)}
+    found = {(one.name, one.labels["endpoint_name"]): one.value for one in parse_samples(text)}
     assert found["emberline_worker_usd_hour", "chat"] == pytest.approx(0.2)  # one CPU of ten
     assert found["emberline_saved_usd_per_token", "chat"] == pytest.approx(0.0036 * 0.2 / 3600)
     endpoint("later")
@@ -49,9 +49,9 @@ def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.Mon
         raise DatabaseError("no secret of the connection")
 
     monkeypatch.setattr(metrics, "factors", away)
-    before = counters.value("prices_unknown")
+    before = counters.total("prices_unknown")
     assert told(metrics.PriceMetrics()) == ""
-    assert counters.value("prices_unknown") == before + 1
+    assert counters.total("prices_unknown") == before + 1
 
 
 def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.Monkey
         "input_series": [{"series": name, "values": str(at)} for name, at in series.items()],
         "promql_expr_test": [
             {
-                "expr": expressions.of_line(line, one=False),
+                "expr": expressions.export_line(line, one=False),
                 "eval_time": "0m",
                 "exp_samples": [{"labels": k, "value": v} for k, v in wanted.items()],
             }

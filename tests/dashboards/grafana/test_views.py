@@ -44,7 +44,7 @@ def test_all_of_it_in_one_file(viewer: Client) -> None:
     found = unpacked(viewer)
     boards = {name: text for name, text in found.items() if name.endswith(".json")}
     assert set(boards) == {
-        f"emberline-grafana/dashboards/{one.uid}.json" for one in export.exported()
+        f"emberline-grafana/dashboards/{one.uid}.json" for one in export.list_exports()
     }
     for text in boards.values():
         made = json.loads(text)
@@ -54,7 +54,7 @@ def test_all_of_it_in_one_file(viewer: Client) -> None:
     rules = yaml.safe_load(found["emberline-grafana/rules/emberline-alerts.yml"])
     assert sum(len(group["rules"]) for group in rules["groups"]) == len(RULES)
     records = yaml.safe_load(found["emberline-grafana/rules/emberline-recording.yml"])
-    assert records["groups"] == recording_rules.every_group()
+    assert records["groups"] == recording_rules.all_groups()
     (provider,) = yaml.safe_load(found["emberline-grafana/grafana-provider.yaml"])["providers"]
     assert provider["type"] == "file"
 
@@ -88,7 +88,7 @@ def test_the_same_state_is_the_same_bytes(viewer: Client) -> None:
 
 
 def test_one_board(viewer: Client) -> None:
-    for one in export.exported():
+    for one in export.list_exports():
         answer = viewer.get(f"/grafana/dashboards/{one.uid}.json")
         assert answer["Content-Disposition"] == f'attachment; filename="{one.uid}.json"'
         asked = viewer.get(f"{API}/dashboards/{one.uid}/")
@@ -100,7 +100,7 @@ def test_one_board(viewer: Client) -> None:
 
 def test_the_api_lists_and_exports_what_the_page_offers(viewer: Client) -> None:
     listed = viewer.get(f"{API}/dashboards/").json()["results"]
-    assert [one["uid"] for one in listed] == [one.uid for one in export.exported()]
+    assert [one["uid"] for one in listed] == [one.uid for one in export.list_exports()]
     assert {one["scope"] for one in listed} == {"fleet", "endpoint"}
     files = viewer.get(f"{API}/export/").json()["files"]
     packed = unpacked(viewer)
@@ -109,7 +109,7 @@ def test_the_api_lists_and_exports_what_the_page_offers(viewer: Client) -> None:
 
 def test_the_page_says_what_there_is_and_what_it_means(viewer: Client) -> None:
     text = viewer.get("/grafana/").content.decode()
-    for one in export.exported():
+    for one in export.list_exports():
         assert one.title in text
         assert f"/grafana/dashboards/{one.uid}.json" in text
     assert "lmcache:num_vllm_hit_tokens_total" in text

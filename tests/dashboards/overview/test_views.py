@@ -221,7 +221,7 @@ def test_the_console_key_is_in_no_page_and_no_row(demo: Endpoint) -> None:
     key = selectors.console_key(demo)
     assert key
     run = queued()
-    assert key not in repr(proof_run.live_tools(demo))
+    assert key not in repr(proof_run.make_live_tools(demo))
     proof_run.run(str(run.pk), lambda _endpoint: World())
     assert key not in browser("admin").get("/").text
     assert key not in str(ProofRun.objects.values().get())
@@ -245,7 +245,7 @@ def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
         {"step": "again", "ttft_s": 0.001, "sources": {"device": 9}, "ratio": 0.00025},
         {"step": "other", "ttft_s": None, "sources": None, "error": "x"},
     ]
-    cold, again, other = chart.rows(shots)
+    cold, again, other = chart.make_rows(shots)
     assert (cold.width, again.width, other.width) == (100.0, 1.0, 0.0)
     assert (cold.source, again.source, other.source) == ("computed", "device 9", "not measured")
     assert again.ratio_percent == 0

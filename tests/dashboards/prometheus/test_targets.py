@@ -139,7 +139,7 @@ class TestWhatIsTold:
 
 
 def test_a_source_is_told_what_it_is_for_and_no_more() -> None:
-    clusters.add(person("admin"), "eu", {"kind": "in-cluster"})
+    clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
     for name, spec in (("here", {}), ("there", {"placement": {"cluster": "eu"}})):
         workers = {f"{name}-worker-0": "http://127.0.0.1:9001"}
         pretend_ready(make_endpoint(name, **spec), workers=workers)

@@ -265,7 +265,7 @@ def test_keys_are_shown_once_and_revoked(api: APIClient, data: dict[str, Any]) -
     clear = answer.json()["key"]
     assert answer.headers["Cache-Control"] == "no-store"
     key = InferenceKey.objects.get(name="my app")
-    assert key.sha256 == storage.digest(clear)
+    assert key.sha256 == storage.hash_key(clear)
     listed = api.get(f"{ONE}keys/").json()
     assert [k["name"] for k in listed["results"]] == ["console", "my app"]
     assert clear not in api.get(f"{ONE}keys/").content.decode()

@@ -142,7 +142,7 @@ def test_keys() -> None:
     make_endpoint()
     clear = run("endpoint", "key", "create", "demo", "my app").strip()
     key = InferenceKey.objects.get(name="my app")
-    assert storage.digest(clear) == key.sha256
+    assert storage.hash_key(clear) == key.sha256
     assert "my app" in run("endpoint", "key", "list", "demo")
     assert clear not in run("endpoint", "key", "list", "demo")
     assert "revoked" in run("endpoint", "key", "revoke", "demo", str(key.pk))
@@ -163,7 +163,7 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
-        commandline_input.one_of(rows, "other", "key of demo", "emberline endpoint key list demo")
+        commandline_input.find_row(rows, "other", "key of demo", "emberline endpoint key list demo")
 
 
 def test_wait(capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,7 @@ def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
 
     at = sources.Container("demo-worker", "demo-0", sources.PROCESS, "ready")
     machine: Any = Machine()
-    lines = sources._looked_at(machine, at, stop, 1)
+    lines = sources._poll_lines(machine, at, stop, 1)
     assert next(lines) == LogLine("c", anew=True)
     assert [line.text for line in lines] == ["d", "e", "f"]
     looks = iter((["a", "b"],))

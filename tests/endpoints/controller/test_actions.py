@@ -112,7 +112,7 @@ def test_the_page_of_an_owned_endpoint_says_who_owns_it() -> None:
 
 def test_a_followed_cluster_is_in_use() -> None:
     actions.follow(SYSTEM, "west", "team-a")
-    assert "objects of namespace team-a" in related_objects.users("west")
+    assert "objects of namespace team-a" in related_objects.list_users("west")
 
 
 def test_the_sweep_looks_again(

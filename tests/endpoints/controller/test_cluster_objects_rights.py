@@ -21,7 +21,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
 PERSON = "person-3"
-GROUP = tuple(one for one in rights.RIGHTS if one.part == rights.FOLLOW)
+GROUP = tuple(one for one in rights.RIGHTS if one.part == rights.FOLLOW_GROUP)
 
 
 def _roles(namespace: str) -> list[dict[str, Any]]:
@@ -92,11 +92,11 @@ def test_the_group_is_of_what_is_followed() -> None:
 
 
 def test_followed_namespaces_are_told_until_they_are_let_go(followed: Followed) -> None:
-    assert related_objects.followed("west") == [followed.namespace]
-    assert related_objects.followed("east") == []
+    assert related_objects.followed_namespaces("west") == [followed.namespace]
+    assert related_objects.followed_namespaces("east") == []
     follows.unfollow(SYSTEM, str(followed.row.pk))
-    assert related_objects.followed("west") == [followed.namespace], (
+    assert related_objects.followed_namespaces("west") == [followed.namespace], (
         "finalizers have to be taken off"
     )
     reconciler.follow(str(followed.row.pk))
-    assert related_objects.followed("west") == []
+    assert related_objects.followed_namespaces("west") == []

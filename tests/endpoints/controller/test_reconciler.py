@@ -278,10 +278,10 @@ def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None
 
 
 def test_two_passes_never_act_at_once(ready: Followed) -> None:
-    from console.claims import claim
+    from console.claims import take_claim
     from endpoints.controller.models import FollowStatus
 
-    held = claim(FollowStatus, str(ready.row.pk))
+    held = take_claim(FollowStatus, str(ready.row.pk))
     assert held is not None
     ready.apply(**{"spec/replicas": 4})
     reconciler.follow(str(ready.row.pk))

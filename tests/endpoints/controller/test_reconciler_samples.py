@@ -53,7 +53,7 @@ def test_a_sample_runs_and_is_told_of(
     assert [pod["spec"]["containers"][0]["image"] for pod in pods] == [
         document["spec"]["worker"]["image"]
     ]
-    assert _all_of(document, manifest_actions.exported(endpoint.name))
+    assert _all_of(document, manifest_actions.export_endpoint(endpoint.name))
     followed.delete(name)
     followed.look()
     until(lambda: world.step(Endpoint.objects.get()) is None, what="the endpoint gone")
@@ -77,7 +77,7 @@ def test_the_server_refuses_the_samples_placeholders(cluster: Cluster, followed:
 
     followed.look()
     for path in CONFIGS:
-        raw = documents.read(path.read_text(encoding="utf-8"))[0]
+        raw = documents.read_documents(path.read_text(encoding="utf-8"))[0]
         if "tlsConfig" in raw["spec"]:
             raw["metadata"]["namespace"] = followed.namespace
             with pytest.raises(Refused, match="tlsCertificateOutputS3Uri"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from endpoints.fit.estimate import GIB, Fit, FitVerdict, Machine, WorkerRequirements, estimate
-from endpoints.fit.model_catalogue import known
+from endpoints.fit.model_catalogue import find_shape
 
 A10G = Machine("ml.g5.8xlarge", "A10G", 1, int(22.5 * GIB), 128 * GIB, 32)
 FOUR_A10G = Machine("ml.g5.12xlarge", "A10G", 4, int(22.5 * GIB), 192 * GIB, 48)
@@ -17,7 +17,9 @@ H100 = Machine("ml.p5.48xlarge", "H100", 8, int(79.6 * GIB), 2048 * GIB, 192)
 
 
 def fit(model: str, machine: Machine | None, **wish: Any) -> Fit:
-    return estimate(known(model), machine, WorkerRequirements(**{"memory_bytes": 24 * GIB, **wish}))
+    return estimate(
+        find_shape(model), machine, WorkerRequirements(**{"memory_bytes": 24 * GIB, **wish})
+    )
 
 
 def codes(found: Fit) -> list[str]:
@@ -97,7 +99,7 @@ def test_l1_that_leaves_gpus_empty_is_a_warning() -> None:
 
 
 def test_on_a_cpu_memory_holds_weights_and_kv() -> None:
-    shape = known("smollm2-135m")
+    shape = find_shape("smollm2-135m")
     wish = WorkerRequirements(
         on_cpu=True, dtype="float32", kv_each=4, memory_bytes=4 * GIB, kv_bytes=GIB // 2,
         max_context=4096,

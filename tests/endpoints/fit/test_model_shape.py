@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from endpoints.fit.model_catalogue import known, names
+from endpoints.fit.model_catalogue import find_shape, names
 from endpoints.fit.model_shape import ModelShape, from_config
 
 # Billions, from the models' cards.
@@ -28,7 +28,7 @@ PUBLISHED = {
 
 
 def found(model: str) -> ModelShape:
-    shape = known(model)
+    shape = find_shape(model)
     assert shape is not None, model
     return shape
 
@@ -39,12 +39,12 @@ def test_parameters_are_those_of_the_models_card(model: str) -> None:
 
 
 def test_every_known_name_has_a_shape() -> None:
-    assert all(known(name) is not None for name in names())
+    assert all(find_shape(name) is not None for name in names())
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-9b", "some/llama-3.1-8b-abliterated", "", "gpt-2"])
 def test_a_name_that_is_merely_alike_is_not_known(model: str) -> None:
-    assert known(model) is None
+    assert find_shape(model) is None
 
 
 def test_kv_of_a_token_by_tensor_parallel_rank() -> None:

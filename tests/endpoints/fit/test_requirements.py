@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endpoints.fit.estimate import GIB, FitVerdict
-from endpoints.fit.requirements import flag_values, wish
+from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.placement import capacity_check
 from endpoints.spec.endpoint_spec import EndpointSpec, merge, parse
 
@@ -47,20 +47,22 @@ def test_flags_in_every_form() -> None:
     ("text", "tokens"), [("4096", 4096), ("4k", 4000), ("4K", 4096), ("auto", 0), ("-1", 0)]
 )
 def test_a_length_as_vllm_reads_it(text: str, tokens: int) -> None:
-    assert wish(spec(worker_args=[f"--max-model-len={text}"])).max_context == tokens
+    assert worker_requirements(spec(worker_args=[f"--max-model-len={text}"])).max_context == tokens
 
 
 def test_a_spec_as_a_wish() -> None:
-    found = wish(spec(worker_args=["--kv-cache-dtype=fp8", "--gpu-memory-utilization=0.8"]))
+    found = worker_requirements(
+        spec(worker_args=["--kv-cache-dtype=fp8", "--gpu-memory-utilization=0.8"])
+    )
     assert (found.tensor, found.kv_each, found.utilization) == (1, 1.0, 0.8)
     assert found.l1_bytes == 10 * GIB
     assert not found.on_cpu
-    assert wish(spec(cache={"l1": {"enabled": False}})).l1_bytes == 0
+    assert worker_requirements(spec(cache={"l1": {"enabled": False}})).l1_bytes == 0
 
 
 def test_gpus_of_a_pods_own_resources() -> None:
     mine = spec(pod={"resources": {"limits": {"nvidia.com/gpu": "4"}}}, resources={"gpus": 0})
-    assert wish(mine).tensor == 4
+    assert worker_requirements(mine).tensor == 4
 
 
 @pytest.mark.django_db
@@ -69,7 +71,7 @@ def test_each_instance_type_is_judged_and_one_that_fits_is_enough() -> None:
         placement={"instance_types": ["ml.g5.8xlarge", "ml.p5.48xlarge"]},
         worker_args=["--max-model-len=131072"],
     )
-    report = capacity_check.look(both)
+    report = capacity_check.check_capacity(both)
     assert [one.fit.verdict for one in report.judged] == [FitVerdict.DOES_NOT_FIT, FitVerdict.FITS]
     assert report.best.machine == "ml.p5.48xlarge"
     assert report.judged[1].price_usd_hour == 63.296
@@ -103,7 +105,7 @@ def test_nobody_is_kept_from_what_might_work(changes: dict[str, Any]) -> None:
 @pytest.mark.django_db
 def test_on_this_machine_it_is_told_and_not_refused() -> None:
     local = spec(placement={"cluster": "", "instance_types": []}, resources={"gpus": 0})
-    report = capacity_check.look(local)
+    report = capacity_check.check_capacity(local)
     assert report.best.machine == "this machine"
     assert report.best.fit.verdict is FitVerdict.DOES_NOT_FIT, "8 billion parameters in float32"
     assert capacity_check.refusals(local) == []

@@ -19,7 +19,7 @@ from endpoints.keys import actions as keys_actions
 from endpoints.keys import selectors as keys_selectors
 from endpoints.keys import storage
 from endpoints.keys import usage as keys_usage
-from endpoints.keys.terms import KeyTerms, of, parse, period_of
+from endpoints.keys.terms import KeyTerms, parse, period_of, terms_from_dict
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, KeyUsage
 from endpoints.refusals import ConflictError, NotFoundError
 from endpoints.spec.endpoint_spec import SpecErrors
@@ -79,8 +79,8 @@ def test_what_is_left_out_stays_and_terms_survive_storage() -> None:
     assert first.expires_at == NOW + timedelta(days=2)
     second = parse({"requests_per_minute": 9, "expires_at": None}, NOW, first)
     assert (second.models, second.weight, second.expires_at) == (("a", "b"), 2, None)
-    assert of(first.to_dict()) == first
-    assert of({}) == KeyTerms()
+    assert terms_from_dict(first.to_dict()) == first
+    assert terms_from_dict({}) == KeyTerms()
 
 
 def test_periods_begin_and_end_in_utc() -> None:
@@ -119,13 +119,15 @@ def test_a_new_secret_lets_the_old_one_in_for_a_while(demo: Endpoint, alice: Use
     made = keys_actions.create(alice, "demo", "app", {"requests_per_minute": 60})
     fresh = keys_actions.rotate(alice, str(made.key.pk), 3600)
     entries = {entry["sha256"]: entry for entry in compiled(demo, made.key)}
-    assert set(entries) == {storage.digest(made.clear), storage.digest(fresh.clear)}
-    assert "expires" not in entries[storage.digest(fresh.clear)]
-    assert entries[storage.digest(made.clear)]["expires"] > timezone.now().timestamp() + 3500
+    assert set(entries) == {storage.hash_key(made.clear), storage.hash_key(fresh.clear)}
+    assert "expires" not in entries[storage.hash_key(fresh.clear)]
+    assert entries[storage.hash_key(made.clear)]["expires"] > timezone.now().timestamp() + 3500
     InferenceKey.objects.update(old_until=timezone.now() - timedelta(seconds=1))
-    assert [entry["sha256"] for entry in compiled(demo, made.key)] == [storage.digest(fresh.clear)]
+    assert [entry["sha256"] for entry in compiled(demo, made.key)] == [
+        storage.hash_key(fresh.clear)
+    ]
     last = keys_actions.rotate(alice, str(made.key.pk))
-    assert [entry["sha256"] for entry in compiled(demo, made.key)] == [storage.digest(last.clear)]
+    assert [entry["sha256"] for entry in compiled(demo, made.key)] == [storage.hash_key(last.clear)]
 
 
 @pytest.mark.parametrize("grace", [-1, True, "60", 10**9])
@@ -133,7 +135,7 @@ def test_a_senseless_grace_is_refused(demo: Endpoint, alice: User, grace: Any) -
     made = keys_actions.create(alice, "demo", "app")
     with pytest.raises(SpecErrors, match="grace_s"):
         keys_actions.rotate(alice, str(made.key.pk), grace)
-    assert compiled(demo, made.key)[0]["sha256"] == storage.digest(made.clear)
+    assert compiled(demo, made.key)[0]["sha256"] == storage.hash_key(made.clear)
 
 
 def test_a_groups_key_opens_each_member_and_none_after_it_left(
@@ -198,8 +200,8 @@ def test_every_write_leaves_a_line_and_no_secret(demo: Endpoint, alice: User) ->
     for secret in (
         made.clear,
         fresh.clear,
-        storage.digest(made.clear),
-        storage.digest(fresh.clear),
+        storage.hash_key(made.clear),
+        storage.hash_key(fresh.clear),
     ):
         assert secret not in text
 
@@ -233,25 +235,25 @@ def test_a_count_is_added_once_however_often_it_is_told(demo: Endpoint, alice: U
         told(key, requests=4, prompt_tokens=40),  # an older answer which came late
         told(key, requests=6, prompt_tokens=60),
     ):
-        keys_usage.take(demo, told_now, NOW)
+        keys_usage.add_report(demo, told_now, NOW)
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
-    keys_usage.take(demo, told(key, "r2", requests=2, prompt_tokens=20), NOW)
-    keys_usage.take(demo, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1))
+    keys_usage.add_report(demo, told(key, "r2", requests=2, prompt_tokens=20), NOW)
+    keys_usage.add_report(demo, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1))
     assert keys_usage.used(KeyUsage.objects.all()) == keys_usage.KeyUse(9, 0, 90)
-    assert keys_usage.used(keys_usage.since(NOW + timedelta(hours=1))).prompt_tokens == 10
+    assert keys_usage.used(keys_usage.usage_since(NOW + timedelta(hours=1))).prompt_tokens == 10
     key.refresh_from_db()
     assert key.last_used_at is not None
 
 
 @pytest.mark.parametrize("nonsense", [{"requests": "7"}, {"requests": None}, {}, {"x": 1}])
 def test_an_odd_answer_adds_nothing(demo: Endpoint, nonsense: dict[str, Any]) -> None:
-    keys_usage.take(demo, {"instance": "r", "keys": {"k": nonsense}}, NOW)
+    keys_usage.add_report(demo, {"instance": "r", "keys": {"k": nonsense}}, NOW)
     assert not KeyUsage.objects.exists()
 
 
 def test_use_of_what_is_deleted_is_still_counted(demo: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    keys_usage.take(demo, told(key, requests=3), NOW)
+    keys_usage.add_report(demo, told(key, requests=3), NOW)
     demo.delete()
     assert keys_usage.used(KeyUsage.objects.filter(endpoint_name="demo")).requests == 3
 
@@ -259,24 +261,24 @@ def test_use_of_what_is_deleted_is_still_counted(demo: Endpoint, alice: User) ->
 def test_a_spent_budget_shuts_the_key_until_the_period_ends(demo: Endpoint, alice: User) -> None:
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create(alice, "demo", "app", terms).key
-    keys_usage.take(demo, told(key, prompt_tokens=60, completion_tokens=39), NOW)
-    assert keys_usage.judge_budgets(NOW) == []
-    keys_usage.take(demo, told(key, prompt_tokens=60, completion_tokens=40), NOW)
-    assert keys_usage.judge_budgets(NOW) == [key]
-    assert list(keys_usage.opened_by([key])) == [demo]
+    keys_usage.add_report(demo, told(key, prompt_tokens=60, completion_tokens=39), NOW)
+    assert keys_usage.update_budgets(NOW) == []
+    keys_usage.add_report(demo, told(key, prompt_tokens=60, completion_tokens=40), NOW)
+    assert keys_usage.update_budgets(NOW) == [key]
+    assert list(keys_usage.endpoints_of_keys([key])) == [demo]
     (entry,) = compiled(demo, key)
     assert entry["spent_until"] == period_of(NOW, "day")[1].timestamp()
-    assert keys_usage.judge_budgets(NOW) == [], "it is told once"
+    assert keys_usage.update_budgets(NOW) == [], "it is told once"
     tomorrow = NOW + timedelta(days=1)
-    assert keys_usage.judge_budgets(tomorrow) == [key]
+    assert keys_usage.update_budgets(tomorrow) == [key]
     assert "spent_until" not in compiled(demo, key)[0]
 
 
 def test_a_larger_budget_opens_the_key_again_at_once(demo: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     now = timezone.now()
-    keys_usage.take(demo, told(key, prompt_tokens=10), now)
-    keys_usage.judge_budgets(now)
+    keys_usage.add_report(demo, told(key, prompt_tokens=10), now)
+    keys_usage.update_budgets(now)
     assert "spent_until" in compiled(demo, key)[0]
     keys_actions.change(alice, str(key.pk), {"budget_tokens": 11})
     assert "spent_until" not in compiled(demo, key)[0]
@@ -289,14 +291,14 @@ def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
     group = keys_actions.save_group(alice, None, "chats", ["demo", "other"])
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create_in_group(alice, str(group.pk), "app", terms).key
-    keys_usage.take(demo, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5))
-    keys_usage.take(demo, told(key, prompt_tokens=30), NOW)
-    keys_usage.take(other, told(key, "r2", completion_tokens=6), NOW)
+    keys_usage.add_report(demo, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5))
+    keys_usage.add_report(demo, told(key, prompt_tokens=30), NOW)
+    keys_usage.add_report(other, told(key, "r2", completion_tokens=6), NOW)
     end = period_of(NOW, "day")[1].timestamp()
     for endpoint in (demo, other):
         left = keys_usage.budgets_left(endpoint, NOW)
         assert left == {str(key.pk): {"left": 30, "counted": 0, "resets_at": end}}
-    keys_usage.take(other, told(key, "r2", completion_tokens=76), NOW)
+    keys_usage.add_report(other, told(key, "r2", completion_tokens=76), NOW)
     assert keys_usage.budgets_left(demo, NOW)[str(key.pk)]["left"] == -10, "a debt is not shared"
 
 
@@ -306,21 +308,23 @@ def test_a_router_is_told_what_it_may_still_give(demo: Endpoint, alice: User) ->
     counted = told(key, prompt_tokens=20, completion_tokens=10)
     with http_stub({"/usage": (200, counted), "/budgets": (200, {})}) as router:
         pretend_ready(demo, url=router.url, admin_url=router.url)
-        assert key_usage.collect() == 1
+        assert key_usage.collect_key_usage() == 1
         (sent,) = [json.loads(body) for _, path, body in router.seen if path == "/budgets"]
         assert sent["instance"] == "r1"
         assert (sent["keys"][str(key.pk)]["left"], sent["keys"][str(key.pk)]["counted"]) == (70, 30)
         router.answers["/budgets"] = (500, "boom")
-        assert key_usage.collect() == 1, "a router which does not hear it is asked all the same"
+        assert key_usage.collect_key_usage() == 1, (
+            "a router which does not hear it is asked all the same"
+        )
 
 
 def test_estimates_are_told_apart(demo: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     estimated = {"estimated_prompt_tokens": 3, "estimated_completion_tokens": 2, "unreported": 1}
-    keys_usage.take(demo, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW)
+    keys_usage.add_report(demo, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW)
     found = keys_usage.used(KeyUsage.objects.all())
     assert (found.tokens, found.estimated_tokens, found.unreported) == (10, 5, 1)
-    assert keys_usage.judge_budgets(NOW) == [key], "they count for its budget"
+    assert keys_usage.update_budgets(NOW) == [key], "they count for its budget"
 
 
 def test_isolation_budget_and_group_reach_the_router(demo: Endpoint, alice: User) -> None:
@@ -338,7 +342,7 @@ def test_isolation_budget_and_group_reach_the_router(demo: Endpoint, alice: User
 
 
 def test_old_use_is_forgotten_in_the_end(demo: Endpoint) -> None:
-    keys_usage.take(demo, {"instance": "r", "keys": {"k": {"requests": 1}}}, NOW)
+    keys_usage.add_report(demo, {"instance": "r", "keys": {"k": {"requests": 1}}}, NOW)
     keys_usage.prune(NOW + timedelta(days=keys_usage.KEPT_DAYS - 1))
     assert KeyUsage.objects.exists()
     keys_usage.prune(NOW + timedelta(days=keys_usage.KEPT_DAYS + 1))
@@ -377,7 +381,7 @@ def test_a_group_is_made_used_and_deleted_by_hand(demo: Endpoint, alice: User) -
     assert answer.status_code == 302
     (group,) = keys_selectors.groups(alice)
     page = client.post(f"/keys/groups/{group.pk}/keys/", {"name": "app"})
-    (key,) = keys_selectors.of_group(group)
+    (key,) = keys_selectors.keys_of_group(group)
     assert key.prefix in page.content.decode()
     assert b"chats" in client.get("/endpoints/demo/access/").content
     assert b"app" in client.get("/keys/").content
@@ -402,7 +406,7 @@ def test_rest_has_all_of_it(demo: Endpoint, alice: User) -> None:
     assert call("get", path)["terms"]["budget_tokens"] == 9
     assert call("post", f"{path}rotate/", {"grace_s": 60})["key"] != made["key"]
     key = InferenceKey.objects.get(pk=made["id"])
-    keys_usage.take(demo, told(key, requests=2, prompt_tokens=5), timezone.now())
+    keys_usage.add_report(demo, told(key, requests=2, prompt_tokens=5), timezone.now())
     use = call("get", "endpoints/demo/usage/")
     assert use["keys"][0]["key_name"] == "app"
     assert (use["total"]["requests"], use["total"]["prompt_tokens"]) == (2, 5)

@@ -19,8 +19,8 @@ from endpoints.lifecycle.phases import (
     Trouble,
     decide,
 )
-from endpoints.lifecycle.remedies import remedy
-from endpoints.lifecycle.steps import StepNow, merge, steps
+from endpoints.lifecycle.remedies import remedy_of
+from endpoints.lifecycle.steps import StepNow, build_steps, merge_steps
 
 GOOD = ObservedWorker("w-0", ready=True, running=True, current=True)
 STARTING = replace(GOOD, ready=False)
@@ -179,8 +179,8 @@ def test_whatever_meets_there_is_an_answer_and_ready_means_ready() -> None:
         if found.deleting:
             assert verdict.phase is Phase.DELETING
         if verdict.phase in (Phase.DEGRADED, Phase.FAILED):
-            assert remedy(verdict)
-        shown = steps(found, verdict.phase)
+            assert remedy_of(verdict)
+        shown = build_steps(found, verdict.phase)
         order = [step.code for step in shown]
         assert order == [code for code in ProgressStep if code in order] or found.deleting
         if verdict.phase is Phase.READY:
@@ -207,7 +207,7 @@ def test_messages_name_who_and_why() -> None:
     assert "w-1: Killed." in decide(facts(**TWO, workers=(GOOD, killed))).message
     assert "No answer." in decide(facts(components=(NO_ROUTER,))).message
     assert "HTTP 502" in decide(facts(proven=False, proof_error="HTTP 502")).message
-    assert remedy(decide(facts())) == ""
+    assert remedy_of(decide(facts())) == ""
 
 
 # --- steps --------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def codes(found: tuple[StepNow, ...]) -> dict[str, str]:
 
 
 def test_steps_come_one_after_the_other() -> None:
-    waiting = steps(facts(cache=NO_TIER, workers=(), **NEW), Phase.PROVISIONING)
+    waiting = build_steps(facts(cache=NO_TIER, workers=(), **NEW), Phase.PROVISIONING)
     assert codes(waiting) == {
         "Accepted": "done",
         "CacheTier": "active",
@@ -229,13 +229,13 @@ def test_steps_come_one_after_the_other() -> None:
         "RouterReady": "active",
         "Serving": "waiting",
     }
-    loading = steps(facts(workers=(STARTING,), **NEW), Phase.PROVISIONING)
+    loading = build_steps(facts(workers=(STARTING,), **NEW), Phase.PROVISIONING)
     assert codes(loading)["WorkersStarted"] == "done"
     assert codes(loading)["WorkersReady"] == "active"
     assert "CacheTier" not in codes(loading)
-    proving = steps(facts(**NEW), Phase.PROVISIONING)
+    proving = build_steps(facts(**NEW), Phase.PROVISIONING)
     assert codes(proving)["Serving"] == "active"
-    failed = steps(facts(workers=(LOOPING,), **NEW), Phase.FAILED)
+    failed = build_steps(facts(workers=(LOOPING,), **NEW), Phase.FAILED)
     assert codes(failed)["WorkersStarted"] == "failed"
     assert codes(failed)["Serving"] == "waiting"
 
@@ -243,7 +243,7 @@ def test_steps_come_one_after_the_other() -> None:
 def test_times_are_kept_from_pass_to_pass() -> None:
     def at(second: int, state: ProgressState, before: list[Any], anew: bool = False) -> list[Any]:
         now = T0 + timedelta(seconds=second)
-        return merge(before, now, [StepNow(ProgressStep.WORKERS_READY, state)], anew=anew)
+        return merge_steps(before, now, [StepNow(ProgressStep.WORKERS_READY, state)], anew=anew)
 
     def spent(found: list[Any]) -> tuple[str, str]:
         return found[0]["started_at"][17:19], found[0]["finished_at"][17:19]
@@ -274,7 +274,7 @@ def test_reasons_are_words_of_the_table() -> None:
 
 def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
     found = decide(facts(components=(ROUTER, IMPAIRED)))
-    assert (found.message, remedy(found)) == ("It guesses.", "Ask it.")
+    assert (found.message, remedy_of(found)) == ("It guesses.", "Ask it.")
     away = decide(facts(components=(replace(IMPAIRED, ready=False),)))
     assert away.reason == PhaseReason.ROUTER_UNAVAILABLE
     assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.PROVISIONING
@@ -305,7 +305,7 @@ def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
     assert decide(facts(components=(LIFTED,))).reason == PhaseReason.PODS_UNREACHABLE
     found = decide(facts(components=(LIFTED,), **NEW))
     assert found.reason == PhaseReason.PODS_UNREACHABLE
-    assert "in the cluster" in remedy(found)
+    assert "in the cluster" in remedy_of(found)
 
 
 def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do() -> None:
@@ -315,7 +315,7 @@ def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do(
     found = decide(facts(components=(held,)))
     assert (found.phase, found.reason) == (Phase.DEGRADED, PhaseReason.ROUTER_PORT_TAKEN)
     assert "held by pid 7 (nc)" in found.message
-    assert "Stop that process" in remedy(found)
+    assert "Stop that process" in remedy_of(found)
     assert decide(facts(components=(held,), **NEW)).reason == PhaseReason.ROUTER_PORT_TAKEN
 
 
@@ -339,7 +339,9 @@ def test_more_than_wanted_is_nothing_missing() -> None:
 
 def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:
     workers = tuple(replace(STARTING, stage=stage) for stage in stages)
-    return steps(facts(wanted=2, workers=workers, staged=True, **{**NEW, **given}), Phase.PENDING)
+    return build_steps(
+        facts(wanted=2, workers=workers, staged=True, **{**NEW, **given}), Phase.PENDING
+    )
 
 
 def test_steps_on_a_cluster_follow_the_slowest_worker() -> None:
@@ -354,7 +356,7 @@ def test_steps_on_a_cluster_follow_the_slowest_worker() -> None:
 
 def test_the_step_says_why_it_stands_still() -> None:
     workers = (replace(STUCK, stage="scheduling"),)
-    found = steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
+    found = build_steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
     said = {step.code: step.message for step in found}
     assert said[ProgressStep.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
 
@@ -363,7 +365,7 @@ def test_route_and_certificate_are_steps_of_their_own() -> None:
     good = replace(GOOD, stage="ready")
     certificate = ObservedComponent("certificate", ready=True)
     given = {"staged": True, "workers": (good,), "exposure": (ROUTE, certificate)}
-    found = codes(steps(facts(**given, **NEW), Phase.PENDING))
+    found = codes(build_steps(facts(**given, **NEW), Phase.PENDING))
     assert (found["RouteReady"], found["CertificateReady"]) == ("active", "done")
     assert found["Serving"] == "waiting"
 
@@ -426,7 +428,7 @@ def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
     found = decide(facts(wanted=len(others) + 1, workers=(*others, pending)))
     assert (found.phase, found.reason) == (Phase.DEGRADED, "Unschedulable")
     assert text in found.message
-    told = remedy(found)
+    told = remedy_of(found)
     assert "Nothing has to be done" not in told
     for words in what_helps:
         assert words in told
@@ -434,13 +436,13 @@ def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
 
 def test_words_of_the_scheduler_that_are_not_known_get_the_general_remedy() -> None:
     found = decide(facts(workers=(replace(STUCK, message=f"{NODES}3 something new{TAIL}"),)))
-    assert "Add nodes" in remedy(found)
+    assert "Add nodes" in remedy_of(found)
     router = replace(NO_ROUTER, message=f"r-0 is starting: {NODES}3 Insufficient cpu{TAIL}")
-    assert "CPU request" in remedy(decide(facts(components=(router,))))
+    assert "CPU request" in remedy_of(decide(facts(components=(router,))))
 
 
 @pytest.mark.parametrize("reason", ["Hung", "OOMKilled", "ImagePullBackOff"])
 def test_reasons_that_need_somebody_are_the_endpoints_own(reason: str) -> None:
     found = decide(facts(**TWO, workers=(GOOD, replace(STARTING, reason=reason, message="So."))))
     assert (found.phase, found.reason) == (Phase.DEGRADED, reason)
-    assert "Nothing has to be done" not in remedy(found)
+    assert "Nothing has to be done" not in remedy_of(found)

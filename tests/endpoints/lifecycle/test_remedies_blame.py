@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from endpoints.lifecycle.facts import LifecycleFacts, ObservedWorker, Trouble
-from endpoints.lifecycle.remedies import blame
+from endpoints.lifecycle.remedies import find_blame
 
 NEW = ObservedWorker("new", ready=False, running=True, current=True)
 OLD = ObservedWorker("old", ready=True, running=True, current=False)
@@ -33,7 +33,7 @@ def facts(**given: Any) -> LifecycleFacts:
     ],
 )
 def test_blamed(given: dict[str, Any], reason: str) -> None:
-    found = blame(facts(**given))
+    found = find_blame(facts(**given))
     assert found is not None
     assert found.reason == reason
     assert found.message
@@ -57,4 +57,4 @@ def test_blamed(given: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_not_blamed(given: dict[str, Any]) -> None:
-    assert blame(facts(**given)) is None
+    assert find_blame(facts(**given)) is None

@@ -48,7 +48,7 @@ def sample(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     for placeholder, value in _FILLED.items():
         text = text.replace(placeholder, value)
-    return documents.read(text)[0]
+    return documents.read_documents(text)[0]
 
 
 def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

@@ -11,16 +11,18 @@ from endpoints.spec.endpoint_spec import SpecErrors
 
 def test_many_documents_lists_and_json_are_read() -> None:
     text = "a: 1\n---\n---\nkind: List\nitems:\n- b: 2\n- c: 3\n---\n" + '{"d": [1, "x", null]}'
-    assert documents.read(text) == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": [1, "x", None]}]
+    assert documents.read_documents(text) == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": [1, "x", None]}]
 
 
 def test_a_date_stays_the_text_it_is() -> None:
-    assert documents.read("metadata:\n  day: 2026-11-21") == [{"metadata": {"day": "2026-11-21"}}]
+    assert documents.read_documents("metadata:\n  day: 2026-11-21") == [
+        {"metadata": {"day": "2026-11-21"}}
+    ]
 
 
 def test_merge_keys_are_no_second_key() -> None:
     text = "base: &base {a: 1}\none:\n  <<: *base\n  a: 2\n"
-    assert documents.read(text)[0]["one"] == {"a": 2}
+    assert documents.read_documents(text)[0]["one"] == {"a": 2}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_merge_keys_are_no_second_key() -> None:
 )
 def test_what_is_not_read_is_said(text: str, says: str) -> None:
     with pytest.raises(SpecErrors) as caught:
-        documents.read(text)
+        documents.read_documents(text)
     assert says in caught.value.errors[0].message + caught.value.errors[0].remedy
 
 
@@ -50,17 +52,17 @@ def test_little_text_cannot_become_very_large() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(SpecErrors, match="too many"):
-        documents.read("\n".join(lines))
+        documents.read_documents("\n".join(lines))
 
 
 def test_text_of_any_length_is_not_parsed() -> None:
     with pytest.raises(SpecErrors, match="characters"):
-        documents.read("a: " + "x" * MAX_CHARACTERS)
+        documents.read_documents("a: " + "x" * MAX_CHARACTERS)
 
 
 def test_written_is_read_back() -> None:
     shared = {"x": ["yes", "1", "2026-11-21", "", "ä\n", 1, 1.5, True, None]}
     data = {"b": shared, "a": shared}
-    text = documents.written(data, {"c": 1})
+    text = documents.to_yaml(data, {"c": 1})
     assert "&" not in text and text.index("b:") < text.index("a:")
-    assert documents.read(text) == [data, {"c": 1}]
+    assert documents.read_documents(text) == [data, {"c": 1}]

@@ -150,7 +150,7 @@ def test_placeholders_of_samples_must_be_filled() -> None:
         if "llama31" in path.name:
             from endpoints.manifests import documents
 
-            raw = documents.read(path.read_text(encoding="utf-8"))[0]
+            raw = documents.read_documents(path.read_text(encoding="utf-8"))[0]
             assert "placeholder" in codes(raw).values()
 
 

@@ -53,5 +53,5 @@ def test_only_endpoints_of_the_tier_that_moved_look_again(
     EndpointStatus.objects.update(due_at=None)
     asked: list[str] = []
     monkeypatch.setattr(reconcile_endpoint, "nudge", asked.append)
-    ours.look_again("chat")
+    ours.nudge_users("chat")
     assert asked == [str(one.pk)]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from endpoints.api.spec_checks import nameless
+from endpoints.api.spec_checks import parse_nameless
 from endpoints.models import Endpoint
-from endpoints.pages.editor.feedback import lines
+from endpoints.pages.editor.feedback import command_lines
 from endpoints.placement.installation import installation
-from endpoints.placement.preview import HIDDEN, LATER, preview
+from endpoints.placement.preview import HIDDEN, PLACEHOLDER_ADDRESS, preview
 from endpoints.spec.endpoint_spec import merge
 from endpoints.workload.worker_spec import L2Access, worker_spec
 from tests.support.people import cast, client_of
@@ -20,7 +20,7 @@ LOCAL: dict[str, Any] = {"name": "chat", "model": "org/some-model", "engine": "v
 
 
 def test_on_this_machine_it_is_the_reconcilers_command() -> None:
-    spec = nameless(LOCAL)
+    spec = parse_nameless(LOCAL)
     found = preview(spec)
     assert found.argv == worker_spec(spec, installation(spec)).argv
     assert "--kv-transfer-config" in found.argv, "L1 is on"
@@ -29,7 +29,7 @@ def test_on_this_machine_it_is_the_reconcilers_command() -> None:
 
 def test_a_password_is_marked_and_not_read() -> None:
     l2 = {"enabled": True, "backend": "redis", "url": "redis://c:6379", "password_file": "/nowhere"}
-    spec = nameless(merge(LOCAL, {"cache": {"l2": l2}}))
+    spec = parse_nameless(merge(LOCAL, {"cache": {"l2": l2}}))
     found = preview(spec)
     workload = worker_spec(spec, installation(spec), L2Access("redis://c:6379", "/nowhere"))
     (variable,) = workload.secret_env
@@ -37,14 +37,14 @@ def test_a_password_is_marked_and_not_read() -> None:
 
 
 def test_the_tiers_address_is_named_as_not_known_yet() -> None:
-    spec = nameless(merge(LOCAL, {"cache": {"l2": {"enabled": True}}}))
+    spec = parse_nameless(merge(LOCAL, {"cache": {"l2": {"enabled": True}}}))
     found = preview(spec)
-    assert any(LATER in word for word in (*found.argv, *found.env.values()))
-    assert LATER in found.notes[0]
+    assert any(PLACEHOLDER_ADDRESS in word for word in (*found.argv, *found.env.values()))
+    assert PLACEHOLDER_ADDRESS in found.notes[0]
 
 
 def test_a_cluster_that_is_not_there_is_said() -> None:
-    found = preview(nameless(merge(LOCAL, {"placement": {"cluster": "nowhere"}})))
+    found = preview(parse_nameless(merge(LOCAL, {"placement": {"cluster": "nowhere"}})))
     assert found.refused.startswith("UnknownCluster: ")
     assert not found.objects
 
@@ -67,7 +67,7 @@ def test_over_rest_and_on_the_page_nothing_is_created() -> None:
 
 def test_one_flag_a_line() -> None:
     argv = ("python3", "-m", "vllm", "--host", "{host}", "--enforce-eager", "--served", "a", "b")
-    assert lines(argv) == [
+    assert command_lines(argv) == [
         "python3",
         "-m vllm",
         "--host {host}",

@@ -18,18 +18,21 @@ pytestmark = pytest.mark.django_db
 
 def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Settings) -> None:
     tiers.ensure_default_tier()
-    assert related_objects.by_cluster() == {}, "this machine is no cluster"
+    assert related_objects.users_by_cluster() == {}, "this machine is no cluster"
     settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
     refresh.ensure_in_cluster()
-    assert related_objects.users("in-cluster") == ["cache tier default", f"endpoint {demo.name}"]
+    assert related_objects.list_users("in-cluster") == [
+        "cache tier default",
+        f"endpoint {demo.name}",
+    ]
     with pytest.raises(Refused, match="used by cache tier default, endpoint"):
-        actions.remove(None, "in-cluster")
+        actions.remove_cluster(None, "in-cluster")
 
 
 def test_one_that_is_named_is_meant(demo: Endpoint) -> None:
     demo.spec["placement"] = {"cluster": "work"}
     demo.save(update_fields=["spec"])
-    assert related_objects.users("work") == [f"endpoint {demo.name}"]
+    assert related_objects.list_users("work") == [f"endpoint {demo.name}"]
     demo.spec["placement"] = {"cluster": ""}
     demo.save(update_fields=["spec"])
-    assert related_objects.users("work") == []
+    assert related_objects.list_users("work") == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from endpoints.prompt.client import PromptAnswer, PromptRequest, ask, prove
+from endpoints.prompt.client import PromptAnswer, PromptRequest, ask, probe
 
 KEY = "ebk_very-secret-key"
 
@@ -191,17 +191,17 @@ def test_nothing_secret_is_logged_or_printed(
 
 def test_a_proof_needs_a_real_token(server: Server) -> None:
     server.chunks = GOOD
-    assert prove(server.url, KEY, "demo") == ""
+    assert probe(server.url, KEY, "demo") == ""
     assert server.seen[0][2]["max_tokens"] == 1
     server.chunks = [
         event({"choices": [{"text": ""}]}),
         event({"choices": [], "usage": {**USAGE, "completion_tokens": 0}}),
         event(b"[DONE]"),
     ]
-    assert "without a token" in prove(server.url, KEY, "demo")
+    assert "without a token" in probe(server.url, KEY, "demo")
     server.status = 503
-    assert "HTTP 503" in prove(server.url, KEY, "demo")
-    assert "missing" in prove(server.url, "", "demo")
+    assert "HTTP 503" in probe(server.url, KEY, "demo")
+    assert "missing" in probe(server.url, "", "demo")
 
 
 def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:

@@ -78,10 +78,10 @@ def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
         "model": "org/m",
         "cache": {"l2": {"enabled": True, "backend": "redis", "url": url}},
     }
-    here = l2_status.look(parse(wanted))
+    here = l2_status.check_l2(parse(wanted))
     assert here.part is not None
     assert not here.part.ready
-    there = l2_status.look(parse({**wanted, "placement": {"cluster": "prod"}}))
+    there = l2_status.check_l2(parse({**wanted, "placement": {"cluster": "prod"}}))
     assert there.part is not None
     assert there.part.ready
     assert "not here" in there.part.message

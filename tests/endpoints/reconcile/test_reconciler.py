@@ -48,7 +48,7 @@ def test_ready_needs_a_real_answer_through_the_router(world: World, demo: Endpoi
     world.until(demo, "Ready")
     url, key, model = world.proofs[-1]
     assert (url, model) == ("http://router", "demo")
-    assert storage.digest(key) == demo.keys.get(name="console").sha256
+    assert storage.hash_key(key) == demo.keys.get(name="console").sha256
 
 
 def test_a_ready_endpoint_is_proven_once(world: World, ready: Endpoint) -> None:

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from console.claims import claim, due
+from console.claims import due, take_claim
 from console.provisioners.base import Ref
 from endpoints import actions, tasks
 from endpoints.actions import SYSTEM
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_who_has_no_claim_does_nothing(world: World, demo: Endpoint) -> None:
-    held = claim(EndpointStatus, str(demo.pk))
+    held = take_claim(EndpointStatus, str(demo.pk))
     assert held is not None
     status = world.step(demo)
     assert status is not None
@@ -69,11 +69,11 @@ class Killed(BaseException):
 
 
 STEPS = [
-    ("endpoints.reconcile.l2_status.look", None),
+    ("endpoints.reconcile.l2_status.check_l2", None),
     ("endpoints.reconcile.base.worker_spec", None),
     ("endpoints.reconcile.base.decide", None),
     ("endpoints.reconcile.status.events.write", None),
-    ("endpoints.reconcile.status.remedy", None),
+    ("endpoints.reconcile.status.remedy_of", None),
     ("endpoints.reconcile.status.send_replicas_changed", None),
     ("observe", "provisioner"),
     ("apply", "provisioner"),
@@ -178,7 +178,7 @@ def test_a_lost_console_key_is_renewed(world: World, ready: Endpoint) -> None:
     storage.console_key_file("demo").unlink()
     world.step(ready)
     key = ready.keys.get(name="console", revoked_at__isnull=True)
-    assert storage.digest(storage.read_console_key("demo")) == key.sha256
+    assert storage.hash_key(storage.read_console_key("demo")) == key.sha256
     assert ready.keys.filter(name="console").count() == 2
 
 
@@ -249,7 +249,7 @@ def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
 
 
 def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endpoints.tasks.KEPT", 2)
+    monkeypatch.setattr("endpoints.tasks.EVENTS_KEPT", 2)
     orphan = storage.console_key_file("nobody")
     storage.write_console_key("nobody", "x")
     os.utime(orphan, (0, 0))

@@ -99,7 +99,7 @@ def test_what_was_said_before_the_deletion_is_not_believed(world: World, going: 
 @pytest.mark.parametrize(("waited_s", "again_s"), [(0, 0.8), (8, 0.8), (20, 2.0), (3600, 4.0)])
 def test_the_longer_it_takes_the_rarer_it_is_looked_at(waited_s: float, again_s: float) -> None:
     endpoint = Endpoint(deleted_at=timezone.now() - timedelta(seconds=waited_s))
-    assert removal.again_s(endpoint) == pytest.approx(again_s, abs=0.05)
+    assert removal.next_pass_s(endpoint) == pytest.approx(again_s, abs=0.05)
 
 
 def test_waiting_for_a_cluster_asks_little(
@@ -111,8 +111,8 @@ def test_waiting_for_a_cluster_asks_little(
     actions.delete(SYSTEM, "demo")
     monkeypatch.setattr(observation, "_EVENTS_AGAIN_S", -1.0)  # nothing is remembered of them
     # What has a status around it: no cluster of these tests has load balancers or routes.
-    monkeypatch.setattr(observation.related_objects, "TALKATIVE", (kinds.SECRET,))
-    monkeypatch.setattr(observation.related_objects, "around", lambda _around: ())
+    monkeypatch.setattr(observation.related_objects, "KINDS_WITH_STATUS", (kinds.SECRET,))
+    monkeypatch.setattr(observation.related_objects, "related_conditions", lambda _around: ())
     send = KubernetesClient._send
     passes: list[Counter[str]] = []
 

@@ -11,7 +11,14 @@ from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.lifecycle.components import ComponentStatus
 from endpoints.lifecycle.phases import ObservedWorker
 from endpoints.models import Endpoint, Replica
-from endpoints.reconcile.roster import DRAIN, Roster, WorkerDemand, may_stop, roster, worker_facts
+from endpoints.reconcile.roster import (
+    DRAIN,
+    Roster,
+    WorkerDemand,
+    compare_workers,
+    may_stop,
+    worker_facts,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENDPOINT = Endpoint(name="demo", spec={})
@@ -29,7 +36,9 @@ def row(state: str = "ready", **facts: Any) -> Replica:
 
 def look(before: list[Replica], now: list[ReplicaObservation], **facts: Any) -> Roster:
     wish = {"replicas": 1, "spec_hash": "new", "simulated": False, "leaving": frozenset()}
-    return roster(before, now, WorkerDemand(endpoint=ENDPOINT, now=NOW, **{**wish, **facts}))
+    return compare_workers(
+        before, now, WorkerDemand(endpoint=ENDPOINT, now=NOW, **{**wish, **facts})
+    )
 
 
 def one(found: Roster) -> ObservedWorker:

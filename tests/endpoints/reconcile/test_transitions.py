@@ -10,19 +10,19 @@ from django.utils import timezone
 from console.provisioners.base import Ref
 from endpoints import actions
 from endpoints.models import Endpoint, EndpointStatus, Replica
-from endpoints.reconcile.transitions import FACTOR, Transition, expected, grace_s
+from endpoints.reconcile.transitions import FACTOR, Transition, expected_absences, grace_s
 from tests.support.endpoints.world import World, age
 
 pytestmark = pytest.mark.django_db
 
 
 def transition(at: datetime | None = None) -> Transition | None:
-    found = expected(at or timezone.now())
+    found = expected_absences(at or timezone.now())
     return found[0].transition if found else None
 
 
 def starting(at: datetime | None = None) -> tuple[str, ...]:
-    found = expected(at or timezone.now())
+    found = expected_absences(at or timezone.now())
     return found[0].workers if found else ()
 
 
@@ -39,7 +39,7 @@ def test_first_start_is_expected_until_the_deadline(world: World, demo: Endpoint
     assert transition(later) is None
     assert starting(later) == ()
     world.until(demo, "Ready")
-    assert expected(timezone.now()) == []
+    assert expected_absences(timezone.now()) == []
 
 
 def test_grace_follows_the_measured_start_of_the_same_model(world: World, ready: Endpoint) -> None:
@@ -94,7 +94,7 @@ def test_deletion_is_expected(world: World, ready: Endpoint) -> None:
 def test_a_loss_and_a_failure_are_not_expected(world: World, ready: Endpoint) -> None:
     world.paper.crash(Ref("fake", "demo-worker"), 1)
     assert world.step(ready).phase == "Degraded"
-    assert expected(timezone.now()) == [], "a crashed worker that restarts is a loss"
+    assert expected_absences(timezone.now()) == [], "a crashed worker that restarts is a loss"
     EndpointStatus.objects.update(phase="Failed", served_once=False)
     assert transition() is None
 
@@ -115,4 +115,4 @@ def test_the_number_of_queries_does_not_grow(
     for number in range(3):
         actions.create(actions.SYSTEM, demo.spec | {"name": f"more-{number}"})
     with django_assert_num_queries(2):  # type: ignore[operator]
-        assert len(expected(timezone.now())) == 4
+        assert len(expected_absences(timezone.now())) == 4

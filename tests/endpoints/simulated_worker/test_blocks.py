@@ -5,17 +5,21 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endpoints.simulated_worker.blocks import Device, L1Arc, L1Lru, chain
+from endpoints.simulated_worker.blocks import Device, L1Arc, L1Lru, chain_hashes
 
 
 def test_a_chain_covers_full_blocks_and_everything_before() -> None:
-    first = chain(range(100), 32)
+    first = chain_hashes(range(100), 32)
     assert len(first) == 3
-    assert chain(range(96), 32) == first
+    assert chain_hashes(range(96), 32) == first
     changed = [*range(40), 7, *range(41, 100)]
-    assert [a == b for a, b in zip(first, chain(changed, 32), strict=True)] == [True, False, False]
-    assert set(first).isdisjoint(chain(range(100), 32, salt="x"))
-    assert chain(range(31), 32) == []
+    assert [a == b for a, b in zip(first, chain_hashes(changed, 32), strict=True)] == [
+        True,
+        False,
+        False,
+    ]
+    assert set(first).isdisjoint(chain_hashes(range(100), 32, salt="x"))
+    assert chain_hashes(range(31), 32) == []
 
 
 def test_what_runs_is_never_evicted_and_the_tail_goes_first() -> None:
@@ -60,7 +64,7 @@ def test_the_device_is_never_overbooked(steps: list[tuple[int, int, bool]]) -> N
     device = Device(8)
     running = []
     for prompt, size, end in steps:
-        hashes = chain([prompt] * size, 1)
+        hashes = chain_hashes([prompt] * size, 1)
         hit = device.match(hashes)
         holding = device.take(hashes[:hit], size - hit + 1)
         if holding is not None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import zmq
 
-from endpoints.simulated_worker.blocks import chain
+from endpoints.simulated_worker.blocks import chain_hashes
 from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog, event_hash
 from tests.support.ports import free_ports
 from tests.support.simulated import SimulatedWorker
@@ -117,7 +117,7 @@ def test_a_prefill_is_one_event_as_vllm_writes_it(publish: Any) -> None:
     assert event["token_ids"] == HUNDRED[:96]
     assert event["parent_block_hash"] is None
     assert event["extra_keys"] == [None, None, None]
-    assert event["block_hashes"] == [event_hash(item) for item in chain(HUNDRED, 32)]
+    assert event["block_hashes"] == [event_hash(item) for item in chain_hashes(HUNDRED, 32)]
 
 
 def test_discovery_names_the_endpoints(publish: Any) -> None:
@@ -163,7 +163,7 @@ def test_a_hit_says_nothing_and_what_is_new_chains_on_it(publish: Any) -> None:
     longer = [*HUNDRED, *range(60)]
     publishing.worker.complete(longer)
     event = publishing.said()[-1]
-    assert event["parent_block_hash"] == event_hash(chain(HUNDRED, 32)[2])
+    assert event["parent_block_hash"] == event_hash(chain_hashes(HUNDRED, 32)[2])
     assert event["token_ids"] == longer[96:160]
 
 
@@ -179,7 +179,7 @@ def test_evictions_come_before_what_took_their_room_deepest_first(publish: Any) 
     publishing = publish("--device-blocks", "5")
     publishing.worker.complete(HUNDRED)  # 4 blocks, 3 named
     publishing.worker.complete([7, *HUNDRED])
-    first = [event_hash(item) for item in chain(HUNDRED, 32)]
+    first = [event_hash(item) for item in chain_hashes(HUNDRED, 32)]
     assert len(publishing.listener.replayed()) == 2
     events = publishing.listener.replayed()[1][2]
     removed = [event["block_hashes"][0] for event in events[:-1]]
@@ -244,7 +244,7 @@ def test_reused_blocks_are_told_again_on_request(publish: Any) -> None:
 
 def test_nothing_is_remembered_of_blocks_nobody_holds() -> None:
     log = KvLog(2, lambda _events: None)
-    hashes = chain([1, 2, 3, 4], 2)
+    hashes = chain_hashes([1, 2, 3, 4], 2)
     log.know([1, 2, 3, 4], hashes, 0, "")
     log.stored(hashes[0], GPU)
     log.stored(hashes[0], CPU)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.core.confined_files import FileRefused
-from console.core.grants import EVERY
+from console.core.grants import ALL_GRANTS
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import (
     GIB,
@@ -36,7 +36,7 @@ MACHINE = Context(
     l2_file_refusal=lambda path: (
         None if path in ("/secrets/good", "/ca.pem") else FileRefused(f"{path} is bad")
     ),
-    grants=EVERY,
+    grants=ALL_GRANTS,
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 from console.core.grants import Grant
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.spec.fields import FIELDS
-from endpoints.spec.grants import JUDGED, OF_MACHINE, needs
+from endpoints.spec.grants import JUDGED, OF_MACHINE, required_grants
 
 BASE = {"name": "demo", "model": "org/model", "placement": {"cluster": "east"}}
 # Numbers and choices of our own, names for people, and what stays within the endpoint's own pods
@@ -32,7 +32,7 @@ FREE = {
 
 
 def grants(patch: dict[str, Any], base: dict[str, Any] = BASE) -> set[Grant]:
-    return {one.grant for one in needs(parse(merge(base, patch)), lambda _path: False)}
+    return {one.grant for one in required_grants(parse(merge(base, patch)), lambda _path: False)}
 
 
 def test_every_field_is_judged_or_known_to_be_free() -> None:
@@ -207,6 +207,6 @@ def test_plain_arguments_and_known_models_need_none_here() -> None:
     ]
     assert grants({"worker_args": [*args, '{"image": 1}']}, HERE) == set()
     spec = parse({**HERE, "model": "/models/a"})
-    assert needs(spec, lambda path: path == "/models/a") == []
-    (need,) = needs(spec, lambda _path: False)
+    assert required_grants(spec, lambda path: path == "/models/a") == []
+    (need,) = required_grants(spec, lambda _path: False)
     assert (need.field, need.grant) == ("model", Grant.MACHINE)

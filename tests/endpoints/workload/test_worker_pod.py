@@ -186,7 +186,7 @@ def test_the_plug_in_is_copied_whole(tmp_path: Path) -> None:
 
 def start(tmp_path: Path, argv: list[str], *needs: str) -> subprocess.CompletedProcess[str]:
     """As the pod does, with a /dev/shm of its own."""
-    words = worker_pod.started(argv, needs)
+    words = worker_pod.start_command(argv, needs)
     words[2] = words[2].replace("/dev/shm", str(tmp_path))
     return subprocess.run(words, check=False, capture_output=True, text=True)
 
@@ -223,7 +223,7 @@ def test_a_library_is_missed_only_where_vllm_is_linked_against_it(
     package.mkdir()
     (package / "_C.abi3.so").write_bytes(linked)
     (package / "__init__.py").touch()
-    words = worker_pod.started([sys.executable, "-c", "print('started')"], ("built",))
+    words = worker_pod.start_command([sys.executable, "-c", "print('started')"], ("built",))
     words[2] = words[2].replace("libnuma.so.1", "libnosuch.so.1").replace("/dev/shm", str(tmp_path))
     done = subprocess.run(
         words, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}

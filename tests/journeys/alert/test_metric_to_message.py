@@ -33,10 +33,12 @@ def test_a_metric_that_rises_is_a_message_and_its_fall_another(
     (tmp_path / "alerts.yml").write_text(at_once(render()))
     make_endpoint("demo")
     monkeypatch.setattr(
-        "dashboards.alerts.notify.dispatcher.MISSING", dispatcher.timedelta(seconds=2)
+        "dashboards.alerts.notify.dispatcher.RESOLVED_AFTER", dispatcher.timedelta(seconds=2)
     )
-    monkeypatch.setattr("dashboards.alerts.notify.dispatcher.UNKNOWN", dispatcher.timedelta(0))
-    monkeypatch.setattr(tasks.deliver, "nudge", lambda pk: deliveries.attempt(pk))
+    monkeypatch.setattr(
+        "dashboards.alerts.notify.dispatcher.UNKNOWN_AFTER", dispatcher.timedelta(0)
+    )
+    monkeypatch.setattr(tasks.deliver, "nudge", lambda pk: deliveries.attempt_delivery(pk))
     with ExitStack() as stack:
         hook = stack.enter_context(http_stub({"/hook": (200, "")}))
         router = stack.enter_context(http_stub({"/metrics": (200, metrics(45))}))

@@ -45,7 +45,7 @@ def settle(what: str, nodes: int) -> CacheTier:
 
     def settled() -> CacheTier | None:
         reconciler.reconcile(str(CacheTier.objects.get(name="chat").pk))
-        tier = selectors.get("chat")
+        tier = selectors.get_tier("chat")
         assert tier is not None
         heard = [node for node in tier.nodes.all() if node.state == "ready" and node.stats]
         is_new = tier.status.observed_generation == tier.generation

@@ -62,7 +62,7 @@ def place(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, s
         "kubeconfig": cluster.kubeconfig.read_text(),
         "namespace": space,
     }
-    clusters.add(None, "lab", facts)
+    clusters.add_cluster(None, "lab", facts)
     return cluster, space
 
 

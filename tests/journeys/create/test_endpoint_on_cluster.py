@@ -3,7 +3,7 @@
 Everything is as in production but the kubelet: the console's passes are made one after another,
 pods are processes with addresses of their own, and the request which proves it is a real one. Over
 the fake the same pods are tried without a console (test_router_pods), and the same console without
-pods that run (tests/journeys/create/test_cluster_sources.py): together they would take a minute more.
+pods that run (test_cluster_sources.py): together they would take a minute more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Console:
         cluster.rule(self.space, behaviour="run")
         text = cluster.kubeconfig.read_text()
         facts = {"kind": KUBECONFIG, "kubeconfig": text, "namespace": self.space}
-        clusters.add(None, "lab", facts)
+        clusters.add_cluster(None, "lab", facts)
         self.api = APIClient()
         self.api.force_authenticate(User.objects.create_user("olga", "x", role="operator"))
 

@@ -235,12 +235,12 @@ def test_rights_that_are_missing_are_named(
     from console.clusters import actions as clusters
 
     nobody = world.cluster.plane.kubeconfig_of("person-9", world.namespace).read_text()
-    clusters.change(None, "east", {"kubeconfig": nobody})
+    clusters.change_cluster(None, "east", {"kubeconfig": nobody})
     status = world.until(demo, "Failed")
     assert status.reason == "ClusterRefused"
     assert "configmaps" in status.message
     own = world.cluster.kubeconfig.read_text(encoding="utf-8")
-    clusters.change(None, "east", {"kubeconfig": own})
+    clusters.change_cluster(None, "east", {"kubeconfig": own})
     world.until(demo, "Ready")
 
 
@@ -264,7 +264,7 @@ def test_a_containers_log_is_followed_and_gone_on_with(
     demo = selectors.get("demo")
     every = sources.containers(demo)
     assert {one.workload for one in every} == {"demo-worker", "demo-router"}
-    source = sources.source(demo, every[0])
+    source = sources.log_source(demo, every[0])
     lines = source.lines("", threading.Event())
     first = next(lines)
     assert first.text

@@ -1,6 +1,6 @@
 """Every page that takes a form, sent what no form would send: an answer, never a crash.
 
-`HYPOTHESIS_PROFILE=explore EMBERLINE_FUZZ=200 pytest tests/journeys/operate/test_form_robustness.py` looks
+`HYPOTHESIS_PROFILE=explore EMBERLINE_FUZZ=200 pytest test_form_robustness.py` looks
 longer.
 """
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 import pytest
 from django.urls import resolve
 
-from console.api.schema import document
+from console.api.schema import build_document
 from tests.support.console import browser, make_endpoint
 from tests.support.urlwalk import places
 
@@ -155,7 +155,7 @@ def _sends_itself(html: str, path: str) -> bool:
 def operations() -> set[str]:
     return {
         f"{method.upper()} {path}"
-        for path, item in document()["paths"].items()
+        for path, item in build_document()["paths"].items()
         for method in item
         if method in ("get", "post", "put", "patch", "delete")
     }

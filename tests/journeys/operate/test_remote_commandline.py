@@ -158,7 +158,7 @@ def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> Non
     assert coded("doctor")[0] == context.USAGE
     monkeypatch.setenv("EMBERLINE_TOKEN", "emb_ended")
     assert coded("endpoint", "list")[0] == context.NOT_ALLOWED
-    monkeypatch.setattr("console.client.http.TRIES", 1)
+    monkeypatch.setattr("console.client.http.MAX_TRIES", 1)
     monkeypatch.setenv("EMBERLINE_URL", f"http://127.0.0.1:{free_port()}")
     code, told = coded("endpoint", "list")
     assert (code, "does not answer" in told) == (context.UNREACHABLE, True)
@@ -264,7 +264,7 @@ def test_waiting_ends_in_time_and_when_it_is_gone(operator: Shell) -> None:
 def test_what_has_failed_for_good_is_not_waited_for(
     operator: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.commandline.endpoint.wait.HEAL_S", 0.2)
+    monkeypatch.setattr("console.commandline.endpoint.wait.RECOVERY_S", 0.2)
     endpoint = pretend_ready(make_endpoint())
     EndpointStatus.objects.filter(pk=endpoint.pk).update(phase="Failed", remedy="Mend it.")
     operator("endpoint", "wait", "demo", "--timeout=60")
@@ -295,7 +295,7 @@ def test_tables_are_for_people_and_the_rest_for_programs(operator: Shell) -> Non
 
 
 def test_a_profile_that_others_can_read_is_not_used(shell: Shell, tmp_path: Path) -> None:
-    place = profiles.place({"XDG_CONFIG_HOME": str(tmp_path)})
+    place = profiles.profiles_path({"XDG_CONFIG_HOME": str(tmp_path)})
     profiles.write(place, {"default": profiles.Profile("https://console.example", "emb_x")})
     place.chmod(0o640)
     shell("endpoint", "list")

@@ -30,7 +30,7 @@ def test_a_team_makes_groups_of_its_own_endpoints_only(world: Teams) -> None:
 def test_a_group_with_anothers_endpoint_is_not_there(world: Teams, mixed: KeyGroup) -> None:
     made = actions.create_in_group(SYSTEM, str(mixed.pk), "master")
     assert not selectors.groups(world.erin).exists()
-    assert not selectors.everybodys(world.erin).exists()
+    assert not selectors.visible_keys(world.erin).exists()
     acts = (
         lambda: actions.create_in_group(world.erin, str(mixed.pk), "mine"),
         lambda: actions.rotate(world.erin, str(made.key.pk)),

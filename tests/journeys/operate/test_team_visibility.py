@@ -46,27 +46,27 @@ def test_sums_and_banners(world: Teams, people: Cast) -> None:
 
 def test_who_uses_a_shared_thing_is_counted_and_not_named(world: Teams, people: Cast) -> None:
     words = [f"endpoint {CANARY}", f"endpoint {OURS}", "cache tier default"]
-    assert gate.shown(words, people.charlie) == words
-    assert gate.shown(words, world.erin) == [
+    assert gate.filter_references(words, people.charlie) == words
+    assert gate.filter_references(words, world.erin) == [
         f"endpoint {OURS}",
         "cache tier default",
         "1 of other teams",
     ]
-    assert gate.shown(words[1:], world.erin) == words[1:]
+    assert gate.filter_references(words[1:], world.erin) == words[1:]
 
 
 def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people: Cast) -> None:
-    assert dashboards_selectors.fleet(people.charlie) == Scope()
-    assert dashboards_selectors.fleet(world.erin) == Scope(among=(OURS,))
-    nothing = dashboards_selectors.fleet(world.nora)
+    assert dashboards_selectors.get_fleet_scope(people.charlie) == Scope()
+    assert dashboards_selectors.get_fleet_scope(world.erin) == Scope(among=(OURS,))
+    nothing = dashboards_selectors.get_fleet_scope(world.nora)
     times = Times(60, 900)
     for name in queries.QUERIES:
         if name.startswith(("l2_", "happened_l2_")) or name == "gpus_allocatable":
             continue  # of pools and of what a cluster has, which are shared
-        asked = queries.render(name, Scope(among=("a", "b-c")), times)
+        asked = queries.render_for_chart(name, Scope(among=("a", "b-c")), times)
         assert 'endpoint=~"a|b-c"' in asked or 'endpoint_name=~"a|b-c"' in asked, name
         # Nobody's name, and not the empty pattern, which matches what has no endpoint.
-        asked = queries.render(name, nothing, times)
+        asked = queries.render_for_chart(name, nothing, times)
         assert 'endpoint=~"-"' in asked or 'endpoint_name=~"-"' in asked, name
     assert 'endpoint=~"a"' in queries.alerts(Scope(among=("a",)))
 
@@ -84,8 +84,8 @@ def test_followed_namespaces_are_of_their_team(world: Teams, people: Cast, name:
     world.ours.namespaces = ["search"]
     world.ours.save()
     user = getattr(world, name)
-    assert [row.namespace for row in follows.seen_by(user)] == ["search"]
-    assert len(follows.seen_by(people.charlie)) == 2
+    assert [row.namespace for row in follows.visible_follows(user)] == ["search"]
+    assert len(follows.visible_follows(people.charlie)) == 2
     html = client_of(user).get("/endpoints/followed/").content.decode()
     assert "secret-project" not in html
     hidden = Follow.objects.get(namespace="secret-project").pk

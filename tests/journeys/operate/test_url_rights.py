@@ -46,7 +46,7 @@ def _read(response: Any) -> str:
 
 
 def _bearer(user: User, **limits: Any) -> dict[str, str]:
-    clear, prefix, digest = credentials.make()
+    clear, prefix, digest = credentials.make_token()
     facts = {"role": "admin", "name": prefix, **limits}
     ApiToken.objects.create(user=user, prefix=prefix, sha256=digest, **facts)
     return {"authorization": f"Bearer {clear}"}

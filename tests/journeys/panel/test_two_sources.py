@@ -28,7 +28,7 @@ FLEET = "/dashboards/data?range=15m"
 def two(tmp_path: Path) -> Iterator[Callable[[], None]]:
     """`here` is scraped by the source of the rest, `there` by that of cluster eu. Called, it ends
     the latter's Prometheus."""
-    clusters.add(person("admin"), "eu", {"kind": "in-cluster"})
+    clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
     make_endpoint("here")
     make_endpoint("there", placement={"cluster": "eu"})
     clients = []
@@ -48,7 +48,7 @@ def two(tmp_path: Path) -> Iterator[Callable[[], None]]:
 
 
 def board(viewer: Client, url: str = FLEET) -> dict[str, Any]:
-    answers.KEPT.clear()
+    answers.CACHE.clear()
     data: dict[str, Any] = viewer.get(url).json()
     return data | {"panels": {panel["id"]: panel for panel in data["panels"]}}
 

@@ -27,7 +27,7 @@ from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
 from routing.deployment.compiler import compile_config, compile_keys
-from routing.deployment.workload import in_pods, router_spec
+from routing.deployment.workload import router_spec, to_pods
 from tests.support.kube.cluster import Cluster
 from tests.support.kube.running import can_run
 from tests.support.waiting import until
@@ -59,13 +59,13 @@ class Endpoint:
         self.nodes = self.workers = self.routers = Ref("", "")
 
     def start(self) -> None:
-        nodes = node_spec.in_pods(node_spec.node_spec(self.tier), self.tier, "engine:1")
+        nodes = node_spec.to_pods(node_spec.node_spec(self.tier), self.tier, "engine:1")
         self.nodes = self.provisioner.apply(nodes)
         url = node_spec.nodes_url(self.tier, self.space)
         access = L2Access(url, str(self.tier.password_file))
         self.workers = self.provisioner.apply(worker_spec(self.facts.spec, IN_PODS, access))
         compiled = compile_config(self.facts, ()), compile_keys(self.facts)
-        router = in_pods(router_spec("demo", *compiled), self.facts, "engine:1")
+        router = to_pods(router_spec("demo", *compiled), self.facts, "engine:1")
         self.routers = self.provisioner.apply(router)
         for ref in (self.nodes, self.workers, self.routers):
             until(lambda ref=ref: len(self.ready(ref)) == 2, 90, f"{ref.name} ready")
@@ -150,7 +150,7 @@ def _revoke(endpoint: Endpoint, urls: list[str]) -> None:
     before = _uids(endpoint)
     facts = replace(endpoint.facts, keys=())
     compiled = compile_config(facts, ()), compile_keys(facts)
-    endpoint.provisioner.apply(in_pods(router_spec("demo", *compiled), facts, "engine:1"))
+    endpoint.provisioner.apply(to_pods(router_spec("demo", *compiled), facts, "engine:1"))
     for url in urls:
         until(lambda url=url: _status(url) == 401, 60, "a revoked key is refused")
     assert _uids(endpoint) == before

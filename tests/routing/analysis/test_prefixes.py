@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from console.audit import selectors as audit
 from endpoints.models import Endpoint
 from routing import actions
-from routing.analysis.prefixes import groups, named
+from routing.analysis.prefixes import find_name, group_prefixes
 from routing.deployment.compiler import compile_config, compile_keys, hash_key
 from routing.deployment.workload import router_spec
 from routing.engine.config import parse
@@ -42,7 +42,7 @@ def record(prefix: list[str], worker: str = "w0", cached: int | None = None) -> 
 
 def test_a_shared_beginning_is_told_as_far_as_it_is_shared() -> None:
     records = [record([A, B, C]), record([A, B, D], "w1"), record([A, B]), record(["e" * 16])]
-    (group,) = groups(records, {})
+    (group,) = group_prefixes(records, {})
     assert (group.digest, group.requests, group.share) == (B, 3, 0.75)
     assert group.workers == (("w0", 2), ("w1", 1))
     assert 128 <= group.tokens <= 160
@@ -51,21 +51,21 @@ def test_a_shared_beginning_is_told_as_far_as_it_is_shared() -> None:
 
 def test_a_frequent_part_and_a_rarer_whole_are_both_shown() -> None:
     records = [record([A, letter * 16]) for letter in "123456"] + [record([A, B, C])] * 3
-    assert {(one.digest, one.requests) for one in groups(records, {})} == {(A, 9), (C, 3)}
+    assert {(one.digest, one.requests) for one in group_prefixes(records, {})} == {(A, 9), (C, 3)}
 
 
 def test_one_that_is_named_is_shown_however_rare() -> None:
     records = [record([A, B, C])] * 3 + [record([A, B, D], cached=128)]
-    assert [one.digest for one in groups(records, {})] == [C]
-    found = {one.digest: one for one in groups(records, {D: "once"})}
+    assert [one.digest for one in group_prefixes(records, {})] == [C]
+    found = {one.digest: one for one in group_prefixes(records, {D: "once"})}
     assert (found[D].name, found[D].requests) == ("once", 1)
     assert found[D].cached_share == pytest.approx(128 / 224)
-    assert named([A, B, D], {A: "short", D: "long"}) == "long"
-    assert named([A, B, C], {A: "short", D: "long"}) == "short"
+    assert find_name([A, B, D], {A: "short", D: "long"}) == "long"
+    assert find_name([A, B, C], {A: "short", D: "long"}) == "short"
 
 
 def test_what_has_no_prefix_is_no_group() -> None:
-    assert groups([record([]), {}, record([A])], {}) == []
+    assert group_prefixes([record([]), {}, record([A])], {}) == []
 
 
 def test_routers_of_an_endpoint_hash_alike_and_others_do_not(tmp_path: Any) -> None:
@@ -105,7 +105,7 @@ def test_an_operator_names_one_and_the_name_is_seen(demo: Endpoint, router: Stub
     client.post(f"{PAGE}{B}/name/", {"name": " Support bot "})
     assert "<strong>Support bot</strong>" in client.get(PAGE).text
     assert "Support bot" in client.get("/routing/endpoints/demo/decisions/x/").text
-    assert audit.events()[0].verb == "name prefix"
+    assert audit.list_events()[0].verb == "name prefix"
     client.post(f"{PAGE}{B}/name/", {"name": ""})
     assert not PrefixName.objects.exists()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from routing.analysis.replay import FEWEST, compare
+from routing.analysis.replay import MIN_REQUESTS, replay_strategies
 
 WORKERS = ("w0", "w1")
 
@@ -29,7 +29,7 @@ def record(
 
 
 def told(records: list[dict[str, Any]], current: str) -> dict[str, Any]:
-    return {one.strategy: one for one in compare(records, current)}
+    return {one.strategy: one for one in replay_strategies(records, current)}
 
 
 def chats(turns: int = 5) -> list[dict[str, Any]]:
@@ -83,10 +83,10 @@ def test_too_few_broken_and_pinned_records_are_not_counted() -> None:
     down = record(["a0"], "w0")
     for candidate in down["candidates"]:
         candidate["healthy"] = False
-    few = [*broken, pinned, *([record(["a0"], "w0")] * (FEWEST - 1))]
+    few = [*broken, pinned, *([record(["a0"], "w0")] * (MIN_REQUESTS - 1))]
     assert "Fewer than" in told(few, "prefixaware")["roundrobin"].why_not
     enough = [*few, *([down] * 3)]
-    assert told(enough, "prefixaware")["roundrobin"].requests == FEWEST - 1
+    assert told(enough, "prefixaware")["roundrobin"].requests == MIN_REQUESTS - 1
 
 
 def test_a_busy_worker_is_left_alone_as_the_record_says_it_was_busy() -> None:

@@ -88,7 +88,7 @@ def test_decisions_are_filtered_and_watched(demo: Endpoint, router: Stub) -> Non
     assert client.get(f"{HOME}decisions/?outcome=failed").json()["decisions"] == []
     assert client.get(f"{HOME}decisions/?outcome=odd").status_code == 400
     event = decision_stream.DecisionStream(
-        "demo", DecisionFilter(), 2, decision_stream.records
+        "demo", DecisionFilter(), 2, decision_stream.render_records
     ).look()
     assert event is not None
     assert [one["id"] for one in event.data["decisions"]] == ["d0", "d1"]

@@ -36,8 +36,8 @@ from routing.deployment.component import (
     RouterComponent,
     RouterRequirements,
     _impaired,
-    impairment,
-    judge,
+    judge_impairment,
+    judge_router,
 )
 from routing.engine.config import parse_keys, show_key
 from tests.routing.deployment.test_compiler import ENDPOINT, with_routing, worker
@@ -63,7 +63,9 @@ def stands(
     workers: tuple[WorkerFacts, ...] = BOTH,
     seen: tuple[RouterWorker, ...] | None = None,
 ) -> Any:
-    return judge(WANTED, running, workers, known("up", "up") if seen is None else seen, "u", "a")
+    return judge_router(
+        WANTED, running, workers, known("up", "up") if seen is None else seen, "u", "a"
+    )
 
 
 def test_the_room_takes_part() -> None:
@@ -172,7 +174,7 @@ def recent(bad: int, good: int, reason: str = "no_events", window_s: float = 300
 
 
 def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
-    found = impairment("demo", recent(bad=30, good=10))
+    found = judge_impairment("demo", recent(bad=30, good=10))
     assert found is not None
     assert found.reason == "RoutingFallback"
     assert "75% of 40 requests in the last 5 minutes" in found.message
@@ -195,21 +197,21 @@ def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
     ids=["all known", "half", "few", "just begun", "loading", "callers' errors", "few count"],
 )
 def test_what_says_nothing_of_kvaware_impairs_nothing(harmless: Recent) -> None:
-    assert impairment("demo", harmless) is None
+    assert judge_impairment("demo", harmless) is None
 
 
 def test_a_real_router_that_guesses_is_impaired_until_it_need_not_know(
     real: RouterComponent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its worker tells nothing: all requests are answered, none is placed by its blocks."""
-    monkeypatch.setattr("routing.deployment.component.SETTLED_S", 0.0)
+    monkeypatch.setattr("routing.deployment.component.WARM_UP_S", 0.0)
     answers = {**HEALTHY, "/v1/completions": (200, {"choices": [], "usage": {}})}
     kvaware, clear = with_key(with_routing(strategy="kvaware"))
     with http_stub(answers) as stub:
         both = (worker(0, url=stub.url),)
         status = until(lambda: _ready(real.reconcile(kvaware, both)), 20)
         assert status.impairment is None
-        for number in range(fallbacks.FEWEST):
+        for number in range(fallbacks.MIN_REQUESTS):
             answer = httpx.post(
                 f"{status.url}/v1/completions",
                 json={"model": "demo", "prompt": f"{number} words"},
@@ -297,7 +299,7 @@ def test_a_new_key_does_not_make_an_endpoint_degraded_unless_it_is_never_known(
     judging = RouterComponent(lambda _endpoint: FakeProvisioner())
     older = replace(RUNNING, keys=())
     assert judging._bears_with(WANTED, older, "a")
-    now += component.KEYS_PATIENCE_S - 0.1
+    now += component.KEYS_GRACE_S - 0.1
     assert judging._bears_with(WANTED, older, "a")
     assert judging._bears_with(WANTED, older, "b"), "another router has its own time"
     now += 0.2

@@ -25,7 +25,7 @@ from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from routing.deployment.compiler import compile_config, compile_keys
 from routing.deployment.component import RouterComponent
-from routing.deployment.workload import SERVICE_PORT, in_pods, router_spec
+from routing.deployment.workload import SERVICE_PORT, router_spec, to_pods
 from routing.engine.config import parse as parse_config
 from routing.engine.config import parse_keys, show_key
 from tests.routing.deployment.test_compiler import ENDPOINT, KEY, worker
@@ -48,7 +48,7 @@ def on_cluster(**changes: Any) -> EndpointFacts:
 
 def pods(endpoint: EndpointFacts) -> WorkloadSpec:
     spec = router_spec("demo", compile_config(endpoint, ()), compile_keys(endpoint))
-    return in_pods(spec, endpoint, "emberline-engine:1")
+    return to_pods(spec, endpoint, "emberline-engine:1")
 
 
 def test_golden() -> None:

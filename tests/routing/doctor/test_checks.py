@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from routing.analysis.fallbacks import FEWEST, FORM, WORDS
+from routing.analysis.fallbacks import FORM_REASONS, MIN_REQUESTS, REASON_TEXTS
 from routing.analysis.kv_index import Difference, PredictionAccuracy, Probe
 from routing.doctor.checks import BY_CODE, CHECKS
-from routing.doctor.examination import judge, text
+from routing.doctor.examination import format_examination, run_checks
 from routing.doctor.facts import (
     CacheConfig,
     FleetFacts,
@@ -232,12 +232,12 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
 
 
 def test_where_all_is_well_every_check_passes() -> None:
-    found = judge(fleet())
+    found = run_checks(fleet())
     assert found.findings == ()
     assert [one.code for one in found.skipped] == []
     assert len(found.passed) == len(CHECKS)
     assert found.exit_code == 0
-    assert "nothing found" in text(found)
+    assert "nothing found" in format_examination(found)
 
 
 def test_codes_are_unique_and_every_check_is_broken_below() -> None:
@@ -254,7 +254,7 @@ def test_what_is_broken_is_named(code: str, facts: FleetFacts, said: str, names:
     assert finding.fix
     assert said in " ".join((finding.what, *finding.evidence, finding.fix))
     assert set(finding.workers) == names
-    others = {one.code for one in judge(facts).findings} - {code}
+    others = {one.code for one in run_checks(facts).findings} - {code}
     assert others <= ALSO.get(code, set())
 
 
@@ -266,13 +266,13 @@ ALSO = {
 
 
 def test_a_check_that_cannot_be_made_is_not_passed() -> None:
-    found = judge(with_router(error="nothing listens"))
+    found = run_checks(with_router(error="nothing listens"))
     skipped = {one.code: one.why for one in found.skipped}
     assert skipped["KvEventsLate"] == "The router did not answer."
     assert skipped["ProbeFailing"] == "The router did not answer."
     assert "BlockSizeDiffers" not in skipped, "workers tell that themselves"
     assert found.exit_code == 2
-    alone = judge(fleet(workers=(worker(0),)))
+    alone = run_checks(fleet(workers=(worker(0),)))
     assert {one.code for one in alone.skipped} >= {"BlockSizeDiffers", "TemplateDiffers"}
 
 
@@ -280,12 +280,12 @@ def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
     """A look ahead: what would be wrong if it were switched on."""
     off = worker(1, publishers=Statement((), status=200))
     facts = fleet(workers=(worker(0), off), router=router(strategy="prefixaware", kv=None))
-    (finding,) = judge(facts).findings
+    (finding,) = run_checks(facts).findings
     assert (finding.code, finding.severity) == ("KvEventsOff", Severity.INFO)
-    assert judge(facts).exit_code == 0
+    assert run_checks(facts).exit_code == 0
     assert "follows no cache" in made("KvEventsLate", facts).why
     down = replace(facts, router=replace(facts.router, workers=()))
-    assert judge(down).exit_code == 2, "what matters to every strategy still does"
+    assert run_checks(down).exit_code == 2, "what matters to every strategy still does"
 
 
 def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
@@ -298,16 +298,18 @@ def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
 
 
 def test_a_few_requests_prove_nothing() -> None:
-    assert made("RoutingFallback", requests("timeout", FEWEST - 1, 0)).state is CheckState.PASSED
-    assert made("RoutingFallback", requests("timeout", FEWEST, 0)).state is CheckState.FOUND
+    assert (
+        made("RoutingFallback", requests("timeout", MIN_REQUESTS - 1, 0)).state is CheckState.PASSED
+    )
+    assert made("RoutingFallback", requests("timeout", MIN_REQUESTS, 0)).state is CheckState.FOUND
     assert made("RoutingFallback", requests("timeout", 20, 20)).state is CheckState.PASSED, "half"
     old = tuple(placed(fallback="timeout", time=1.0) for _ in range(100))
     assert made("RoutingFallback", with_router(decisions=old)).state is CheckState.PASSED
 
 
 def test_every_reason_of_the_engine_has_words() -> None:
-    assert set(WORDS) == set(FALLBACKS)
-    assert set(FALLBACKS) >= FORM
+    assert set(REASON_TEXTS) == set(FALLBACKS)
+    assert set(FALLBACKS) >= FORM_REASONS
 
 
 def test_the_worst_comes_first_and_decides() -> None:
@@ -315,11 +317,11 @@ def test_the_worst_comes_first_and_decides() -> None:
         workers=(worker(0), cache(block_size="128")),
         router=router(refused="no", kv=index(tokenizer="", problem="none", compared="")),
     )
-    found = judge(facts)
+    found = run_checks(facts)
     assert [f.severity for f in found.findings] == list(Severity)
     assert found.exit_code == 2
-    assert judge(replace(facts, router=router())).exit_code == 1
-    shown = text(found)
+    assert run_checks(replace(facts, router=router())).exit_code == 1
+    shown = format_examination(found)
     assert shown.index("RouterKeepsOldFile") < shown.index("BlockSizeDiffers")
     assert "1 error, 1 warning, 1 info" in shown
 
@@ -341,7 +343,7 @@ def test_where_a_worker_is_silent_the_router_s_word_stands(code: str, reason: st
     (finding,) = made(code, facts).findings
     assert finding.workers == ("w1",)
     assert "as the router found it" in finding.evidence[0]
-    others = {one.code for one in judge(facts).findings} - {code}
+    others = {one.code for one in run_checks(facts).findings} - {code}
     assert others == {"WorkerNotReached"}
 
 
@@ -360,7 +362,7 @@ def test_nobody_telling_anything_is_said_for_the_fleet() -> None:
     facts = fleet(workers=mute, router=router(kv=index(sources=sources, telling=False)))
     (finding,) = made("KvEventsOff", facts).findings
     assert "No worker publishes" in finding.what
-    assert {one.code for one in judge(facts).findings} == {"KvEventsOff"}
+    assert {one.code for one in run_checks(facts).findings} == {"KvEventsOff"}
     one = unfollowed(worker(1, publishers=Statement((), status=200)), reason="events_off")
     assert "No worker publishes" not in made("KvEventsOff", one).findings[0].what
 
@@ -382,7 +384,7 @@ def connecting(odd: WorkerFacts) -> FleetFacts:
 )
 def test_in_vain_has_two_explanations(endpoint: str, code: str) -> None:
     facts = connecting(publishing(endpoint=endpoint))
-    assert {finding.code for finding in judge(facts).findings} == {code}
+    assert {finding.code for finding in run_checks(facts).findings} == {code}
 
 
 def test_a_worker_the_router_does_not_listen_to() -> None:
@@ -448,9 +450,9 @@ def test_what_says_nothing_of_caches_does_not_count() -> None:
 
 def test_one_cause_is_one_finding_about_tokens() -> None:
     unusable = with_index(problem="no tokenizer.json", compared="", trust="")
-    assert {one.code for one in judge(unusable).findings} == {"TokenizerUnusable"}
+    assert {one.code for one in run_checks(unusable).findings} == {"TokenizerUnusable"}
     unreached = with_index(compared="unreachable", differences=(MISMATCH,))
-    assert {one.code for one in judge(unreached).findings} == {"TokensNotCompared"}
+    assert {one.code for one in run_checks(unreached).findings} == {"TokensNotCompared"}
     silent = with_index(probes={"w1": Probe("unreachable", error="refused")})
     (finding,) = made("ProbeFailing", silent).findings
     assert finding.fix == "Read the router's log for kv_probe."
@@ -463,6 +465,6 @@ def test_who_tells_nothing_and_who_has_adapters_differs_from_nobody() -> None:
     adapter = Model("sql", "/adapters/sql", "demo", 8192)
     adapted = worker(1, models=Statement((*base, adapter), status=200))
     facts = fleet(workers=(worker(0), adapted, WorkerFacts("w2", "http://z")))
-    assert judge(facts).findings == (), "the router does not know it either"
+    assert run_checks(facts).findings == (), "the router does not know it either"
     for code in ("ModelDiffers", "TokenizerDiffers", "TemplateDiffers", "VersionDiffers"):
         assert made(code, facts).state is CheckState.PASSED, code

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from routing.analysis.kv_index import read_index
-from routing.doctor.examination import examine, judge
-from routing.doctor.inspection import CHAT, PLAIN, Limits, NamedWorker, gather
+from routing.doctor.examination import examine, run_checks
+from routing.doctor.inspection import CHAT, PLAIN, Limits, NamedWorker, gather_facts
 from tests.routing.doctor.stubs import TOKENS, WORKER, router_of
 from tests.support.http_stub import HANG, Stub, http_stub
 
@@ -25,7 +25,7 @@ def worker() -> Iterator[Stub]:
 
 def test_what_a_worker_tells(worker: Stub) -> None:
     with http_stub(router_of(worker.url)) as router:
-        facts = gather("demo", router.url)
+        facts = gather_facts("demo", router.url)
     (found,) = facts.workers
     assert (found.name, found.version.found, found.models.found[0].root) == ("w0", "0.32.0", "r")
     assert found.cache.found is not None
@@ -46,7 +46,7 @@ def test_a_refused_chat_is_an_answer(worker: Stub) -> None:
 
     worker.answers["/tokenize"] = tokenize
     with http_stub(router_of(worker.url)) as router:
-        (found,) = gather("demo", router.url).workers
+        (found,) = gather_facts("demo", router.url).workers
     assert found.tokens.found == {PLAIN: (1, 2), CHAT: None}
 
 
@@ -83,7 +83,7 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
     slow = dict.fromkeys(WORKER, (HANG, ""))
     with http_stub(slow) as one, http_stub(router_of(worker.url, *[one.url] * 40)) as router:
         begun = time.monotonic()
-        facts = gather("demo", router.url, limits=QUICK)
+        facts = gather_facts("demo", router.url, limits=QUICK)
         # Bounded by the deadline, whatever the number of workers: 41 of them would take far more.
         assert time.monotonic() - begun < 5
         one.hang.set()
@@ -99,9 +99,13 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
 
 
 def test_nobody_there_at_all() -> None:
-    found = judge(gather("demo", "http://127.0.0.1:9", [NamedWorker("w0", "http://127.0.0.1:9")]))
+    found = run_checks(
+        gather_facts("demo", "http://127.0.0.1:9", [NamedWorker("w0", "http://127.0.0.1:9")])
+    )
     assert [finding.code for finding in found.findings] == ["RouterSilent", "WorkerNotReached"]
-    assert judge(gather("demo", "")).findings[0].evidence == ("The endpoint has no router yet.",)
+    assert run_checks(gather_facts("demo", "")).findings[0].evidence == (
+        "The endpoint has no router yet.",
+    )
 
 
 def test_an_index_of_any_shape_is_read() -> None:

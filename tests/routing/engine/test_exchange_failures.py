@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from routing.engine.fleet.worker_connection import MAX_INTERIM
+from routing.engine.fleet.worker_connection import MAX_INTERIM_RESPONSES
 from routing.engine.observe.decisions import has_failed
 from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
@@ -417,7 +417,7 @@ async def test_a_flood_of_interim_answers_is_not_an_answer(at_once: bool) -> Non
 
 async def test_interim_answers_are_counted_for_each_request_anew() -> None:
     async def patient(talk: Conversation) -> None:
-        await talk.send(b"HTTP/1.1 102 Processing\r\n\r\n" * (MAX_INTERIM - 1))
+        await talk.send(b"HTTP/1.1 102 Processing\r\n\r\n" * (MAX_INTERIM_RESPONSES - 1))
         await talk.json({})
 
     async with FakeWorker() as worker, router(worker) as server:

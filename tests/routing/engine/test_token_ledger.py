@@ -305,7 +305,7 @@ async def test_what_no_model_computed_costs_nothing(path: str, status: int) -> N
 def test_what_an_answer_may_take() -> None:
     def completion(path: bytes = b"/v1/completions", **data: Any) -> int:
         asked = engine_request.EngineRequest(path)
-        engine_request.read_ask(asked, data)
+        engine_request.read_parameters(asked, data)
         return asked.completion
 
     assert completion(max_tokens=7) == 7

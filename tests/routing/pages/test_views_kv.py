@@ -45,7 +45,7 @@ def rows(**changes: Any) -> dict[str, kv_rows.WorkerRow]:
     data["kv"] |= changes
     index = read_index(data)
     assert index is not None
-    return {row.name: row for row in kv_rows.rows(index)}
+    return {row.name: row for row in kv_rows.worker_rows(index)}
 
 
 def test_a_row_says_state_and_why() -> None:
@@ -89,14 +89,14 @@ def test_a_probe_has_its_time_and_its_remedy() -> None:
 
 
 def test_reasons_come_by_how_often_they_happened() -> None:
-    ordered = kv_rows.fallbacks({"timeout": 3, "multimodal": 17, "no_events": 3})
+    ordered = kv_rows.fallback_reasons({"timeout": 3, "multimodal": 17, "no_events": 3})
     assert [one.reason for one in ordered] == ["multimodal", "no_events", "timeout"]
 
 
 def test_a_state_of_another_version_is_shown_as_it_is() -> None:
     row = rows(sources=[source("w", state="brand_new")])["w"]
     assert (row.state, row.level) == ("brand_new", "bad")
-    assert kv_rows.fallbacks({"brand_new": 1})[0].words == ""
+    assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == ""
 
 
 def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -> None:
@@ -192,10 +192,10 @@ def test_where_nothing_is_wrong_it_says_how_many_checks_passed(
     demo: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from routing import selectors
-    from routing.doctor.examination import judge
+    from routing.doctor.examination import run_checks
     from tests.routing.doctor.facts import fleet
 
-    monkeypatch.setattr(selectors, "examine_router", lambda *_: judge(fleet()))
+    monkeypatch.setattr(selectors, "examine_router", lambda *_: run_checks(fleet()))
     text = browser("viewer").get(f"{DOCTOR}?run=1").text
     assert f"All {len(CHECKS)} checks passed" in text
     assert text.count('data-state="passed"') == len(CHECKS)

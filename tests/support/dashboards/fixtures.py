@@ -42,8 +42,8 @@ def wait_for(prometheus: Prometheus, query: str) -> float:
 @pytest.fixture(autouse=True)
 def nothing_kept() -> None:
     """What one test has seen is not shown to the next."""
-    answers.KEPT.clear()
-    intervals.forget()
+    answers.CACHE.clear()
+    intervals.clear_memory()
 
 
 @pytest.fixture(scope="session")

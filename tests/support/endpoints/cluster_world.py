@@ -59,7 +59,7 @@ class ClusterWorld:
         patch.setattr(settings, "EMBERLINE", replace(settings.EMBERLINE, **images))
         text = cluster.kubeconfig.read_text(encoding="utf-8")
         facts = {"kind": "kubeconfig", "kubeconfig": text, "namespace": self.namespace}
-        refresh(str(clusters.add(None, "east", facts).pk))
+        refresh(str(clusters.add_cluster(None, "east", facts).pk))
         routers = Routers(lambda facts: provisioner_of(facts.spec), lambda: "engine:1")
         self.reconciler = Reconciler(provisioner_of, (routers,), lambda *_: self.proof_error)
         self.seen: list[str] = []

@@ -47,14 +47,14 @@ def furnished(transactional_db: None) -> Cast:
     made = keys_actions.create(people.alice, "demo", "chat-app", terms)
     counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
     told = {"instance": "r1", "keys": {str(made.key.pk): counts}}
-    usage.take(endpoint, told, timezone.now())
+    usage.add_report(endpoint, told, timezone.now())
     keys_actions.save_group(people.alice, None, "all chats", ["demo"])
     tiers.create(people.alice, "demo", {})
-    catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
+    catalogue.save_instance_type(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
     alert_objects.change(people.ada, "demo", {"rules": True, "labels": {"release": "demo"}})
     # the cluster does not exist: sets that status
-    alert_keeping.keep(str(Cluster.objects.get().pk))
+    alert_keeping.reconcile(str(Cluster.objects.get().pk))
     away = {"url": "http://127.0.0.1:9", "auth": "bearer", "secret": "t", "cluster": "demo"}
     sources.add(people.ada, "demo", away)
     sources.test(people.ada, "demo")
@@ -63,7 +63,7 @@ def furnished(transactional_db: None) -> Cast:
     team_actions.set_member(people.ada, "demo", "charlie", "operator")
     mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
     receivers.create(people.ada, mail)
-    receivers.try_out(people.ada, "demo")
+    receivers.send_test(people.ada, "demo")
     wish = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
     silences.create(people.alice, wish)
     return people

@@ -20,7 +20,7 @@ from typing import Any
 
 from console.core.outbound import pool_classes
 from console.provisioners.base import PermanentError
-from console.provisioners.kubernetes.api.kubeconfig import KubeconfigError, Login, parse
+from console.provisioners.kubernetes.api.kubeconfig import KubeconfigError, Login, parse_kubeconfig
 
 IN_CLUSTER, KUBECONFIG, CONTEXT = "in-cluster", "kubeconfig", "context"
 KINDS = (IN_CLUSTER, KUBECONFIG, CONTEXT)
@@ -48,7 +48,7 @@ class ClusterAccess:
         if self.kind != KUBECONFIG:
             return None
         try:
-            return parse(self.kubeconfig).login(self.context).ends_at
+            return parse_kubeconfig(self.kubeconfig).login(self.context).ends_at
         except KubeconfigError:
             return None
 
@@ -135,8 +135,8 @@ def _of_this_machine(access: ClusterAccess, configuration: Any) -> ssl.SSLContex
     return _tls(configuration)
 
 
-def _kept(access: ClusterAccess, configuration: Any) -> ssl.SSLContext:
-    login = parse(access.kubeconfig).login(access.context)
+def _stored_tls(access: ClusterAccess, configuration: Any) -> ssl.SSLContext:
+    login = parse_kubeconfig(access.kubeconfig).login(access.context)
     configuration.host = login.server
     configuration.verify_ssl = not login.insecure
     configuration.tls_server_name = login.tls_server_name or None
@@ -205,6 +205,6 @@ def _no_password() -> str:
 
 _MAKERS: dict[str, Callable[[ClusterAccess, Any], ssl.SSLContext]] = {
     IN_CLUSTER: _in_cluster,
-    KUBECONFIG: _kept,
+    KUBECONFIG: _stored_tls,
     CONTEXT: _of_this_machine,
 }

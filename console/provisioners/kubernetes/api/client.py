@@ -82,7 +82,7 @@ class KubernetesClient:
         objects that are not part of a workload.
         """
         name = str(body["metadata"]["name"])
-        asked = ApiRequest("patch", kind or kinds.of(body), self.namespace, name)
+        asked = ApiRequest("patch", kind or kinds.kind_of(body), self.namespace, name)
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
         query.append(("fieldValidation", "Strict"))
         return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
@@ -108,11 +108,13 @@ class KubernetesClient:
         try:
             found = self._send("GET", asked, query)
         except HTTPError as error:
-            raise errors.unreachable(asked, str(error)) from error
+            raise errors.unreachable_error(asked, str(error)) from error
         if found.status in (400, 404):
             return None
         if found.status >= 400:
-            raise errors.refused(found.status, _status(found.raw), asked, found.retry_after_s)
+            raise errors.error_from_status(
+                found.status, _status(found.raw), asked, found.retry_after_s
+            )
         return found.raw.decode(errors="replace")
 
     def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
@@ -122,7 +124,7 @@ class KubernetesClient:
         asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         with self._open("GET", asked, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
             if reply.status >= 400:
-                raise errors.refused(reply.status, _status(reply.read(_CHUNK)), asked)
+                raise errors.error_from_status(reply.status, _status(reply.read(_CHUNK)), asked)
             rest = b""
             try:
                 for chunk in reply.stream(_CHUNK):
@@ -134,7 +136,7 @@ class KubernetesClient:
             except ReadTimeoutError:
                 return
             except HTTPError as error:
-                raise errors.unreachable(asked, str(error)) from error
+                raise errors.unreachable_error(asked, str(error)) from error
             if rest:
                 yield rest.decode(errors="replace")
 
@@ -151,14 +153,16 @@ class KubernetesClient:
         try:
             found = self._send(method, asked, query or [], body, content)
         except HTTPError as error:
-            raise errors.unreachable(asked, str(error)) from error
+            raise errors.unreachable_error(asked, str(error)) from error
         if found.status == 404 and absent_ok:
             return None
         if found.status >= 400:
-            raise errors.refused(found.status, _status(found.raw), asked, found.retry_after_s)
+            raise errors.error_from_status(
+                found.status, _status(found.raw), asked, found.retry_after_s
+            )
         answer = _parsed(found.raw)
         if answer is None:  # a proxy in between, or a login page
-            raise errors.unreachable(asked, "what answers is no API server")
+            raise errors.unreachable_error(asked, "what answers is no API server")
         return answer
 
     def _send(
@@ -177,9 +181,11 @@ class KubernetesClient:
             for chunk in reply.stream(_CHUNK):
                 raw += chunk
                 if len(raw) > _MOST_BYTES:
-                    raise errors.unreachable(asked, f"the answer has over {_MOST_BYTES} bytes")
+                    raise errors.unreachable_error(
+                        asked, f"the answer has over {_MOST_BYTES} bytes"
+                    )
                 if time.monotonic() > end:
-                    raise errors.unreachable(asked, "the answer did not end in time")
+                    raise errors.unreachable_error(asked, "the answer did not end in time")
             return _Answer(reply.status, bytes(raw), reply.retry_after_s)
 
     def _open(
@@ -205,9 +211,9 @@ class KubernetesClient:
         try:
             reply = api.call_api(*request, _request_timeout=timeout).response
         except ApiException as error:  # raised by the client for a failed TLS handshake
-            raise errors.untrusted(asked, str(error.reason)) from error
+            raise errors.untrusted_error(asked, str(error.reason)) from error
         except HTTPError as error:
-            raise errors.unreachable(asked, _innermost(error)) from error
+            raise errors.unreachable_error(asked, _innermost(error)) from error
         except ForbiddenAddressError as error:
             raise PermanentError("AddressForbidden", f"The API server: {error}") from None
         return closing(_Reply(reply))

@@ -57,12 +57,12 @@ class ApiRequest:
         return f"{self.verb} {self.object} in namespace {self.namespace}"
 
 
-def unreachable(asked: ApiRequest, why: str) -> ProvisionError:
+def unreachable_error(asked: ApiRequest, why: str) -> ProvisionError:
     message = f"The cluster did not answer when asked to {asked}: {_short(why)}."
     return TemporaryError("ClusterUnreachable", message)
 
 
-def untrusted(asked: ApiRequest, why: str) -> ProvisionError:
+def untrusted_error(asked: ApiRequest, why: str) -> ProvisionError:
     return PermanentError(
         "ClusterUntrusted",
         f"The request to {asked} was not sent: the cluster's certificate does not match the CA "
@@ -70,7 +70,7 @@ def untrusted(asked: ApiRequest, why: str) -> ProvisionError:
     )
 
 
-def refused(
+def error_from_status(
     status: int, said: Mapping[str, Any], asked: ApiRequest, retry_after_s: float = 0.0
 ) -> ProvisionError:
     """Return the error for a response; `said` is the server's Status, {} if it sent none."""

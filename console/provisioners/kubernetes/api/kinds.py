@@ -59,7 +59,7 @@ PERSISTENT_VOLUME = ObjectKind("v1", "PersistentVolume", "persistentvolumes", na
 """Only for existing storage; without a driver for it, the right to see the cluster's volumes is not
 needed."""
 
-APPLIED = (
+APPLIED_KINDS = (
     CONFIG_MAP,
     SECRET,
     SERVICE,
@@ -89,13 +89,13 @@ APPLIED = (
 )
 """Kinds that we apply."""
 
-MADE = (POD, ObjectKind("apps/v1", "ReplicaSet", "replicasets"))
+CREATED_KINDS = (POD, ObjectKind("apps/v1", "ReplicaSet", "replicasets"))
 """Kinds that the cluster creates, with our labels."""
 
-_BY_NAME = {(kind.api_version, kind.kind): kind for kind in APPLIED}
+_BY_NAME = {(kind.api_version, kind.kind): kind for kind in APPLIED_KINDS}
 
 
-def of(body: Mapping[str, Any]) -> ObjectKind:
+def kind_of(body: Mapping[str, Any]) -> ObjectKind:
     """Return the kind of an object to be applied."""
     named = (str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if named not in _BY_NAME:
@@ -103,12 +103,12 @@ def of(body: Mapping[str, Any]) -> ObjectKind:
     return _BY_NAME[named]
 
 
-def possible(capabilities: Iterable[str]) -> tuple[ObjectKind, ...]:
+def possible_kinds(capabilities: Iterable[str]) -> tuple[ObjectKind, ...]:
     """Return every kind that may exist in a cluster with these capabilities."""
     there = {"", *capabilities}
     shares = not there.isdisjoint(can.CSI_DRIVERS.values())
     return tuple(
         kind
-        for kind in (*MADE, *APPLIED)
+        for kind in (*CREATED_KINDS, *APPLIED_KINDS)
         if kind.capability in there and (kind.namespaced or shares)
     )

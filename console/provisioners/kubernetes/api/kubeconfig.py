@@ -118,13 +118,13 @@ class Kubeconfig:
         return json.dumps(kept)
 
 
-def parse(text: str) -> Kubeconfig:
+def parse_kubeconfig(text: str) -> Kubeconfig:
     """Return every context with its verdict; raise `KubeconfigError` if this is no kubeconfig."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         remedy = f"Send the one context that is meant, at most {MAX_BYTES // 1024} KiB."
         raise KubeconfigError("", "This is too large for a kubeconfig.", remedy)
     try:
-        document = yaml_reader.read(text)
+        document = yaml_reader.read_document(text)
     except YamlError as error:
         where = f" at line {error.line}" if error.line else ""
         raise KubeconfigError(
@@ -133,16 +133,16 @@ def parse(text: str) -> Kubeconfig:
     if not isinstance(document, dict) or not isinstance(document.get("contexts"), list):
         remedy = "Paste the output of: kubectl config view --minify --flatten."
         raise KubeconfigError("contexts", "This is not a kubeconfig: it has no contexts.", remedy)
-    names = [str(one["name"]) for one in document["contexts"] if _named(one)]
+    names = [str(one["name"]) for one in document["contexts"] if _has_name(one)]
     if not names:
         remedy = "Paste the output of: kubectl config view --minify --flatten."
         raise KubeconfigError("contexts", "The list of contexts is empty.", remedy)
-    seen = tuple(_seen(document, name) for name in dict.fromkeys(names))
+    seen = tuple(_context_seen(document, name) for name in dict.fromkeys(names))
     current = document.get("current-context")
     return Kubeconfig(current if isinstance(current, str) else "", seen, document)
 
 
-def _seen(document: Mapping[str, Any], name: str) -> ContextSeen:
+def _context_seen(document: Mapping[str, Any], name: str) -> ContextSeen:
     try:
         login = _login(document, name)
     except KubeconfigError as error:
@@ -214,13 +214,13 @@ def _loopback(host: str) -> bool:
 def _entry(document: Mapping[str, Any], group: str, key: str, name: Any) -> Mapping[str, Any]:
     entries = document.get(group)
     for one in entries if isinstance(entries, list) else []:
-        if _named(one) and one["name"] == name and isinstance(one.get(key), dict):
+        if _has_name(one) and one["name"] == name and isinstance(one.get(key), dict):
             facts: Mapping[str, Any] = one[key]
             return facts
     raise KubeconfigError(group, f"There is no {key} {name!r}.", f"Add it under {group}.")
 
 
-def _named(one: Any) -> bool:
+def _has_name(one: Any) -> bool:
     return isinstance(one, dict) and isinstance(one.get("name"), str) and bool(one["name"])
 
 

@@ -23,7 +23,7 @@ _MOST_BYTES = 64 * 2**20
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 
 
-class NotSaid(Exception):
+class QueryFailed(Exception):
     """This query has no result; `status` 0 means a timeout."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -49,7 +49,7 @@ class Reader:
     def get(self, path: str, **query: str) -> dict[str, Any]:
         found = self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
         if found is None:
-            raise NotSaid(404, f"{path} is not there")
+            raise QueryFailed(404, f"{path} is not there")
         return found
 
     def find(self, path: str) -> dict[str, Any] | None:
@@ -59,7 +59,7 @@ class Reader:
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         found = self._ask("POST", path, body)
         if found is None:
-            raise NotSaid(404, f"{path} is not there")
+            raise QueryFailed(404, f"{path} is not there")
         return found
 
     def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
@@ -72,12 +72,12 @@ class Reader:
             token = (page.get("metadata") or {}).get("continue", "")
             if not token:
                 return
-        raise NotSaid(0, f"more than {PAGE * MAX_PAGES} objects")
+        raise QueryFailed(0, f"more than {PAGE * MAX_PAGES} objects")
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any] | None:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise NotSaid(0, f"the cluster took longer than {self.budget_s:g} s to answer")
+            raise QueryFailed(0, f"the cluster took longer than {self.budget_s:g} s to answer")
         status, content = self._send(method, path, body, min(left, self.access.deadline_s))
         if status == 404:
             return None
@@ -86,7 +86,7 @@ class Reader:
             remedy = "They may have expired: give the kubeconfig anew."
             raise PermanentError("ClusterRefused", f"{text} {remedy}")
         if not 200 <= status < 300:
-            raise NotSaid(status, _said(content) or f"HTTP {status}")
+            raise QueryFailed(status, _status_message(content) or f"HTTP {status}")
         try:
             found = json.loads(content)
         except ValueError:
@@ -125,15 +125,15 @@ class Reader:
             for chunk in reply.stream(_CHUNK):
                 content += chunk
                 if len(content) > _MOST_BYTES or time.monotonic() > self._until:
-                    raise NotSaid(0, "the answer had no end")
-        except NotSaid:
+                    raise QueryFailed(0, "the answer had no end")
+        except QueryFailed:
             reply.close()  # the rest must not precede the next response
             raise
         reply.release_conn()
         return bytes(content)
 
 
-def _said(content: bytes) -> str:
+def _status_message(content: bytes) -> str:
     try:
         return str(json.loads(content).get("message", ""))[:300]
     except (ValueError, AttributeError):

@@ -107,18 +107,18 @@ class Inventory:
         return cls(
             str(data.get("server_version", "")),
             tuple(
-                _made(CapabilityFinding, one)
+                _parse_dataclass(CapabilityFinding, one)
                 for one in data.get("findings", ())
                 if one.get("name") in CAPABILITIES
             ),
-            tuple(_made(NodePool, one) for one in data.get("pools", ())),
-            _made(Offers, data.get("offers", {})),
+            tuple(_parse_dataclass(NodePool, one) for one in data.get("pools", ())),
+            _parse_dataclass(Offers, data.get("offers", {})),
             tuple(data.get("notes", ())),
             bool(data.get("shares", False)),
         )
 
 
-def _made(kind: Any, data: Mapping[str, Any]) -> Any:
+def _parse_dataclass(kind: Any, data: Mapping[str, Any]) -> Any:
     known = kind.__dataclass_fields__
     return kind(
         **{
@@ -129,7 +129,7 @@ def _made(kind: Any, data: Mapping[str, Any]) -> Any:
     )
 
 
-def quantity(text: Any) -> Decimal:
+def parse_quantity(text: Any) -> Decimal:
     """Parse a Kubernetes quantity ("500m", "64Gi"); 0 if invalid."""
     written = str(text)
     digits = written.rstrip("mkMGTPEi")
@@ -143,7 +143,7 @@ def pools(
     nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]] | None
 ) -> tuple[NodePool, ...]:
     """Group nodes by instance type and GPU; `pods` None: GPU usage is unknown."""
-    taken = None if pods is None else gpus_taken(pods)
+    taken = None if pods is None else count_gpus_taken(pods)
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
@@ -175,20 +175,20 @@ def _pool(
         instance_type=instance_type,
         gpu=product or (resource if resource else ""),
         gpu_resource=resource,
-        gpu_memory_bytes=int(quantity(labels[0].get(_MEMORY_MIB, 0)) * 1024**2),
+        gpu_memory_bytes=int(parse_quantity(labels[0].get(_MEMORY_MIB, 0)) * 1024**2),
         nodes=len(nodes),
         ready=sum(_is_ready(node) for node in nodes),
         gpus_per_node=_gpus(first)[1],
         gpus=sum(_gpus(node)[1] for node in nodes),
         gpus_free=free,
-        cpus=float(quantity(allocatable.get("cpu", 0))),
-        memory_bytes=int(quantity(allocatable.get("memory", 0))),
+        cpus=float(parse_quantity(allocatable.get("cpu", 0))),
+        memory_bytes=int(parse_quantity(allocatable.get("memory", 0))),
         zones=tuple(sorted({one[ZONE] for one in labels if one.get(ZONE)})),
         taints=tuple(sorted({taint for node in nodes for taint in _taints(node)})),
     )
 
 
-def gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
+def count_gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
     """Return GPUs requested by scheduled, unfinished pods, by (node, resource)."""
     found: dict[tuple[str, str], int] = {}
     for pod in pods:
@@ -196,12 +196,12 @@ def gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
         node = spec.get("nodeName")
         if not node or (pod.get("status") or {}).get("phase") in _ENDED:
             continue
-        for resource, count in _asked(spec).items():
+        for resource, count in _requested(spec).items():
             found[node, resource] = found.get((node, resource), 0) + count
     return found
 
 
-def _asked(spec: Mapping[str, Any]) -> dict[str, int]:
+def _requested(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the scheduler's sum: all containers and sidecars, or the largest init step."""
     together: dict[str, int] = {}
     largest: dict[str, int] = {}
@@ -213,7 +213,7 @@ def _asked(spec: Mapping[str, Any]) -> dict[str, int]:
         for name, value in asked.items():
             if not is_gpu(name):
                 continue
-            count = int(quantity(value))
+            count = int(parse_quantity(value))
             if alone:
                 largest[name] = max(largest.get(name, 0), count)
             else:
@@ -231,10 +231,10 @@ def _gpus(node: Mapping[str, Any]) -> tuple[str, int]:
     """Return the node's GPU resource and its allocatable count; whole GPUs before slices."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     found = sorted(
-        (name for name, count in allocatable.items() if is_gpu(name) and quantity(count) > 0),
+        (name for name, count in allocatable.items() if is_gpu(name) and parse_quantity(count) > 0),
         key=lambda name: (not name.endswith("/gpu"), name),
     )
-    return (found[0], int(quantity(allocatable[found[0]]))) if found else ("", 0)
+    return (found[0], int(parse_quantity(allocatable[found[0]]))) if found else ("", 0)
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

@@ -14,15 +14,15 @@ import yaml
 
 from console.provisioners.kubernetes.api import capabilities as known
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.reader import NotSaid, Reader
+from console.provisioners.kubernetes.api.reader import QueryFailed, Reader
 from console.provisioners.kubernetes.discovery.inventory import Inventory
 
 _LOOK = ("get", "list", "watch")
 VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
 NAME = "emberline-workloads"
-FOLLOW = "follow"
+FOLLOW_GROUP = "follow"
 """Rights needed only for watching objects in a namespace."""
-RECEIVERS = "receivers"
+RECEIVERS_GROUP = "receivers"
 """Rights for storing alert receivers in a cluster."""
 
 
@@ -73,7 +73,7 @@ _LOST = {
 }
 
 
-def _offered(group: str, resource: str, lost: str, capability: str = "") -> Right:
+def _discovery_right(group: str, resource: str, lost: str, capability: str = "") -> Right:
     """Cluster-wide read access for discovery."""
     return Right(group, resource, ("list",), lost, True, True, capability)
 
@@ -86,13 +86,13 @@ _DEFINITIONS = Right(
     "the definition of InferenceEndpointConfig is not installed: no object can be followed",
     cluster=True,
     optional=True,
-    part=FOLLOW,
+    part=FOLLOW_GROUP,
 )
 
 
-def _follows(group: str, resource: str, verbs: tuple[str, ...], lost: str) -> Right:
+def _follow_right(group: str, resource: str, verbs: tuple[str, ...], lost: str) -> Right:
     """Rights in watched namespaces. Finalizers are part of the object, hence patch."""
-    return Right(group, resource, verbs, lost, optional=True, part=FOLLOW)
+    return Right(group, resource, verbs, lost, optional=True, part=FOLLOW_GROUP)
 
 
 RIGHTS = (
@@ -104,7 +104,7 @@ RIGHTS = (
             _LOST.get(kind.plural, "no workload can be made"),
             capability=kind.capability,
         )
-        for kind in kinds.APPLIED
+        for kind in kinds.APPLIED_KINDS
         if kind.namespaced
     ),
     Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
@@ -115,19 +115,21 @@ RIGHTS = (
     Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
     *(
         Right(kind.group, kind.plural, VERBS_OF_OWN, _LOST[kind.plural], True, True, shares=True)
-        for kind in kinds.APPLIED
+        for kind in kinds.APPLIED_KINDS
         if not kind.namespaced
     ),
-    _offered("", "nodes", "instance types and GPUs are not known"),
-    _offered("", "pods", "free GPUs are not known"),
-    _offered("", "namespaces", "namespaces are not offered"),
-    _offered("storage.k8s.io", "storageclasses", "classes are not offered"),
-    _offered("storage.k8s.io", "csidrivers", "models on S3, FSx and EFS are not offered"),
-    _offered("networking.k8s.io", "ingressclasses", "classes are not offered"),
-    _offered("scheduling.k8s.io", "priorityclasses", "classes are not offered"),
-    _offered("cert-manager.io", "clusterissuers", "issuers are not offered", known.CERT_MANAGER),
-    _offered("cert-manager.io", "issuers", "issuers are not offered", known.CERT_MANAGER),
-    _offered(
+    _discovery_right("", "nodes", "instance types and GPUs are not known"),
+    _discovery_right("", "pods", "free GPUs are not known"),
+    _discovery_right("", "namespaces", "namespaces are not offered"),
+    _discovery_right("storage.k8s.io", "storageclasses", "classes are not offered"),
+    _discovery_right("storage.k8s.io", "csidrivers", "models on S3, FSx and EFS are not offered"),
+    _discovery_right("networking.k8s.io", "ingressclasses", "classes are not offered"),
+    _discovery_right("scheduling.k8s.io", "priorityclasses", "classes are not offered"),
+    _discovery_right(
+        "cert-manager.io", "clusterissuers", "issuers are not offered", known.CERT_MANAGER
+    ),
+    _discovery_right("cert-manager.io", "issuers", "issuers are not offered", known.CERT_MANAGER),
+    _discovery_right(
         "gateway.networking.k8s.io", "gateways", "Gateways are not offered", known.GATEWAY_API
     ),
     _DEFINITIONS,
@@ -137,9 +139,11 @@ RIGHTS = (
         names=(".".join(reversed(_CONFIGS)),),
         lost="objects are not followed",
     ),
-    _follows(*_CONFIGS, ("list", "patch"), "objects are neither followed nor let go"),
-    _follows(_CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "objects do not tell how they do"),
-    _follows("", "events", ("create", "patch"), "no event says why an object is refused"),
+    _follow_right(*_CONFIGS, ("list", "patch"), "objects are neither followed nor let go"),
+    _follow_right(
+        _CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "objects do not tell how they do"
+    ),
+    _follow_right("", "events", ("create", "patch"), "no event says why an object is refused"),
     Right(
         "monitoring.coreos.com",
         "alertmanagerconfigs",
@@ -147,13 +151,13 @@ RIGHTS = (
         "receivers are not kept for the cluster's Alertmanager",
         optional=True,
         capability=known.PROMETHEUS_OPERATOR,
-        part=RECEIVERS,
+        part=RECEIVERS_GROUP,
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingRight:
     """Verbs not granted on one resource, and the feature lost. `namespace` is set if it differs
     from the cluster's own.
     """
@@ -172,12 +176,12 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class GrantedRights:
     """`who` is our user name in the cluster; `manifest` grants all that is missing."""
 
     who: str = ""
     namespace: str = ""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingRight, ...] = ()
     manifest: str = ""
 
     @property
@@ -185,17 +189,17 @@ class Granted:
         return all(one.optional for one in self.missing)
 
     @property
-    def needed(self) -> tuple[Missing, ...]:
+    def needed(self) -> tuple[MissingRight, ...]:
         return tuple(one for one in self.missing if not one.optional)
 
     @property
-    def wished(self) -> tuple[Missing, ...]:
+    def wished(self) -> tuple[MissingRight, ...]:
         return tuple(one for one in self.missing if one.optional)
 
     @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> Granted:
+    def of_json(cls, data: Mapping[str, Any]) -> GrantedRights:
         missing = tuple(
-            Missing(
+            MissingRight(
                 one["group"],
                 one["resource"],
                 tuple(one["verbs"]),
@@ -211,7 +215,7 @@ class Granted:
         )
 
 
-def wanted(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
+def required_rights(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
     """Return all rights for a cluster with this inventory and these feature groups."""
     there = {"", *found.capabilities}
     return tuple(
@@ -223,56 +227,56 @@ def wanted(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
     )
 
 
-def check(
+def check_rights(
     reader: Reader,
     namespace: str,
     found: Inventory,
     followed: Collection[str] = (),
     parts: Collection[str] = (),
-) -> Granted:
+) -> GrantedRights:
     """Return the missing rights: in the namespace (including those of `parts`), in `followed`
     namespaces (only those needed for following), and cluster-wide.
     """
-    who = _who(reader)
-    rights = wanted(found, (*parts, *((FOLLOW,) if followed else ())))
+    who = _user_name(reader)
+    rights = required_rights(found, (*parts, *((FOLLOW_GROUP,) if followed else ())))
     wide = [one for one in rights if one.cluster]
-    missing: list[Missing] = []
+    missing: list[MissingRight] = []
     documents: list[dict[str, Any]] = []
     for space in dict.fromkeys((namespace, *sorted(followed))):
         own = space == namespace
-        used = {"", *(parts if own else ()), *((FOLLOW,) if space in followed else ())}
+        used = {"", *(parts if own else ()), *((FOLLOW_GROUP,) if space in followed else ())}
         here = [one for one in rights if not one.cluster and one.part in used]
         asked = [*here, *wide] if own else [one for one in here if one.part]
-        lacking = _lacking(reader, asked, space)
+        lacking = _missing_verbs(reader, asked, space)
         missing += lacking if own else [replace(one, namespace=space) for one in lacking]
         if any(not one.cluster for one in lacking):
             documents += _level(here, who, space)
     if any(one.cluster for one in missing):
         documents += _level(wide, who, "")
-    return Granted(who, namespace, tuple(missing), _yaml(documents))
+    return GrantedRights(who, namespace, tuple(missing), _yaml(documents))
 
 
-def _lacking(reader: Reader, asked: Iterable[Right], namespace: str) -> list[Missing]:
+def _missing_verbs(reader: Reader, asked: Iterable[Right], namespace: str) -> list[MissingRight]:
     rules, whole = _rules(reader, namespace)
     found = []
     for right in asked:
         verbs = tuple(
             verb
             for verb in right.verbs
-            if not _allowed(reader, right, verb, namespace, rules, ask_again=not whole)
+            if not _is_allowed_by_rules(reader, right, verb, namespace, rules, ask_again=not whole)
         )
         if verbs:
             facts = (right.lost, right.cluster, right.optional)
-            found.append(Missing(right.group, right.resource, verbs, *facts))
+            found.append(MissingRight(right.group, right.resource, verbs, *facts))
     return found
 
 
-def _who(reader: Reader) -> str:
+def _user_name(reader: Reader) -> str:
     """Return our user name, "" on clusters before 1.28."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         found = reader.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
-    except NotSaid:
+    except QueryFailed:
         return ""
     return str(((found.get("status") or {}).get("userInfo") or {}).get("username", ""))
 
@@ -286,13 +290,13 @@ def _rules(reader: Reader, namespace: str) -> tuple[list[Mapping[str, Any]], boo
     }
     try:
         found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)
-    except NotSaid:
+    except QueryFailed:
         return [], False
     status = found.get("status") or {}
     return list(status.get("resourceRules") or ()), not status.get("incomplete", False)
 
 
-def _allowed(
+def _is_allowed_by_rules(
     reader: Reader,
     right: Right,
     verb: str,
@@ -309,12 +313,12 @@ def _allowed(
             return False
     where = "" if right.cluster else namespace
     return all(
-        allowed(reader, verb, right.group, right.resource, where, one)
+        is_allowed(reader, verb, right.group, right.resource, where, one)
         for one in right.names or ("",)
     )
 
 
-def allowed(
+def is_allowed(
     reader: Reader, verb: str, group: str, resource: str, namespace: str, object_name: str = ""
 ) -> bool:
     """Review one access. `namespace` "": all namespaces; `object_name` "": every object."""

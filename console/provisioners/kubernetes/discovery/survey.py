@@ -13,7 +13,7 @@ from typing import Any
 from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes.api import capabilities as known
 from console.provisioners.kubernetes.api.access import ClusterAccess
-from console.provisioners.kubernetes.api.reader import NotSaid, Reader
+from console.provisioners.kubernetes.api.reader import QueryFailed, Reader
 from console.provisioners.kubernetes.discovery.inventory import (
     CapabilityFinding,
     Inventory,
@@ -21,7 +21,7 @@ from console.provisioners.kubernetes.discovery.inventory import (
     Offers,
     pools,
 )
-from console.provisioners.kubernetes.discovery.rights import VERBS_OF_OWN, allowed
+from console.provisioners.kubernetes.discovery.rights import VERBS_OF_OWN, is_allowed
 
 # API groups provided only by network plug-ins that enforce NetworkPolicy.
 _ENFORCERS = {
@@ -75,7 +75,7 @@ class ClusterSurvey:
     def _must(self, path: str) -> dict[str, Any]:
         try:
             return self._reader.get(path)
-        except NotSaid as error:
+        except QueryFailed as error:
             if error.status == 404:
                 text = "It does not answer as a Kubernetes API server does"
                 raise PermanentError("NotKubernetes", f"{text}: {error}.") from None
@@ -90,7 +90,7 @@ class ClusterSurvey:
         """List objects; on failure add a note with what is `lost` and return None."""
         try:
             return list(self._reader.items(path, **query))
-        except NotSaid as error:
+        except QueryFailed as error:
             if error.status == 404:
                 return []
             may = "Emberline may not list it" if error.refused else str(error)
@@ -110,9 +110,9 @@ class ClusterSurvey:
         storage = self._list("/apis/storage.k8s.io/v1/storageclasses", "any name is accepted")
         issuers: list[str] | None = []
         gateways: list[str] | None = []
-        if known_group(groups, known.CERT_MANAGER):
+        if is_known_group(groups, known.CERT_MANAGER):
             issuers = self._issuers()
-        if known_group(groups, known.GATEWAY_API):
+        if is_known_group(groups, known.GATEWAY_API):
             path = "/apis/gateway.networking.k8s.io/v1/gateways"
             gateways = _names(self._list(path, "any Gateway is accepted"), with_namespace=True)
         return Offers(
@@ -196,7 +196,7 @@ class ClusterSurvey:
         """Return the resources of a group version, or the reason they are unknown."""
         try:
             found = self._reader.find(path)
-        except NotSaid as error:
+        except QueryFailed as error:
             return str(error)
         if found is None:
             return "it is not served"
@@ -231,13 +231,13 @@ class ClusterSurvey:
     def _may_make_volumes(self) -> bool:
         try:
             return all(
-                allowed(self._reader, verb, "", "persistentvolumes", "") for verb in VERBS_OF_OWN
+                is_allowed(self._reader, verb, "", "persistentvolumes", "") for verb in VERBS_OF_OWN
             )
-        except NotSaid:
+        except QueryFailed:
             return False
 
 
-def known_group(groups: Mapping[str, Any], name: str) -> bool:
+def is_known_group(groups: Mapping[str, Any], name: str) -> bool:
     return _CRDS[name][0] in groups
 
 
@@ -270,7 +270,7 @@ def _gpus(
     for domain, name in known.GPU_DOMAINS.items():
         mine = [pool for pool in found if pool.gpu_resource.startswith(f"{domain}/")]
         if nodes is None:
-            yield _unsure(name, "nodes")
+            yield _unsure_finding(name, "nodes")
         elif not mine:
             why_not = f"No node offers {domain}/gpu."
             yield CapabilityFinding(name, present=False, why_not=why_not)
@@ -283,7 +283,7 @@ def _gpus(
 
 def _ingress(offers: Offers) -> CapabilityFinding:
     if offers.ingress_classes is None:
-        return _unsure(known.INGRESS, "ingress classes")
+        return _unsure_finding(known.INGRESS, "ingress classes")
     if offers.ingress_classes:
         return CapabilityFinding(
             known.INGRESS, present=True, detail=", ".join(offers.ingress_classes)
@@ -308,12 +308,12 @@ def _load_balancer(
         if cloud not in _NO_CLOUD:
             return CapabilityFinding(name, present=True, detail=f"nodes of {cloud}")
     if nodes is None:
-        return _unsure(name, "nodes")
+        return _unsure_finding(name, "nodes")
     why_not = "Neither a cloud provider nor MetalLB was found."
     return CapabilityFinding(name, present=False, why_not=why_not)
 
 
-def _unsure(name: str, what: str) -> CapabilityFinding:
+def _unsure_finding(name: str, what: str) -> CapabilityFinding:
     detail = f"Emberline may not list {what}; taken as there"
     return CapabilityFinding(name, present=True, detail=detail, unsure=True)
 

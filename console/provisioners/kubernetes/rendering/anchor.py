@@ -12,7 +12,7 @@ from typing import Any
 
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.rendering.names import around_of, made
+from console.provisioners.kubernetes.rendering.names import around_of, make_object
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 
@@ -23,21 +23,21 @@ class OwnedItem:
     name: str
 
 
-def item(rendered: Mapping[str, Any]) -> OwnedItem:
+def item_of(rendered: Mapping[str, Any]) -> OwnedItem:
     return OwnedItem(rendered["apiVersion"], rendered["kind"], rendered["metadata"]["name"])
 
 
 def anchor(
     spec: WorkloadSpec, target: RenderingTarget, rendered: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    inventory = [[i.api_version, i.kind, i.name] for i in sorted(map(item, rendered))]
+    inventory = [[i.api_version, i.kind, i.name] for i in sorted(map(item_of, rendered))]
     data = {
         "owner": spec.owner,
         "role": spec.role,
         "hash": spec.spec_hash,
         "inventory": json.dumps(inventory, separators=(",", ":")),
     }
-    made_of = made(spec, target.namespace, "v1", "ConfigMap", spec.name, {"data": data})
+    made_of = make_object(spec, target.namespace, "v1", "ConfigMap", spec.name, {"data": data})
     owner = around_of(spec).owner_object
     if owner:
         made_of["metadata"]["ownerReferences"] = [dict(owner)]
@@ -53,12 +53,12 @@ def inventory(found: Mapping[str, Any]) -> frozenset[OwnedItem]:
         return frozenset()
 
 
-def owned(rendered: Mapping[str, Any], anchor_name: str, anchor_uid: str) -> dict[str, Any]:
+def set_owner(rendered: Mapping[str, Any], anchor_name: str, anchor_uid: str) -> dict[str, Any]:
     """Return the object owned by the anchor. A cluster-wide object cannot have a namespaced owner
     and is deleted by means of the inventory.
     """
     out = {**rendered, "metadata": dict(rendered["metadata"])}
-    if kinds.of(rendered).namespaced:
+    if kinds.kind_of(rendered).namespaced:
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": anchor_name}
         out["metadata"]["ownerReferences"] = [
             {**reference, "uid": anchor_uid, "controller": True, "blockOwnerDeletion": True}

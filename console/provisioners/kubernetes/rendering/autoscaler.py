@@ -10,12 +10,12 @@ from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import KEDA, METRICS_SERVER
-from console.provisioners.kubernetes.rendering.names import around_of, made, pod_of, selector
+from console.provisioners.kubernetes.rendering.names import around_of, make_object, pod_of, selector
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Autoscale
 
 
-def autoscaled(spec: WorkloadSpec) -> bool:
+def is_autoscaled(spec: WorkloadSpec) -> bool:
     """Return whether an autoscaler decides; a pause takes precedence."""
     return around_of(spec).autoscale is not None and spec.replicas > 0
 
@@ -30,19 +30,19 @@ def disruption_budgets(spec: WorkloadSpec, target: RenderingTarget) -> list[dict
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     kind = "PodDisruptionBudget"
-    return [made(spec, target.namespace, "policy/v1", kind, spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, "policy/v1", kind, spec.name, {"spec": body})]
 
 
 def autoscalers(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     scale = around_of(spec).autoscale
-    if scale is None or not autoscaled(spec):
+    if scale is None or not is_autoscaled(spec):
         return []
     _check(spec, target, scale)
     if scale.triggers:
         kind, version, body = "ScaledObject", "keda.sh/v1alpha1", _scaled_object(spec, scale)
     else:
         kind, version, body = "HorizontalPodAutoscaler", "autoscaling/v2", _by_cpu(spec, scale)
-    return [made(spec, target.namespace, version, kind, spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, version, kind, spec.name, {"spec": body})]
 
 
 def _check(spec: WorkloadSpec, target: RenderingTarget, scale: Autoscale) -> None:

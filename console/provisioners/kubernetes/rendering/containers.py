@@ -16,17 +16,17 @@ from console.provisioners.kubernetes.rendering.names import (
     REPLICA_VARIABLE,
     container_name,
     env_name,
-    facts,
-    numbers,
     pod_of,
+    port_numbers,
+    replica_facts,
 )
 from console.provisioners.kubernetes.rendering.values import (
-    by_name,
-    cpu,
-    literal,
-    memory,
-    merged,
-    seconds,
+    cpu_quantity,
+    escape_dollars,
+    memory_quantity,
+    merge,
+    merge_by_name,
+    whole_seconds,
 )
 from console.provisioners.pods import InitStep, SecretKey
 
@@ -46,9 +46,9 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
             "NoImage", f"Workload {spec.name!r} has no image, which a pod requires."
         )
     pod = pod_of(spec)
-    filling, variables = facts(spec), _variables(spec)
-    argv = [filling.fill(literal(word, variables)) for word in spec.argv]
-    known = numbers(spec)
+    filling, variables = replica_facts(spec), _variables(spec)
+    argv = [filling.fill(escape_dollars(word, variables)) for word in spec.argv]
+    known = port_numbers(spec)
     container: dict[str, Any] = {
         "name": container_name(spec.role),
         "image": spec.image,
@@ -83,13 +83,13 @@ def init_containers(spec: WorkloadSpec) -> list[dict[str, Any]]:
     """Return our steps in order, then the raw ones."""
     steps = [_step(spec, step) for step in pod_of(spec).init]
     raw = [
-        merged({"securityContext": _security(spec)}, container)
+        merge({"securityContext": _security(spec)}, container)
         for container in pod_of(spec).init_containers
     ]
-    return by_name(steps, raw)
+    return merge_by_name(steps, raw)
 
 
-def reads_only(spec: WorkloadSpec) -> bool:
+def is_read_only(spec: WorkloadSpec) -> bool:
     """Return whether the root filesystem is read-only, which requires a /tmp volume."""
     return spec.role in _READ_ONLY_ROLES
 
@@ -103,15 +103,15 @@ def _step(spec: WorkloadSpec, step: InitStep) -> dict[str, Any]:
     return {
         "name": step.name,
         "image": step.image or spec.image,
-        "command": [literal(word, variables) for word in step.argv],
+        "command": [escape_dollars(word, variables) for word in step.argv],
         "env": [
             *_secret_variables(step.secret_env),
             *_in_order(
-                {"name": name, "value": literal(value, variables)}
+                {"name": name, "value": escape_dollars(value, variables)}
                 for name, value in step.env.items()
             ),
         ],
-        "resources": _asked(cpus, size),
+        "resources": _resource_requests(cpus, size),
         "volumeMounts": [
             {"name": name, "mountPath": path} for name, path in sorted(step.mounts.items())
         ],
@@ -124,7 +124,7 @@ def _security(spec: WorkloadSpec) -> dict[str, Any]:
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": reads_only(spec),
+        "readOnlyRootFilesystem": is_read_only(spec),
     }
 
 
@@ -145,14 +145,17 @@ def _env(spec: WorkloadSpec) -> list[dict[str, Any]]:
     own = {"name": REPLICA_VARIABLE, "valueFrom": {"fieldRef": field}}
     ours = {name: SecretKey(env_name(spec.name), name) for name in spec.secret_env}
     secret = _secret_variables({**pod.secret_env, **ours})
-    filling, variables = facts(spec), _variables(spec)
+    filling, variables = replica_facts(spec), _variables(spec)
     plain = _in_order(
-        {"name": name, "value": filling.fill(literal(value, variables))}
+        {"name": name, "value": filling.fill(escape_dollars(value, variables))}
         for name, value in spec.env.items()
     )
     raw = [dict(entry) for entry in pod.env_raw]
     given = {str(entry.get("name", "")) for entry in raw}
-    return [*by_name([own, *secret], raw), *(one for one in plain if one["name"] not in given)]
+    return [
+        *merge_by_name([own, *secret], raw),
+        *(one for one in plain if one["name"] not in given),
+    ]
 
 
 def _in_order(variables: Iterable[dict[str, str]]) -> list[dict[str, str]]:
@@ -169,18 +172,18 @@ def _secret_variables(keys: Mapping[str, SecretKey]) -> list[dict[str, Any]]:
 
 def _resources(spec: WorkloadSpec) -> dict[str, Any]:
     gpus = {pod_of(spec).gpu_resource: str(spec.gpus)} if spec.gpus else {}
-    rendered = _asked(spec.cpus, spec.memory_bytes)
+    rendered = _resource_requests(spec.cpus, spec.memory_bytes)
     if gpus:
-        rendered = merged(rendered, {"requests": gpus, "limits": gpus})
-    return merged(rendered, pod_of(spec).resources)
+        rendered = merge(rendered, {"requests": gpus, "limits": gpus})
+    return merge(rendered, pod_of(spec).resources)
 
 
-def _asked(cpus: float, memory_bytes: int) -> dict[str, Any]:
+def _resource_requests(cpus: float, memory_bytes: int) -> dict[str, Any]:
     """Request CPU without a limit (throttling wastes idle CPU) and memory with one."""
-    requests = {"cpu": cpu(cpus)} if cpus else {}
+    requests = {"cpu": cpu_quantity(cpus)} if cpus else {}
     if not memory_bytes:
         return {"requests": requests} if requests else {}
-    size = {"memory": memory(memory_bytes)}
+    size = {"memory": memory_quantity(memory_bytes)}
     return {"requests": {**requests, **size}, "limits": size}
 
 
@@ -189,7 +192,7 @@ def _probes(spec: WorkloadSpec) -> dict[str, Any]:
     kills without a grace period. Kubernetes rejects that grace for readiness probes.
     """
     asked = {"httpGet": {"path": spec.probe.path, "port": spec.probe.port, "scheme": "HTTP"}}
-    timeout = seconds(spec.probe.timeout_s)
+    timeout = whole_seconds(spec.probe.timeout_s)
     attempts = math.ceil(max(1, pod_of(spec).startup_s) / STARTUP_PERIOD_S)
     rendered = {
         "startup": (STARTUP_PERIOD_S, attempts, timeout),
@@ -197,7 +200,7 @@ def _probes(spec: WorkloadSpec) -> dict[str, Any]:
         "liveness": (10, 6, max(5, timeout)),
     }
     return {
-        f"{name}Probe": _over(
+        f"{name}Probe": _override_probe(
             {
                 **asked,
                 "periodSeconds": period,
@@ -218,8 +221,8 @@ def _raw_probe(spec: WorkloadSpec, name: str) -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}
 
 
-def _over(probe: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
+def _override_probe(probe: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
     """Override a probe; its handler is replaced, because a probe has exactly one."""
     if any(handler in raw for handler in _HANDLERS):
         probe = {key: value for key, value in probe.items() if key not in _HANDLERS}
-    return merged(probe, raw)
+    return merge(probe, raw)

@@ -17,8 +17,8 @@ from console.provisioners.kubernetes.api.capabilities import (
 )
 from console.provisioners.kubernetes.rendering.names import (
     around_of,
-    made,
-    numbers,
+    make_object,
+    port_numbers,
     public_name,
     selector,
 )
@@ -71,7 +71,9 @@ def _ingress(
         body["tls"] = [{**hosts, "secretName": secret}]
     notes = {**_INGRESS_DEFAULTS, **exposure.annotations}
     version = "networking.k8s.io/v1"
-    return [made(spec, target.namespace, version, "Ingress", spec.name, {"spec": body}, notes)]
+    return [
+        make_object(spec, target.namespace, version, "Ingress", spec.name, {"spec": body}, notes)
+    ]
 
 
 def _gateway(
@@ -112,7 +114,9 @@ def _gateway(
     if exposure.host:
         body["hostnames"] = [exposure.host]
     notes = dict(exposure.annotations)
-    route = made(spec, target.namespace, _ROUTES, "HTTPRoute", spec.name, {"spec": body}, notes)
+    route = make_object(
+        spec, target.namespace, _ROUTES, "HTTPRoute", spec.name, {"spec": body}, notes
+    )
     return [*out, route]
 
 
@@ -128,7 +132,7 @@ def _own_gateway(spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
     listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
     body = {"gatewayClassName": exposure.class_name, "listeners": [listener]}
     notes = dict(exposure.annotations)
-    return made(spec, target.namespace, _ROUTES, "Gateway", spec.name, {"spec": body}, notes)
+    return make_object(spec, target.namespace, _ROUTES, "Gateway", spec.name, {"spec": body}, notes)
 
 
 def _load_balancer(
@@ -155,11 +159,11 @@ def _load_balancer(
     if exposure.class_name:
         body["loadBalancerClass"] = exposure.class_name
     name = public_name(spec.name)
-    return [made(spec, target.namespace, "v1", "Service", name, {"spec": body}, notes)]
+    return [make_object(spec, target.namespace, "v1", "Service", name, {"spec": body}, notes)]
 
 
 def _number(spec: WorkloadSpec, port: str) -> int:
-    return numbers(spec)[port]
+    return port_numbers(spec)[port]
 
 
 def _certificate(
@@ -179,4 +183,4 @@ def _certificate(
         "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
     }
     version = "cert-manager.io/v1"
-    return [made(spec, target.namespace, version, "Certificate", spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, version, "Certificate", spec.name, {"spec": body})]

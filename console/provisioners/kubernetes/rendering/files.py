@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.rendering.names import env_name, facts, files_name, made
+from console.provisioners.kubernetes.rendering.names import (
+    env_name,
+    files_name,
+    make_object,
+    replica_facts,
+)
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 
 VOLUME = "files"
@@ -31,7 +36,7 @@ def file_objects(
     if plain:
         data = {_key(path): text for path, text in plain.items()}
         name = files_name(spec.name)
-        out.append(made(spec, target.namespace, "v1", "ConfigMap", name, {"data": data}))
+        out.append(make_object(spec, target.namespace, "v1", "ConfigMap", name, {"data": data}))
     if secret:
         data = {_key(path): text for path, text in secret.items()}
         out.append(_secret(spec, target, files_name(spec.name), data))
@@ -44,7 +49,7 @@ def contents(spec: WorkloadSpec, secrets: Secrets) -> tuple[dict[str, str], dict
     """Return contents by path: readable with configuration rights, and secret."""
     plain: dict[str, str] = {}
     secret = {path: _value(secrets.files, path, spec) for path in spec.secret_files}
-    filling = facts(spec)
+    filling = replica_facts(spec)
     for file in (*spec.files, *spec.live_files):
         if "{replica}" in file.content:
             raise PermanentError(
@@ -99,7 +104,7 @@ def _secret(
 ) -> dict[str, Any]:
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
     body = {"type": "Opaque", "data": encoded}
-    return made(spec, target.namespace, "v1", "Secret", name, body)
+    return make_object(spec, target.namespace, "v1", "Secret", name, body)
 
 
 def _value(read: Mapping[str, str], name: str, spec: WorkloadSpec) -> str:

@@ -12,9 +12,9 @@ from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
 from console.provisioners.kubernetes.rendering.names import (
     around_of,
-    made,
-    numbers,
+    make_object,
     owner_name,
+    port_numbers,
     selector,
 )
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
@@ -49,11 +49,13 @@ def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
                 for scrape in around.scrape
             ],
         }
-        out.append(made(spec, target.namespace, _VERSION, "PodMonitor", spec.name, {"spec": body}))
+        out.append(
+            make_object(spec, target.namespace, _VERSION, "PodMonitor", spec.name, {"spec": body})
+        )
     if around.rules:
         groups = {"groups": [dict(group) for group in around.rules]}
         kind = "PrometheusRule"
-        out.append(made(spec, target.namespace, _VERSION, kind, spec.name, {"spec": groups}))
+        out.append(make_object(spec, target.namespace, _VERSION, kind, spec.name, {"spec": groups}))
     return out
 
 
@@ -67,7 +69,7 @@ def scrape_annotations(spec: WorkloadSpec, target: RenderingTarget) -> dict[str,
     first = around.scrape[0]
     return {
         "prometheus.io/scrape": "true",
-        "prometheus.io/port": str(numbers(spec)[first.port]),
+        "prometheus.io/port": str(port_numbers(spec)[first.port]),
         "prometheus.io/path": first.path,
     }
 

@@ -109,7 +109,7 @@ def base_labels(spec: WorkloadSpec) -> dict[str, str]:
     }
 
 
-def made(
+def make_object(
     spec: WorkloadSpec,
     namespace: str,
     api_version: str,
@@ -130,7 +130,7 @@ def made(
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
-def numbers(spec: WorkloadSpec) -> dict[str, int]:
+def port_numbers(spec: WorkloadSpec) -> dict[str, int]:
     """Return numbers by name: ports first, then channels."""
     known = {**_CHANNELS, **_PORTS.get(spec.role, {}), **pod_of(spec).ports}
     out = {}
@@ -144,11 +144,11 @@ def numbers(spec: WorkloadSpec) -> dict[str, int]:
     return out
 
 
-def facts(spec: WorkloadSpec) -> ReplicaFacts:
+def replica_facts(spec: WorkloadSpec) -> ReplicaFacts:
     """Return placeholder values. They are equal for all replicas except `{replica}`, which the
     kubelet substitutes in commands and variables.
     """
-    known = numbers(spec)
+    known = port_numbers(spec)
     return ReplicaFacts(
         host="0.0.0.0",
         dir=FILES_DIR,

@@ -15,10 +15,10 @@ from console.provisioners.kubernetes.rendering.names import (
     MANAGER,
     NAME,
     OWNER,
-    made,
-    numbers,
+    make_object,
     owner_label,
     pods_name,
+    port_numbers,
     selector,
 )
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
@@ -37,12 +37,12 @@ def network_policies(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[s
         "ingress": _rules(spec, spec.around),
     }
     kind, version = "NetworkPolicy", "networking.k8s.io/v1"
-    return [made(spec, target.namespace, version, kind, spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, version, kind, spec.name, {"spec": body})]
 
 
 def _rules(spec: WorkloadSpec, around: Around) -> list[dict[str, Any]]:
     """Return ingress rules, one for all ports with the same peers; no `from` admits everybody."""
-    known = numbers(spec)
+    known = port_numbers(spec)
     shared: dict[tuple[Peer, ...], list[int]] = {}
     for name, peers in _reach(around).items():
         if name not in known:
@@ -89,7 +89,7 @@ def _peers(peer: Peer) -> list[dict[str, Any]]:
 
 def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     """Return Service `NAME` with the ports and headless `NAME-pods` with ports and channels."""
-    known = numbers(spec)
+    known = port_numbers(spec)
     own = [_port(name, known[name]) for name in spec.ports]
     each = [_port(name, number) for name, number in known.items()]
     common = {"selector": selector(spec.name), "type": "ClusterIP"}
@@ -103,8 +103,8 @@ def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
     space, notes = target.namespace, scrape_annotations(spec, target)
     body = {"spec": {**common, "ports": own}}
     return [
-        made(spec, space, "v1", "Service", spec.name, body),
-        made(spec, space, "v1", "Service", pods_name(spec.name), {"spec": headless}, notes),
+        make_object(spec, space, "v1", "Service", spec.name, body),
+        make_object(spec, space, "v1", "Service", pods_name(spec.name), {"spec": headless}, notes),
     ]
 
 

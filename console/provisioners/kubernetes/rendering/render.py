@@ -18,9 +18,9 @@ from typing import Any
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.rendering.anchor import anchor
 from console.provisioners.kubernetes.rendering.autoscaler import (
-    autoscaled,
     autoscalers,
     disruption_budgets,
+    is_autoscaled,
 )
 from console.provisioners.kubernetes.rendering.containers import init_containers, main_container
 from console.provisioners.kubernetes.rendering.exposure import exposure_objects
@@ -31,7 +31,7 @@ from console.provisioners.kubernetes.rendering.names import (
     around_of,
     base_labels,
     check_names,
-    made,
+    make_object,
     pod_of,
     pods_name,
     selector,
@@ -40,12 +40,12 @@ from console.provisioners.kubernetes.rendering.network import network_policies, 
 from console.provisioners.kubernetes.rendering.placement import placement
 from console.provisioners.kubernetes.rendering.rights import account_name, rights
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
-from console.provisioners.kubernetes.rendering.values import merged
+from console.provisioners.kubernetes.rendering.values import merge
 from console.provisioners.kubernetes.rendering.volumes import (
     claim_templates,
-    mounts,
     pod_volumes,
     share_objects,
+    volume_mounts,
 )
 from console.provisioners.specs import check_spec
 
@@ -73,11 +73,13 @@ def workload(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, Any]:
         "template": template,
     }
     kind, more = _stateful(spec) if pod_of(spec).stable else _deployed(spec)
-    return made(spec, target.namespace, "apps/v1", kind, spec.name, {"spec": merged(body, more)})
+    return make_object(
+        spec, target.namespace, "apps/v1", kind, spec.name, {"spec": merge(body, more)}
+    )
 
 
 def _count(spec: WorkloadSpec) -> dict[str, Any]:
-    return {} if autoscaled(spec) else {"replicas": spec.replicas}
+    return {} if is_autoscaled(spec) else {"replicas": spec.replicas}
 
 
 def _deployed(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
@@ -113,7 +115,7 @@ def _pod_spec(spec: WorkloadSpec) -> dict[str, Any]:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(0, pod.drain_s) + spec.stop_grace_s,
         "securityContext": _security(spec),
-        "containers": [main_container(spec, mounts(spec))],
+        "containers": [main_container(spec, volume_mounts(spec))],
         "volumes": pod_volumes(spec),
         **placement(spec),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.rendering.names import around_of, made, pod_of
+from console.provisioners.kubernetes.rendering.names import around_of, make_object, pod_of
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -40,12 +40,12 @@ def rights(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     }
     version = f"{_RBAC}/v1"
     out = [
-        made(spec, target.namespace, version, "Role", spec.name, {"rules": [rule]}),
-        made(spec, target.namespace, version, "RoleBinding", spec.name, bound),
+        make_object(spec, target.namespace, version, "Role", spec.name, {"rules": [rule]}),
+        make_object(spec, target.namespace, version, "RoleBinding", spec.name, bound),
     ]
     if not pod_of(spec).service_account:
         body = {"automountServiceAccountToken": False}
-        out.insert(0, made(spec, target.namespace, "v1", "ServiceAccount", spec.name, body))
+        out.insert(0, make_object(spec, target.namespace, "v1", "ServiceAccount", spec.name, body))
     return out
 
 

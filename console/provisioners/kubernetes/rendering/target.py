@@ -41,10 +41,10 @@ class Secrets:
 
 def declined(spec: WorkloadSpec, target: RenderingTarget) -> tuple[PartCondition, ...]:
     """Return conditions with `ready` None for features this cluster does not support."""
-    return tuple(_declined(spec, target))
+    return tuple(_declined_parts(spec, target))
 
 
-def _declined(spec: WorkloadSpec, target: RenderingTarget) -> Iterator[PartCondition]:
+def _declined_parts(spec: WorkloadSpec, target: RenderingTarget) -> Iterator[PartCondition]:
     around, can = around_of(spec), target.capabilities
     if around.scrape and PROMETHEUS_OPERATOR not in can:
         text = "Services carry scrape annotations instead of a monitor."

@@ -12,7 +12,7 @@ _DECIMAL = ("", "k", "M", "G", "T", "P")
 _DOLLAR = re.compile(r"\$(?:\(([A-Za-z_][A-Za-z0-9_.-]*)\))?")
 
 
-def memory(size: int) -> str:
+def memory_quantity(size: int) -> str:
     """Format like the API server, so that observed and applied values are equal."""
     for base, units in ((1024, _BINARY), (1000, _DECIMAL)):
         power = 0
@@ -23,36 +23,36 @@ def memory(size: int) -> str:
     return str(size)
 
 
-def cpu(cores: float) -> str:
+def cpu_quantity(cores: float) -> str:
     milli = math.ceil(cores * 1000)
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
-def limits(cpus: float, memory_bytes: int) -> dict[str, Any]:
+def resource_list(cpus: float, memory_bytes: int) -> dict[str, Any]:
     """Return `resources` entries; 0 means none."""
     named = {
-        **({"cpu": cpu(cpus)} if cpus else {}),
-        **({"memory": memory(memory_bytes)} if memory_bytes else {}),
+        **({"cpu": cpu_quantity(cpus)} if cpus else {}),
+        **({"memory": memory_quantity(memory_bytes)} if memory_bytes else {}),
     }
     return {"limits": named} if named else {}
 
 
-def seconds(value: float) -> int:
+def whole_seconds(value: float) -> int:
     """Round to whole seconds, at least one."""
     return max(1, math.ceil(value))
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge mappings recursively; `over` wins, lists are replaced."""
     out = dict(under)
     for key, value in over.items():
         before = out.get(key)
         both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        out[key] = merged(before, value) if both and before is not None else value
+        out[key] = merge(before, value) if both and before is not None else value
     return out
 
 
-def by_name(
+def merge_by_name(
     under: Iterable[Mapping[str, Any]], over: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Replace entries of the same name by those of `over` and append new ones."""
@@ -61,7 +61,7 @@ def by_name(
     return list(out.values())
 
 
-def literal(text: str, variables: Collection[str] = ()) -> str:
+def escape_dollars(text: str, variables: Collection[str] = ()) -> str:
     """Escape text for the kubelet so that it passes unchanged. `$(NAME)` remains a reference only
     for NAME in `variables`.
     """

@@ -13,10 +13,15 @@ from typing import Any
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import CSI_DRIVERS
 from console.provisioners.kubernetes.rendering import files
-from console.provisioners.kubernetes.rendering.containers import reads_only
-from console.provisioners.kubernetes.rendering.names import FILES_DIR, base_labels, made, pod_of
+from console.provisioners.kubernetes.rendering.containers import is_read_only
+from console.provisioners.kubernetes.rendering.names import (
+    FILES_DIR,
+    base_labels,
+    make_object,
+    pod_of,
+)
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
-from console.provisioners.kubernetes.rendering.values import by_name, memory
+from console.provisioners.kubernetes.rendering.values import memory_quantity, merge_by_name
 from console.provisioners.pods import Volume
 
 _SHM, _TMP = "shm", "tmp"
@@ -29,21 +34,21 @@ _S3_DRIVER, _FOR_ALL = "s3.csi.aws.com", "allow-other"
 def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
     pod = pod_of(spec)
     out: list[dict[str, Any]] = [files.files_volume(spec)]
-    if reads_only(spec):
+    if is_read_only(spec):
         out.append({"name": _TMP, "emptyDir": {}})
     if pod.shm_bytes:
-        room = {"medium": "Memory", "sizeLimit": memory(pod.shm_bytes)}
+        room = {"medium": "Memory", "sizeLimit": memory_quantity(pod.shm_bytes)}
         out.append({"name": _SHM, "emptyDir": room})
     out += [{"name": volume.name, **_source(spec, volume)} for volume in pod.volumes]
-    return by_name(out, pod.volumes_raw)
+    return merge_by_name(out, pod.volumes_raw)
 
 
-def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
+def volume_mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
     pod = pod_of(spec)
     out: list[dict[str, Any]] = [
         {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(_has_files(spec))}
     ]
-    if reads_only(spec):
+    if is_read_only(spec):
         out.append({"name": _TMP, "mountPath": "/tmp"})  # noqa: S108  (the pod's own)
     if pod.shm_bytes:
         out.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108  (the pod's own)
@@ -79,7 +84,7 @@ def claim_templates(spec: WorkloadSpec) -> list[dict[str, Any]]:
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
                 "volumeMode": "Filesystem",
-                "resources": {"requests": {"storage": memory(disk.size_bytes)}},
+                "resources": {"requests": {"storage": memory_quantity(disk.size_bytes)}},
                 **({"storageClassName": disk.storage_class} if disk.storage_class else {}),
             },
         }
@@ -99,7 +104,7 @@ def share_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str,
     return out
 
 
-def held_names(pods: Iterable[Mapping[str, Any]], namespace: str) -> frozenset[str]:
+def mounted_claims(pods: Iterable[Mapping[str, Any]], namespace: str) -> frozenset[str]:
     """Return the claims mounted by these pods and their cluster-wide volumes."""
     claims = {
         volume["persistentVolumeClaim"]["claimName"]
@@ -140,8 +145,8 @@ def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[
         "volumeName": name,
     }
     return [
-        made(spec, "", "v1", "PersistentVolume", name, {"spec": body}),
-        made(spec, target.namespace, "v1", "PersistentVolumeClaim", claim, {"spec": asked}),
+        make_object(spec, "", "v1", "PersistentVolume", name, {"spec": body}),
+        make_object(spec, target.namespace, "v1", "PersistentVolumeClaim", claim, {"spec": asked}),
     ]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from console.provisioners.base import PartCondition, PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.anchor import OwnedItem, inventory
 from console.provisioners.kubernetes.rendering.names import MANAGER, WORKLOAD, pod_of
-from console.provisioners.kubernetes.workload.drift import keep
+from console.provisioners.kubernetes.workload.drift import storable
 
 Json = dict[str, Any]
 _SLACK_S = 60
@@ -48,7 +48,7 @@ class AnchorRecord:
     found: Json = field(default_factory=dict, repr=False)
 
 
-def read(found: Json) -> AnchorRecord:
+def read_record(found: Json) -> AnchorRecord:
     """Read the record; corrupt entries count as empty and the next apply rewrites them."""
     data, metadata = found.get("data") or {}, found["metadata"]
     facts = _loaded(data.get("facts"), {})
@@ -96,23 +96,25 @@ def check_ours(found: Json, workload: str, owner: str = "") -> None:
         )
 
 
-def begun(anchor: Json, kept: AnchorRecord | None, items: Iterable[OwnedItem]) -> Json:
+def begin_apply(anchor: Json, kept: AnchorRecord | None, items: Iterable[OwnedItem]) -> Json:
     body = _with(anchor, {"inventory": _items(items), "digest": ""})
     if kept is None:
         return body
     before = kept.found.get("data") or {}
     last = {key: before[key] for key in ("objects", "facts") if key in before}
-    return _carried(_with(body, last), kept, force=kept.force)
+    return _carry_over(_with(body, last), kept, force=kept.force)
 
 
-def done(
+def finish_apply(
     anchor: Json, kept: AnchorRecord, digest: str, objects: Iterable[Json], facts: Json
 ) -> Json:
     """Return the anchor after a complete apply."""
-    return _carried(_with(anchor, {"digest": digest, **_last(objects, facts)}), kept, force=False)
+    return _carry_over(
+        _with(anchor, {"digest": digest, **_last(objects, facts)}), kept, force=False
+    )
 
 
-def stuck(
+def conflicted_apply(
     anchor: Json,
     kept: AnchorRecord,
     items: Iterable[OwnedItem],
@@ -121,10 +123,10 @@ def stuck(
 ) -> Json:
     """Return the anchor after field conflicts, with the desired state to report drift."""
     more = {"inventory": _items(items), "digest": "", **_last(objects, facts)}
-    return _carried(_with(anchor, more), kept, force=kept.force)
+    return _carry_over(_with(anchor, more), kept, force=kept.force)
 
 
-def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
+def observation_facts(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
     """Return what observation needs. `declined`: features the cluster goes without."""
     exposure = spec.around.exposure if spec.around else None
     return {
@@ -136,11 +138,11 @@ def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
     }
 
 
-def holding(anchor: Json, items: Iterable[OwnedItem]) -> Json:
+def with_items(anchor: Json, items: Iterable[OwnedItem]) -> Json:
     return _with(anchor, {"inventory": _items(items)})
 
 
-def same(kept: AnchorRecord) -> Json:
+def unchanged_anchor(kept: AnchorRecord) -> Json:
     found = kept.found
     body = {key: found[key] for key in ("apiVersion", "kind", "data")}
     names = ("name", "namespace", "labels", "annotations", "ownerReferences")
@@ -149,9 +151,11 @@ def same(kept: AnchorRecord) -> Json:
     return body
 
 
-def changed(kept: AnchorRecord, *, left: frozenset[str] | None = None, force: bool = False) -> Json:
+def with_decision(
+    kept: AnchorRecord, *, left: frozenset[str] | None = None, force: bool = False
+) -> Json:
     """Return the anchor with a new decision and no digest, so that the next apply acts on it."""
-    body = _with(same(kept), {"digest": ""})
+    body = _with(unchanged_anchor(kept), {"digest": ""})
     if left is not None:
         body["data"]["left"] = _dumped(sorted(left))
     if force:
@@ -160,10 +164,10 @@ def changed(kept: AnchorRecord, *, left: frozenset[str] | None = None, force: bo
 
 
 def _last(objects: Iterable[Json], facts: Json) -> dict[str, str]:
-    return {"objects": _dumped([keep(body) for body in objects]), "facts": _dumped(facts)}
+    return {"objects": _dumped([storable(body) for body in objects]), "facts": _dumped(facts)}
 
 
-def _carried(body: Json, kept: AnchorRecord, *, force: bool) -> Json:
+def _carry_over(body: Json, kept: AnchorRecord, *, force: bool) -> Json:
     data = {"left": _dumped(sorted(kept.left))} if kept.left else {}
     if force:
         data["force"] = "1"

@@ -25,16 +25,19 @@ from console.provisioners.base import PartCondition, TemporaryError, WorkloadSpe
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.client import KubernetesClient
 from console.provisioners.kubernetes.api.errors import FieldConflictError
-from console.provisioners.kubernetes.rendering.anchor import OwnedItem, item, owned
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem, item_of, set_owner
 from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_HASH, MANAGER, WORKLOAD, selector
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets, declined
-from console.provisioners.kubernetes.rendering.volumes import held_names
+from console.provisioners.kubernetes.rendering.volumes import mounted_claims
 from console.provisioners.kubernetes.workload import anchor_record, fields
 from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
-from console.provisioners.kubernetes.workload.drift import without
-from console.provisioners.kubernetes.workload.observation_cache import RecentObservation, mark
+from console.provisioners.kubernetes.workload.drift import without_released
+from console.provisioners.kubernetes.workload.observation_cache import (
+    RecentObservation,
+    keyed_digest,
+)
 
 Json = dict[str, Any]
 
@@ -61,16 +64,18 @@ class DesiredObjects:
 
     @property
     def items(self) -> frozenset[OwnedItem]:
-        return frozenset(map(item, self.objects))
+        return frozenset(map(item_of, self.objects))
 
 
-def wanted(spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets) -> DesiredObjects:
+def desired_objects(
+    spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets
+) -> DesiredObjects:
     anchor, *objects = render(spec, target, secrets)
     open_ = [body for body in (anchor, *objects) if body["kind"] != "Secret"]
     shut = [body for body in objects if body["kind"] == "Secret"]
     digest = hashlib.sha256(_text(open_).encode()).hexdigest()[:32]
     files = files_hash(spec, secrets)
-    shut_mark = mark(_text(shut)) if shut else ""
+    shut_mark = keyed_digest(_text(shut)) if shut else ""
     less = declined(spec, target)
     return DesiredObjects(spec, anchor, tuple(objects), digest, shut_mark, files, less)
 
@@ -82,10 +87,10 @@ def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservatio
     kept = None
     if found is not None:
         anchor_record.check_ours(found, want.spec.name, want.spec.owner)
-        kept = anchor_record.read(found)
+        kept = anchor_record.read_record(found)
     if kept is not None and kept.ending:
         raise TemporaryError("StillStopping", f"{name} is still being deleted.", delay_s=1.0)
-    if kept is not None and _as_wanted(kept, want, seen):
+    if kept is not None and _is_applied(kept, want, seen):
         if want.secrets != seen.secrets:
             _Step(client, want, kept).secrets(kept)
             seen.secrets = want.secrets
@@ -97,7 +102,7 @@ def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservatio
     seen.secrets = want.secrets
 
 
-def _as_wanted(kept: AnchorRecord, want: DesiredObjects, seen: RecentObservation) -> bool:
+def _is_applied(kept: AnchorRecord, want: DesiredObjects, seen: RecentObservation) -> bool:
     missing = any(one.path == "" for one in seen.drift)
     return kept.digest == want.digest and not missing
 
@@ -111,30 +116,32 @@ class _Step:
 
     def run(self) -> None:
         want, before = self.want, self.kept.items if self.kept else frozenset()
-        start = anchor_record.begun(want.anchor, self.kept, before | want.items)
-        kept = anchor_record.read(self.client.apply(start, force=True))
+        start = anchor_record.begin_apply(want.anchor, self.kept, before | want.items)
+        kept = anchor_record.read_record(self.client.apply(start, force=True))
         surplus = sorted(before - want.items)
         for gone in surplus:  # an autoscaler first: it would reset the replica count
             if gone.kind in _SCALING:
-                remove(self.client, gone)
+                remove_item(self.client, gone)
         applied = [self._one(body, kept, before) for body in want.objects]
-        facts = anchor_record.facts_of(want.spec, want.declined)
+        facts = anchor_record.observation_facts(want.spec, want.declined)
         if self.conflicts:
             items = before | want.items
-            stuck = anchor_record.stuck(want.anchor, kept, items, applied, facts)
+            stuck = anchor_record.conflicted_apply(want.anchor, kept, items, applied, facts)
             self.client.apply(stuck, force=True)
             raise self.conflicts[0]
         held = self._remove(surplus)
         self._tell_pods()
-        end = anchor_record.done(want.anchor, kept, want.digest, applied, facts)
-        self.client.apply(anchor_record.holding(end, want.items | held), force=True)
+        end = anchor_record.finish_apply(want.anchor, kept, want.digest, applied, facts)
+        self.client.apply(anchor_record.with_items(end, want.items | held), force=True)
 
     def tidy(self, kept: AnchorRecord) -> None:
         """Delete objects that pods of an earlier revision still used when they left the spec."""
         held = self._remove(sorted(kept.items - self.want.items))
         if self.want.items | held != kept.items:
             self.client.apply(
-                anchor_record.holding(anchor_record.same(kept), self.want.items | held)
+                anchor_record.with_items(
+                    anchor_record.unchanged_anchor(kept), self.want.items | held
+                )
             )
 
     def _remove(self, surplus: list[OwnedItem]) -> frozenset[OwnedItem]:
@@ -144,11 +151,11 @@ class _Step:
         claims = frozenset[str]()
         if any(gone.kind in _SHARES for gone in surplus):
             pods = self.client.listed(kinds.POD, _selector(self.want.spec.name))
-            claims = held_names(pods, self.client.namespace)
+            claims = mounted_claims(pods, self.client.namespace)
         held = frozenset(gone for gone in surplus if gone.kind in _SHARES and gone.name in claims)
         for gone in surplus:
             if gone not in held:
-                remove(self.client, gone)
+                remove_item(self.client, gone)
         return held
 
     def secrets(self, kept: AnchorRecord) -> None:
@@ -161,16 +168,16 @@ class _Step:
         self._tell_pods()
 
     def _one(self, rendered: Json, kept: AnchorRecord, before: frozenset[OwnedItem]) -> Json:
-        body = owned(rendered, self.want.spec.name, kept.uid)
-        kind = kinds.of(body)
+        body = set_owner(rendered, self.want.spec.name, kept.uid)
+        kind = kinds.kind_of(body)
         counted = kind in (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
-        if counted or kept.left or item(rendered) not in before:
+        if counted or kept.left or item_of(rendered) not in before:
             found = self.client.get(kind, body["metadata"]["name"])
             if found is not None:
                 anchor_record.check_ours(found, self.want.spec.name)
                 if counted:
                     self._hand_over(rendered, found)
-            body = without(body, found, kept.left)
+            body = without_released(body, found, kept.left)
         try:
             self.client.apply(body, force=kept.force)
         except FieldConflictError as error:
@@ -182,7 +189,7 @@ class _Step:
 
     def _hand_over(self, rendered: Json, found: Json) -> None:
         """Hand the replica count to another manager: a field without an owner reverts to one."""
-        ours = fields.applied_by(found, MANAGER).get("f:spec") or {}
+        ours = fields.fields_applied_by(found, MANAGER).get("f:spec") or {}
         if "replicas" in rendered["spec"] or "f:replicas" not in ours:
             return
         count = found["spec"].get("replicas") or max(self.want.spec.replicas, 1)
@@ -206,9 +213,9 @@ class _Step:
                 self.client.merge(kinds.POD, metadata["name"], note)
 
 
-def remove(client: KubernetesClient, gone: OwnedItem) -> None:
+def remove_item(client: KubernetesClient, gone: OwnedItem) -> None:
     """Delete one object unless it now belongs to someone else."""
-    kind = kinds.of({"apiVersion": gone.api_version, "kind": gone.kind})
+    kind = kinds.kind_of({"apiVersion": gone.api_version, "kind": gone.kind})
     found = client.get(kind, gone.name)
     if found is None or WORKLOAD not in (found["metadata"].get("labels") or {}):
         return

@@ -25,7 +25,7 @@ _LONG = 512
 MISSING = "there"
 
 
-def drift(applied: Json, found: Json | None) -> tuple[Drift, ...]:
+def find_drift(applied: Json, found: Json | None) -> tuple[Drift, ...]:
     """Return drifted fields. `applied` has no values if it is a Secret; `found` None: deleted."""
     name = object_name(applied)
     if found is None:
@@ -38,7 +38,7 @@ def object_name(body: Mapping[str, Any]) -> str:
     return f"{body['kind']}/{body['metadata']['name']}"
 
 
-def without(body: Json, found: Json | None, left: frozenset[str]) -> Json:
+def without_released(body: Json, found: Json | None, left: frozenset[str]) -> Json:
     """Return the object without released fields (`left`: drift keys)."""
     name = object_name(body)
     mine = {key.removeprefix(name) for key in left if key.startswith((f"{name}.", f"{name}["))}
@@ -49,7 +49,7 @@ def without(body: Json, found: Json | None, left: frozenset[str]) -> Json:
     return stripped
 
 
-def keep(body: Json) -> Json:
+def storable(body: Json) -> Json:
     """Return the object for storage in the anchor: no secrets, no long files."""
     if body.get("kind") == "Secret":
         return {**body, "data": dict.fromkeys(body.get("data") or {}, _OF_SECRETS)}
@@ -64,13 +64,13 @@ class _Walk:
         self.name = name
         self.secret = secret
         self.others = [m for m in fields.managers(found) if m.name != MANAGER]
-        self.mine = fields.applied_by(found, MANAGER)
+        self.mine = fields.fields_applied_by(found, MANAGER)
         self.known = fields.union([m.fields for m in fields.managers(found)])
 
     def compare(
         self, wanted: Any, mine: Fields, known: Fields, found: Any, path: str
     ) -> Iterator[Drift]:
-        for part in fields.parts(wanted, known):
+        for part in fields.child_parts(wanted, known):
             here = path + part.step
             have = fields.below(found, part)
             if part.key in mine and not mine[part.key]:
@@ -118,7 +118,7 @@ def _paths(owned: Fields, path: str) -> Iterator[str]:
 
 def _strip(value: Any, known: Fields, path: str, left: set[str]) -> Any:
     kept: dict[str | int, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
-    for part in fields.parts(value, known):
+    for part in fields.child_parts(value, known):
         here = path + part.step
         if here in left:
             del kept[part.at]

@@ -29,14 +29,14 @@ class Manager:
 def managers(found: Mapping[str, Any]) -> list[Manager]:
     entries = (found.get("metadata") or {}).get("managedFields") or []
     all_of_them = [
-        Manager(str(entry.get("manager", "")), epoch(entry.get("time")), entry["fieldsV1"])
+        Manager(str(entry.get("manager", "")), parse_time(entry.get("time")), entry["fieldsV1"])
         for entry in entries
         if isinstance(entry.get("fieldsV1"), Mapping)
     ]
     return sorted(all_of_them, key=lambda manager: -manager.at)
 
 
-def applied_by(found: Mapping[str, Any], name: str) -> Fields:
+def fields_applied_by(found: Mapping[str, Any], name: str) -> Fields:
     """Return fields owned by that manager through server-side apply."""
     for entry in (found.get("metadata") or {}).get("managedFields") or []:
         if entry.get("manager") == name and entry.get("operation") == _OPERATION:
@@ -62,7 +62,7 @@ class FieldPart:
     at: str | int
 
 
-def parts(value: Any, known: Fields) -> list[FieldPart]:
+def child_parts(value: Any, known: Fields) -> list[FieldPart]:
     """Return the children of a value; none for an atomic value."""
     if isinstance(value, Mapping):
         return [FieldPart(f".{key}", f"f:{key}", below, key) for key, below in value.items()]
@@ -73,8 +73,8 @@ def parts(value: Any, known: Fields) -> list[FieldPart]:
     out = []
     for at, entry in enumerate(value):
         if keyed and isinstance(entry, Mapping):
-            fitting = (key for key in keyed if _fits(entry, key))
-            key = next(fitting, None) or _absent(entry, keyed[0])
+            fitting = (key for key in keyed if _matches(entry, key))
+            key = next(fitting, None) or _unowned_key(entry, keyed[0])
             out.append(FieldPart(step(key), key, entry, at))
         elif valued:
             key = f"v:{_compact(entry)}"
@@ -90,11 +90,11 @@ def below(found: Any, part: FieldPart) -> Any:
         return None
     if part.key.startswith("v:"):
         return part.value if part.value in found else None
-    fitting = (entry for entry in found if isinstance(entry, Mapping) and _fits(entry, part.key))
+    fitting = (entry for entry in found if isinstance(entry, Mapping) and _matches(entry, part.key))
     return next(fitting, None)
 
 
-def epoch(stamp: Any) -> float:
+def parse_time(stamp: Any) -> float:
     """Parse a Kubernetes timestamp to epoch seconds; 0 if absent."""
     if not isinstance(stamp, str) or not stamp:
         return 0.0
@@ -104,7 +104,7 @@ def epoch(stamp: Any) -> float:
         return 0.0
 
 
-def _fits(entry: Mapping[str, Any], key: str) -> bool:
+def _matches(entry: Mapping[str, Any], key: str) -> bool:
     """Return whether the key matches the entry; absent fields are server defaults."""
     wanted = json.loads(key[2:])
     return any(name in entry for name in wanted) and all(
@@ -123,7 +123,7 @@ def step(key: str) -> str:
     return f"[={rest}]" if kind == "v" else f"[{rest}]"
 
 
-def _absent(entry: Mapping[str, Any], key: str) -> str:
+def _unowned_key(entry: Mapping[str, Any], key: str) -> str:
     """Build the key of an unowned entry in the form of a sibling's key."""
     names = [name for name in json.loads(key[2:]) if name in entry]
     return "k:" + _compact({name: entry[name] for name in names})

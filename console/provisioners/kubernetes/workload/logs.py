@@ -26,15 +26,15 @@ _QUIET_S = 30.0
 
 def last_lines(client: KubernetesClient, name: str, lines: int) -> dict[str, str]:
     found = client.listed(kinds.POD, f"{WORKLOAD}={name}")
-    pods = [pod for pod in found if not workload_pods.ended(pod)]
+    pods = [pod for pod in found if not workload_pods.has_ended(pod)]
     texts = {}
     for pod in sorted(pods, key=workload_pods.order):
-        texts[pod["metadata"]["name"]] = _of(client, pod, lines) if lines > 0 else ""
+        texts[pod["metadata"]["name"]] = _pod_log(client, pod, lines) if lines > 0 else ""
     return texts
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class LogPosition:
     """Start at `since` (epoch seconds), 0: the last `tail` lines; `stay` to follow new ones."""
 
     since: float = 0.0
@@ -43,7 +43,7 @@ class Begin:
 
 
 def follow(
-    client: KubernetesClient, name: str, pod: str, container: str, begin: Begin
+    client: KubernetesClient, name: str, pod: str, container: str, begin: LogPosition
 ) -> Iterator[str]:
     """Yield lines prefixed with their time until the container ends. Pods of other workloads are
     rejected.
@@ -66,22 +66,22 @@ def follow(
             return
 
 
-def _of(client: KubernetesClient, pod: Json, lines: int) -> str:
+def _pod_log(client: KubernetesClient, pod: Json, lines: int) -> str:
     """Return the log; after a restart and until ready, that of the process that died first."""
     name = (pod.get("spec") or {})["containers"][0]["name"]
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     status: Json = next((one for one in statuses if one.get("name") == name), {})
     state = status.get("state") or {}
-    died = "" if status.get("ready") else of_dead(client, pod, status, lines)
+    died = "" if status.get("ready") else terminated_log(client, pod, status, lines)
     if died and "running" not in state:
         return died
     now = client.log(pod["metadata"]["name"], _query(name, lines)) or ""
     return f"{died.rstrip()}\n--- restarted ---\n{now}" if died else now
 
 
-def of_dead(client: KubernetesClient, pod: Json, status: Json, lines: int) -> str:
+def terminated_log(client: KubernetesClient, pod: Json, status: Json, lines: int) -> str:
     """Return the log of a container's last terminated process, "" if none."""
-    if not workload_pods.last_end(status):
+    if not workload_pods.last_termination(status):
         return ""
     query = _query(str(status["name"]), lines)
     if "terminated" not in (status.get("state") or {}):
@@ -93,7 +93,7 @@ def cause_of_death(client: KubernetesClient, pod: Json, status: Json) -> str:
     """Return the cause of an exit from the end of the log (a termination message has at most 2048
     bytes), "" if unknown.
     """
-    return crash_cause(of_dead(client, pod, status, _CAUSE_LINES))
+    return crash_cause(terminated_log(client, pod, status, _CAUSE_LINES))
 
 
 def _query(container: str, lines: int) -> list[tuple[str, str]]:

@@ -34,8 +34,8 @@ from console.provisioners.kubernetes.rendering.names import WORKLOAD, public_nam
 from console.provisioners.kubernetes.workload import anchor_record, logs, related_objects, removal
 from console.provisioners.kubernetes.workload import pods as workload_pods
 from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
-from console.provisioners.kubernetes.workload.drift import MISSING, drift, object_name
-from console.provisioners.kubernetes.workload.fields import epoch
+from console.provisioners.kubernetes.workload.drift import MISSING, find_drift, object_name
+from console.provisioners.kubernetes.workload.fields import parse_time
 from console.provisioners.kubernetes.workload.observation_cache import MEMORY, RecentObservation
 
 _MOST = 50
@@ -51,7 +51,9 @@ _CAUSE_KEPT_S = 600.0
 """Cache lifetime (s) of crash causes: the log of an ended process is immutable."""
 
 
-def of_workload(found: Iterable[Json], name: str, items: Iterable[OwnedItem]) -> list[ClusterEvent]:
+def workload_events(
+    found: Iterable[Json], name: str, items: Iterable[OwnedItem]
+) -> list[ClusterEvent]:
     """Return the latest events, oldest first."""
     exact = {(item.kind, item.name) for item in items} | {("ConfigMap", name)}
     pod = re.compile(rf"{re.escape(name)}-({_SAFE}{{1,10}}-{_SAFE}{{5}}|\d+)")
@@ -70,8 +72,12 @@ def of_workload(found: Iterable[Json], name: str, items: Iterable[OwnedItem]) ->
 
 def _event(event: Json, subject: str) -> ClusterEvent:
     series = event.get("series") or {}
-    first = epoch(event.get("firstTimestamp")) or epoch(event.get("eventTime"))
-    last = epoch(series.get("lastObservedTime")) or epoch(event.get("lastTimestamp")) or first
+    first = parse_time(event.get("firstTimestamp")) or parse_time(event.get("eventTime"))
+    last = (
+        parse_time(series.get("lastObservedTime"))
+        or parse_time(event.get("lastTimestamp"))
+        or first
+    )
     return ClusterEvent(
         subject=subject,
         reason=str(event.get("reason") or ""),
@@ -98,29 +104,33 @@ def observe(
     client: KubernetesClient, name: str, possible: Iterable[ObjectKind], seen: RecentObservation
 ) -> Observation:
     anchor = client.get(kinds.CONFIG_MAP, name)
-    if anchor is None or not removal.ours(anchor, name):
-        return _remains(removal.left(client, name, possible))
-    looked = _explained(client, _look(client, name, anchor_record.read(anchor)))
+    if anchor is None or not removal.is_owned(anchor, name):
+        return _observe_remains(removal.list_remaining(client, name, possible))
+    looked = _with_crash_causes(
+        client, _read_objects(client, name, anchor_record.read_record(anchor))
+    )
     _check(client, looked, seen)
-    found = judged(looked)
+    found = to_observation(looked)
     happened: tuple[ClusterEvent, ...] = ()
     told = [*found.parts, *looked.kept.declined]
-    if not looked.kept.ending and not _settled(found):
+    if not looked.kept.ending and not _is_settled(found):
         try:
-            happened = recent(client, name, looked.kept)
-            found = judged(looked, happened)
+            happened = recent_events(client, name, looked.kept)
+            found = to_observation(looked, happened)
         except PermanentError as error:  # optional right
             told.append(PartCondition("events", False, error.reason, error.message))
     return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
 
 
-def _explained(client: KubernetesClient, looked: WorkloadObservation) -> WorkloadObservation:
+def _with_crash_causes(
+    client: KubernetesClient, looked: WorkloadObservation
+) -> WorkloadObservation:
     """Replace uninformative termination messages by the crash cause from the log."""
     if looked.kept.ending:
         return looked
     for pod in looked.pods:
         status = workload_pods.main_status(pod, looked.kept.role)
-        dead = workload_pods.last_end(status)
+        dead = workload_pods.last_termination(status)
         known = dead.get("reason") == "OOMKilled" or crash_cause(str(dead.get("message") or ""))
         if status.get("ready") or not dead.get("exitCode") or known:
             continue
@@ -134,26 +144,30 @@ def _explained(client: KubernetesClient, looked: WorkloadObservation) -> Workloa
     return looked
 
 
-def recent(client: KubernetesClient, name: str, kept: AnchorRecord) -> tuple[ClusterEvent, ...]:
+def recent_events(
+    client: KubernetesClient, name: str, kept: AnchorRecord
+) -> tuple[ClusterEvent, ...]:
     """Return the workload's events; the namespace's events are fetched once for all workloads."""
     key = (client.server, client.namespace, "events")
     found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
-    return tuple(of_workload(found, name, kept.items))
+    return tuple(workload_events(found, name, kept.items))
 
 
-def compare(client: KubernetesClient, kept: AnchorRecord, name: str) -> tuple[Drift, ...]:
+def find_all_drift(client: KubernetesClient, kept: AnchorRecord, name: str) -> tuple[Drift, ...]:
     wanted = {object_name(body): body for body in kept.objects}
     there: dict[str, Json] = {}
-    for kind in {kinds.of(body) for body in kept.objects}:
+    for kind in {kinds.kind_of(body) for body in kept.objects}:
         for body in client.listed(kind, f"{WORKLOAD}={name}"):
             there[f"{kind.kind}/{body['metadata']['name']}"] = body
-    found = (one for key, body in wanted.items() for one in drift(body, there.get(key)))
+    found = (one for key, body in wanted.items() for one in find_drift(body, there.get(key)))
     # While an apply is in progress or stuck, a field not set by anyone is not drift.
     whole = bool(kept.digest)
     return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
 
 
-def judged(looked: WorkloadObservation, happened: Iterable[ClusterEvent] = ()) -> Observation:
+def to_observation(
+    looked: WorkloadObservation, happened: Iterable[ClusterEvent] = ()
+) -> Observation:
     """Convert the objects read to an `Observation`. Pure."""
     kept, workload = looked.kept, looked.workload
     replicas = workload_pods.with_events(_replicas(looked), looked.pods, happened)
@@ -167,30 +181,30 @@ def judged(looked: WorkloadObservation, happened: Iterable[ClusterEvent] = ()) -
     return Observation(
         exists=True,
         replicas=replicas,
-        message=message or _gone(looked),
+        message=message or _gone_message(looked),
         wanted=wanted,
-        url=related_objects.url(looked.around, secure=kept.secure),
+        url=related_objects.external_url(looked.around, secure=kept.secure),
         failed=failed,
-        parts=(rollout, *related_objects.around(looked.around)),
+        parts=(rollout, *related_objects.related_conditions(looked.around)),
     )
 
 
-def _look(client: KubernetesClient, name: str, kept: AnchorRecord) -> WorkloadObservation:
+def _read_objects(client: KubernetesClient, name: str, kept: AnchorRecord) -> WorkloadObservation:
     kind, workload = None, None
     around = []
     for item in sorted(kept.items):
-        one = kinds.of({"apiVersion": item.api_version, "kind": item.kind})
+        one = kinds.kind_of({"apiVersion": item.api_version, "kind": item.kind})
         if one in _WORKLOADS and item.name == name:
             kind, workload = one, None if kept.ending else client.get(one, name)
-        elif _talks(one, item.name, name) and not kept.ending:
+        elif _has_status(one, item.name, name) and not kept.ending:
             body = client.get(one, item.name)
             around += [(one, body)] if body is not None else []
     pods = client.listed(kinds.POD, f"{WORKLOAD}={name}")
     return WorkloadObservation(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
 
 
-def _talks(kind: ObjectKind, item: str, name: str) -> bool:
-    return kind in related_objects.TALKATIVE and (
+def _has_status(kind: ObjectKind, item: str, name: str) -> bool:
+    return kind in related_objects.KINDS_WITH_STATUS and (
         kind != kinds.SERVICE or item == public_name(name)
     )
 
@@ -201,14 +215,14 @@ def _check(client: KubernetesClient, looked: WorkloadObservation, seen: RecentOb
     if kept.ending:
         return
     if time.monotonic() - seen.checked_at > CHECK_EVERY_S:
-        seen.drift = compare(client, kept, looked.name)
+        seen.drift = find_all_drift(client, kept, looked.name)
         seen.checked_at, seen.secrets = time.monotonic(), ""
     if looked.kind is not None and looked.workload is None:
         gone = Drift(f"{looked.kind.kind}/{looked.name}", "", MISSING, None)
         seen.drift = (gone, *(one for one in seen.drift if one.object != gone.object))
 
 
-def _remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
+def _observe_remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
     """Observe a workload without an anchor: everything left is to be deleted."""
     if not rest:
         return Observation(exists=False)
@@ -216,12 +230,12 @@ def _remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
     now = time.time()
     replicas = [workload_pods.replica(pod, at, "", (), (), now) for at, pod in enumerate(pods)]
     stopping = tuple(_stopping(replica) for replica in replicas)
-    return Observation(exists=True, replicas=stopping, message=removal.summary(rest))
+    return Observation(exists=True, replicas=stopping, message=removal.summarize(rest))
 
 
 def _replicas(looked: WorkloadObservation) -> tuple[ReplicaObservation, ...]:
     kept = looked.kept
-    pods = [pod for pod in looked.pods if not workload_pods.ended(pod)]
+    pods = [pod for pod in looked.pods if not workload_pods.has_ended(pod)]
     stable = looked.kind == kinds.STATEFUL_SET
     pods.sort(key=workload_pods.ordinal if stable else workload_pods.order)
     seen = [
@@ -256,7 +270,7 @@ def _failed(
     kept = looked.kept
     new = [r for r in replicas if r.spec_hash == kept.wanted_hash]
     bad = [r for r in new if r.state not in (ReplicaState.READY, ReplicaState.STOPPING)]
-    failed = looked.kind == kinds.DEPLOYMENT and related_objects.gave_up(
+    failed = looked.kind == kinds.DEPLOYMENT and related_objects.is_rollout_abandoned(
         looked.workload or _NOTHING
     )
     if looked.kind == kinds.STATEFUL_SET and kept.startup_s:
@@ -272,12 +286,12 @@ def _failed(
 _NOTHING: Json = {"metadata": {}, "status": {}}
 
 
-def _gone(looked: WorkloadObservation) -> str:
+def _gone_message(looked: WorkloadObservation) -> str:
     if looked.kind is not None and looked.workload is None:
         return f"{looked.kind.kind} {looked.name} is gone: somebody deleted it."
     return ""
 
 
-def _settled(found: Observation) -> bool:
+def _is_settled(found: Observation) -> bool:
     ready = all(replica.state is ReplicaState.READY for replica in found.replicas)
     return ready and not found.failed and all(part.ready for part in found.parts)

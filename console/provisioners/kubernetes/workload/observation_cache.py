@@ -68,7 +68,7 @@ class Memory:
         return answer
 
 
-def mark(text: str) -> str:
+def keyed_digest(text: str) -> str:
     """Return a keyed digest, equal for equal texts within this process."""
     return hmac.new(_KEY, text.encode(), hashlib.sha256).hexdigest()
 

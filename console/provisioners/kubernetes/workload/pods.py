@@ -13,7 +13,7 @@ from typing import Any
 from console.provisioners.base import ClusterEvent, ReplicaObservation, ReplicaState
 from console.provisioners.crash_cause import death_text, exit_text
 from console.provisioners.kubernetes.rendering.names import SPEC_HASH, container_name
-from console.provisioners.kubernetes.workload.fields import epoch
+from console.provisioners.kubernetes.workload.fields import parse_time
 
 Json = dict[str, Any]
 _ORDINAL = re.compile(r"-(\d+)$")
@@ -42,7 +42,7 @@ def replica(
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     name = _main(spec, role)
     mine = _status_of(status, name)
-    state, reason, message = _judged(pod, mine, now)
+    state, reason, message = _state_of(pod, mine, now)
     address = str(status.get("podIP") or "")
     numbers = _numbers(spec, name) if address else {}
     host = f"[{address}]" if ":" in address else address
@@ -53,13 +53,13 @@ def replica(
         state=state,
         spec_hash=str((metadata.get("labels") or {}).get(SPEC_HASH, "")),
         urls={port: f"http://{host}:{numbers[port]}" for port in ports if port in numbers},
-        started_at=epoch(running.get("startedAt")),
+        started_at=parse_time(running.get("startedAt")),
         restarts=int(mine.get("restartCount") or 0),
         message=message,
         channels={one: f"tcp://{host}:{numbers[one]}" for one in channels if one in numbers},
         reason=reason,
         node=str(spec.get("nodeName") or ""),
-        created_at=epoch(metadata.get("creationTimestamp")),
+        created_at=parse_time(metadata.get("creationTimestamp")),
         containers=_containers(spec, name),
     )
 
@@ -90,8 +90,8 @@ def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaOb
     if seen.started_at and probe.last_at >= seen.started_at:
         text = f"{_HUNG} {why}. The kubelet restarts it."
         return replace(seen, state=ReplicaState.UNKNOWN, reason=HUNG, message=text)
-    last = last_end(_status_of(pod.get("status") or {}, seen.containers[0]))
-    after_s = epoch(last.get("finishedAt")) - probe.last_at
+    last = last_termination(_status_of(pod.get("status") or {}, seen.containers[0]))
+    after_s = parse_time(last.get("finishedAt")) - probe.last_at
     by_kubelet = last.get("exitCode") in _KILLED and last.get("reason") != "OOMKilled"
     if not by_kubelet or not 0 <= after_s < _KILL_S:
         return seen
@@ -99,7 +99,7 @@ def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaOb
     return replace(seen, reason=HUNG, message=text)
 
 
-def last_end(container: Json) -> Json:
+def last_termination(container: Json) -> Json:
     """Return `terminated` of the current or previous state, {} if none."""
     states = (container.get("state") or {}, container.get("lastState") or {})
     return next((one["terminated"] for one in states if one.get("terminated")), {})
@@ -110,13 +110,13 @@ def main_status(pod: Json, role: str) -> Json:
     return _status_of(pod.get("status") or {}, _main(pod.get("spec") or {}, role))
 
 
-def ended(pod: Json) -> bool:
+def has_ended(pod: Json) -> bool:
     """Return whether the pod ended and is replaced: evicted, or its node shut down."""
     return (pod.get("status") or {}).get("phase") in _ENDED
 
 
 def order(pod: Json) -> tuple[float, str]:
-    return epoch(pod["metadata"].get("creationTimestamp")), str(pod["metadata"]["name"])
+    return parse_time(pod["metadata"].get("creationTimestamp")), str(pod["metadata"]["name"])
 
 
 def ordinal(pod: Json) -> int:
@@ -129,16 +129,16 @@ def condition(status: Mapping[str, Any], kind: str) -> Json:
     return next((one for one in conditions if one.get("type") == kind), {})
 
 
-def _judged(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
+def _state_of(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
     metadata, status = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in metadata:
-        late = now - epoch(metadata["deletionTimestamp"]) > _STUCK_S
+        late = now - parse_time(metadata["deletionTimestamp"]) > _STUCK_S
         if late:
             node = (pod.get("spec") or {}).get("nodeName", "")
             text = f"Should have ended long ago: node {node} does not say that it has."
             return ReplicaState.STOPPING, "StuckTerminating", text
         return ReplicaState.STOPPING, "", "Being removed."
-    if ended(pod):
+    if has_ended(pod):
         reason = str(status.get("reason") or _why_ended(mine) or status["phase"])
         return ReplicaState.EXITED, reason, str(status.get("message") or "")
     if condition(status, "Ready").get("status") == "True":
@@ -147,17 +147,17 @@ def _judged(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
     if scheduled.get("status") == "False":
         reason = str(scheduled.get("reason") or "Unschedulable")
         return ReplicaState.STARTING, reason, str(scheduled.get("message") or "")
-    return _inside(pod, mine, now)
+    return _container_state(pod, mine, now)
 
 
-def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
+def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
     """Find the container that keeps a scheduled pod from being ready."""
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or []:
-        found = _troubled(init, f"Step {init.get('name')}")
+        found = _container_problem(init, f"Step {init.get('name')}")
         if found is not None:
             return found
-    found = _troubled(mine, "It")
+    found = _container_problem(mine, "It")
     if found is not None:
         return found
     step = _running_step(status)
@@ -168,33 +168,41 @@ def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
         node = (pod.get("spec") or {}).get("nodeName", "")
         return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} does not report any more."
     last = (mine.get("lastState") or {}).get("terminated") or {}
-    started_at = epoch((running or {}).get("startedAt"))
+    started_at = parse_time((running or {}).get("startedAt"))
     if running is not None and mine.get("started"):
-        since = epoch(condition(status, "Ready").get("lastTransitionTime"))
+        since = parse_time(condition(status, "Ready").get("lastTransitionTime"))
         if since > started_at:  # was ready: an earlier exit is unrelated
             return ReplicaState.UNKNOWN, HUNG, _HUNG
     if running is not None and last and now - started_at < _LATELY_S:
-        return ReplicaState.STARTING, _why(last), f"It died ({_said(last)}) and runs again."
+        return (
+            ReplicaState.STARTING,
+            _why(last),
+            f"It died ({_termination_text(last)}) and runs again.",
+        )
     if running is not None and mine.get("started"):
         return ReplicaState.UNKNOWN, "ProbeFails", "It runs, and its health check does not pass."
     if running is not None:
         return ReplicaState.STARTING, "", "It starts: its health check does not pass yet."
-    slow = now - epoch(pod["metadata"].get("creationTimestamp")) > _SLOW_CREATING_S
+    slow = now - parse_time(pod["metadata"].get("creationTimestamp")) > _SLOW_CREATING_S
     return ReplicaState.STARTING, "ContainerCreating" if slow else "", "Its containers are made."
 
 
-def _troubled(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
+def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
     """Return None if this container does not block the pod."""
     state = container.get("state") or {}
     waiting, dead = state.get("waiting") or {}, state.get("terminated") or {}
     last = (container.get("lastState") or {}).get("terminated") or {}
     if waiting.get("reason") == "CrashLoopBackOff":
         why = _why(last) or "CrashLoopBackOff"
-        return ReplicaState.BACKOFF, why, f"{what} died ({_said(last)}); is started again."
+        return (
+            ReplicaState.BACKOFF,
+            why,
+            f"{what} died ({_termination_text(last)}); is started again.",
+        )
     if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
         return ReplicaState.STARTING, str(waiting["reason"]), str(waiting.get("message") or "")
     if dead and dead.get("exitCode") != 0:
-        return ReplicaState.BACKOFF, _why(dead), f"{what} died ({_said(dead)})."
+        return ReplicaState.BACKOFF, _why(dead), f"{what} died ({_termination_text(dead)})."
     return None
 
 
@@ -208,7 +216,7 @@ def _why_ended(mine: Json) -> str:
     return str(dead.get("reason") or "")
 
 
-def _said(dead: Json) -> str:
+def _termination_text(dead: Json) -> str:
     """Describe how a process ended, with the cause from its termination message."""
     how = exit_text(int(dead.get("exitCode") or 0), int(dead.get("signal") or 0))
     reason = str(dead.get("reason") or "")

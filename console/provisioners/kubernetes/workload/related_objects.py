@@ -11,12 +11,12 @@ from typing import Any
 from console.provisioners.base import PartCondition
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.kinds import ObjectKind
-from console.provisioners.kubernetes.workload.fields import epoch
+from console.provisioners.kubernetes.workload.fields import parse_time
 from console.provisioners.kubernetes.workload.pods import condition
 
 Json = dict[str, Any]
 
-TALKATIVE = (
+KINDS_WITH_STATUS = (
     kinds.HPA,
     kinds.SCALED_OBJECT,
     kinds.INGRESS,
@@ -39,10 +39,13 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
     if replica_failure.get("status") == "True":
         text = str(replica_failure.get("message") or "")
         reason = "QuotaExceeded" if "exceeded quota" in text else str(replica_failure["reason"])
-        since = epoch(replica_failure.get("lastTransitionTime"))
+        since = parse_time(replica_failure.get("lastTransitionTime"))
         return PartCondition("rollout", False, reason, text, since)
-    if gave_up(workload):
-        text, since = str(progressing.get("message")), epoch(progressing.get("lastTransitionTime"))
+    if is_rollout_abandoned(workload):
+        text, since = (
+            str(progressing.get("message")),
+            parse_time(progressing.get("lastTransitionTime")),
+        )
         return PartCondition("rollout", False, "ProgressDeadlineExceeded", text, since)
     behind = int(status.get("observedGeneration") or 0) < int(
         workload["metadata"].get("generation") or 0
@@ -53,11 +56,11 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
     if kind == kinds.STATEFUL_SET and "updatedReplicas" not in status:
         current = wanted if status.get("currentRevision") == status.get("updateRevision") else 0
     done = not behind and current >= wanted and ready >= wanted and old <= 0
-    since = epoch(progressing.get("lastTransitionTime"))
+    since = parse_time(progressing.get("lastTransitionTime"))
     return PartCondition("rollout", done or None, "" if done else "RollingOut", text, since)
 
 
-def gave_up(workload: Json) -> bool:
+def is_rollout_abandoned(workload: Json) -> bool:
     """Return whether the Deployment exceeded its progress deadline on the current revision."""
     status = workload.get("status") or {}
     seen = int(status.get("observedGeneration") or 0)
@@ -66,7 +69,7 @@ def gave_up(workload: Json) -> bool:
     return current and progressing.get("reason") == "ProgressDeadlineExceeded"
 
 
-def around(found: Iterable[tuple[ObjectKind, Json]]) -> list[PartCondition]:
+def related_conditions(found: Iterable[tuple[ObjectKind, Json]]) -> list[PartCondition]:
     out = []
     for kind, body in found:
         part = _PARTS[kind](body)
@@ -75,7 +78,7 @@ def around(found: Iterable[tuple[ObjectKind, Json]]) -> list[PartCondition]:
     return out
 
 
-def url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> str:
+def external_url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> str:
     """Return the external URL once an address is assigned."""
     for kind, body in found:
         spec, status = body.get("spec") or {}, body.get("status") or {}
@@ -98,7 +101,7 @@ def _of_condition(part: str, body: Json, kind: str) -> PartCondition:
     found = condition(body.get("status") or {}, kind)
     ready = {"True": True, "False": False}.get(str(found.get("status")))
     reason, text = str(found.get("reason") or ""), str(found.get("message") or "")
-    return PartCondition(part, ready, reason, text, epoch(found.get("lastTransitionTime")))
+    return PartCondition(part, ready, reason, text, parse_time(found.get("lastTransitionTime")))
 
 
 def _autoscaler(body: Json) -> PartCondition:

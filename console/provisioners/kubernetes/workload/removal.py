@@ -23,24 +23,24 @@ Json = dict[str, Any]
 def delete(client: KubernetesClient, name: str, possible: Iterable[ObjectKind]) -> None:
     """Request deletion. Repeat until nothing is left; interrupted deletions are resumed."""
     found = client.get(kinds.CONFIG_MAP, name)
-    if found is not None and ours(found, name):
-        kept = anchor_record.read(found)
+    if found is not None and is_owned(found, name):
+        kept = anchor_record.read_record(found)
         for one in kept.items:
-            kind = kinds.of({"apiVersion": one.api_version, "kind": one.kind})
+            kind = kinds.kind_of({"apiVersion": one.api_version, "kind": one.kind})
             if not kind.namespaced:  # cannot have a namespaced owner
                 client.delete(kind, one.name)
         if not kept.ending:
             client.delete(kinds.CONFIG_MAP, name, uid=kept.uid)
         return
-    for kind, body in left(client, name, possible):
+    for kind, body in list_remaining(client, name, possible):
         metadata = body["metadata"]
-        owned = kind in kinds.MADE and metadata.get("ownerReferences")
+        owned = kind in kinds.CREATED_KINDS and metadata.get("ownerReferences")
         if owned or "deletionTimestamp" in metadata:
             continue
         client.delete(kind, metadata["name"], uid=str(metadata.get("uid", "")))
 
 
-def left(
+def list_remaining(
     client: KubernetesClient, name: str, possible: Iterable[ObjectKind]
 ) -> list[tuple[ObjectKind, Json]]:
     """Return every object with the workload's label."""
@@ -66,11 +66,11 @@ def _claimed_in(volume: Json) -> str:
     return str(((volume.get("spec") or {}).get("claimRef") or {}).get("namespace", ""))
 
 
-def ours(found: Json, name: str) -> bool:
+def is_owned(found: Json, name: str) -> bool:
     return (found["metadata"].get("labels") or {}).get(WORKLOAD) == name
 
 
-def summary(rest: Iterable[tuple[ObjectKind, Json]]) -> str:
+def summarize(rest: Iterable[tuple[ObjectKind, Json]]) -> str:
     names = sorted(f"{kind.kind}/{body['metadata']['name']}" for kind, body in rest)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"Left: {', '.join(names[:5])}{more}." if names else ""

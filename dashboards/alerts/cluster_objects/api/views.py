@@ -70,7 +70,7 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     def get(self, request: Request) -> Response:
         """List every cluster, by name. Needs a role on the whole platform."""
         require(_user(request), "viewer")
-        rows = [document(one) for one in selectors.shown()]
+        rows = [document(one) for one in selectors.cluster_summaries()]
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
 

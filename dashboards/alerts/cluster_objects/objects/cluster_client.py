@@ -14,8 +14,8 @@ from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
 from console.provisioners.kubernetes.api.client import Access, Json, KubernetesClient
 from console.provisioners.kubernetes.api.kinds import ObjectKind
-from console.provisioners.kubernetes.workload.drift import drift
-from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, ours
+from console.provisioners.kubernetes.workload.drift import find_drift
+from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, is_ours
 from dashboards.alerts.notify.protocol import alertmanager_object
 from dashboards.alerts.rules import GROUPS, OWN_GROUP
 
@@ -26,7 +26,7 @@ CONFIG: Final = ObjectKind(
     "alertmanagerconfigs",
     PROMETHEUS_OPERATOR,
 )
-RULE: Final = kinds.of({"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"})
+RULE: Final = kinds.kind_of({"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"})
 _KINDS: Final = {one.kind: one for one in (CONFIG, RULE, kinds.SECRET)}
 _SHOWN = 4
 
@@ -50,7 +50,7 @@ class Objects:
             return [f"{kind.kind}/{name} was removed"] if known else []
         self._expect_ours(found, kind, client.namespace)
         stale = _stale(body, found)
-        changed = [one for one in drift(body, found) if one.manager or not stale]
+        changed = [one for one in find_drift(body, found) if one.manager or not stale]
         if stale or changed:
             client.apply(body, force=True, kind=kind)
         told = [f"{one.path} by {one.manager or 'somebody'}" for one in changed[:_SHOWN]]
@@ -68,7 +68,7 @@ class Objects:
 
     def _remove(self, client: KubernetesClient, kind: ObjectKind, name: str) -> bool:
         found = client.get(kind, name)
-        if found is None or not ours(found, self._install):
+        if found is None or not is_ours(found, self._install):
             return False
         client.delete(kind, name, uid=str(found["metadata"].get("uid", "")))
         return client.get(kind, name) is not None
@@ -79,7 +79,7 @@ class Objects:
         return sorted(
             f"PrometheusRule/{one['metadata']['name']}"
             for one in self._client(namespace).listed(RULE)
-            if not ours(one, self._install)
+            if not is_ours(one, self._install)
             and groups & {group["name"] for group in (one.get("spec") or {}).get("groups") or ()}
         )
 
@@ -88,7 +88,7 @@ class Objects:
 
     def _expect_ours(self, found: Json, kind: ObjectKind, namespace: str) -> None:
         name = f"{kind.kind}/{found['metadata']['name']}"
-        if not ours(found, self._install):
+        if not is_ours(found, self._install):
             text = f"{name} in {namespace} is another console's, or somebody's own."
             remedy = "Choose another namespace for this one, or remove that object."
             raise PermanentError("NotOurs", f"{text} {remedy}")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.protocol import alertmanager_object
-from dashboards.alerts.rules import Settings, in_cluster
+from dashboards.alerts.rules import Settings, cluster_groups
 from endpoints.spec.validators import key_values_problem
 
 RULES_NAME: Final = "emberline-alert-rules"
@@ -31,7 +31,7 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?
 _MOST_LABELS = 20
 
 
-def rules(
+def build_rules(
     settings: Settings,
     install: str,
     namespace: str,
@@ -46,19 +46,19 @@ def rules(
     label `namespace`, which the operator's AlertmanagerConfig of that namespace matches.
     """
     more = {"namespace": namespace} if routed else {}
-    spec = {"groups": in_cluster(settings, more, with_console=with_console)}
+    spec = {"groups": cluster_groups(settings, more, with_console=with_console)}
     head = _head("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
     return _whole(head, install, namespace, labels, {"spec": spec})
 
 
-def receivers(
+def build_receivers(
     spec: Mapping[str, Any], install: str, namespace: str, labels: Mapping[str, str]
 ) -> Body:
     head = _head(alertmanager_object.VERSION, alertmanager_object.KIND, alertmanager_object.NAME)
     return _whole(head, install, namespace, labels, {"spec": dict(spec)})
 
 
-def addresses(
+def build_address_secret(
     texts: Mapping[str, str], install: str, namespace: str, labels: Mapping[str, str]
 ) -> Body:
     """Return the Secret referenced by `receivers`. It has no digest, which would help guessing."""
@@ -68,14 +68,14 @@ def addresses(
     return _whole(head, install, namespace, labels, body, marked=False)
 
 
-def digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
+def objects_digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
     """Return the digest of the desired objects without Secrets; `more` covers changes of those."""
     shown = [body for body in bodies if body["kind"] != "Secret"]
     text = json.dumps([shown, *more], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def ours(found: Mapping[str, Any], install: str) -> bool:
+def is_ours(found: Mapping[str, Any], install: str) -> bool:
     """Return whether this installation created the object as an alert object."""
     metadata = found["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -98,7 +98,7 @@ def _whole(
 ) -> Body:
     notes = {INSTALL: install}
     if marked:
-        notes[DIGEST] = digest([{**head, **body}], labels)
+        notes[DIGEST] = objects_digest([{**head, **body}], labels)
     metadata = {
         **head["metadata"],
         "namespace": namespace,

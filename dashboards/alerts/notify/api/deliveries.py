@@ -43,7 +43,7 @@ class DeliveryWholeSerializer(DeliverySerializer):
     body = serializers.DictField(help_text="Alertmanager's webhook document, version 4.")
 
 
-class Deliveries(GenericAPIView[Delivery]):
+class DeliveryListView(GenericAPIView[Delivery]):
     serializer_class = DeliverySerializer
     filters = (
         Filter("state", "state", "In this state.", choices=DeliveryState.values),

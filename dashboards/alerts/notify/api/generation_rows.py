@@ -86,7 +86,7 @@ class GenerationRowKind:
 
 
 # No docstrings below: they would appear in the OpenAPI document.
-class Rows(GenericAPIView[Any]):
+class GenerationRowListView(GenericAPIView[Any]):
     write_role = "admin"
     kind: GenerationRowKind
 
@@ -100,7 +100,9 @@ class Rows(GenericAPIView[Any]):
 
     @idempotent
     def post(self, request: Request) -> Response:
-        made = self.kind.verbs.create(request.user, request.data, request_id=request_log.current())
+        made = self.kind.verbs.create(
+            request.user, request.data, request_id=request_log.current_id()
+        )
         return _answer(self.kind, made, 201)
 
 
@@ -124,7 +126,7 @@ class GenerationRowView(APIView):
 
 
 def _expected(request: Request) -> dict[str, Any]:
-    return {"expected": expected_generation(request), "request_id": request_log.current()}
+    return {"expected": expected_generation(request), "request_id": request_log.current_id()}
 
 
 def _answer(kind: GenerationRowKind, row: Any, status: int = 200) -> Response:

@@ -74,7 +74,7 @@ RECEIVERS = generation_rows.GenerationRowKind(
 
 
 @RECEIVERS.rows
-class Receivers(generation_rows.Rows):
+class ReceiverListView(generation_rows.GenerationRowListView):
     kind = RECEIVERS
     serializer_class = ReceiverSerializer
     filters = (Filter("kind", "kind", "Of this kind.", choices=ReceiverKind.values),)
@@ -85,7 +85,7 @@ class ReceiverView(generation_rows.GenerationRowView):
     kind = RECEIVERS
 
 
-class Test(APIView):
+class ReceiverTestView(APIView):
     write_role = "admin"
 
     @extend_schema(
@@ -98,7 +98,7 @@ class Test(APIView):
         """Needs the admin role. Sent immediately, with one attempt: `state` and `error` hold the
         result.
         """
-        sent = receivers.try_out(request.user, name, request_id=request_log.current())
+        sent = receivers.send_test(request.user, name, request_id=request_log.current_id())
         return Response(delivered(sent))
 
 
@@ -111,7 +111,7 @@ class ForAlertmanagerSerializer(serializers.Serializer[Any]):
     )
 
 
-class ForAlertmanager(APIView):
+class AlertmanagerConfigView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read receivers and routes for an Alertmanager",
@@ -120,7 +120,7 @@ class ForAlertmanager(APIView):
     def get(self, request: Request) -> Response:
         """Needs a role on the whole platform."""
         require(_user(request), "viewer")
-        found = selectors.for_alertmanager()
+        found = selectors.alertmanager_export()
         return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
 
 

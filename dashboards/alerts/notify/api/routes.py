@@ -61,7 +61,7 @@ ROUTES = generation_rows.GenerationRowKind(
 
 
 @ROUTES.rows
-class Routes(generation_rows.Rows):
+class RouteListView(generation_rows.GenerationRowListView):
     kind = ROUTES
     serializer_class = RouteSerializer
     filters = (Filter("receiver", "receiver__name", "To this receiver."),)

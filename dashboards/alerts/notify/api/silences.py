@@ -61,11 +61,13 @@ class SilenceSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class Silences(GenericAPIView[Silence]):
+class SilenceListView(GenericAPIView[Silence]):
     serializer_class = SilenceSerializer
     write_somewhere = True
     filters = (
-        Filter("state", selectors.in_state, "In this state.", choices=selectors.SILENCE_STATES),
+        Filter(
+            "state", selectors.silences_in_state, "In this state.", choices=selectors.SILENCE_STATES
+        ),
         Filter("endpoint", "endpoint__name", "Bound to this endpoint."),
     )
 
@@ -89,7 +91,7 @@ class Silences(GenericAPIView[Silence]):
         """Needs the operator role for the endpoint selected by `endpoint="NAME"`; without such a
         matcher, for the whole platform.
         """
-        made = silences.create(request.user, request.data, request_id=request_log.current())
+        made = silences.create(request.user, request.data, request_id=request_log.current_id())
         return Response(document(made), status=201)
 
 
@@ -118,14 +120,14 @@ class SilenceView(APIView):
         rejects the change, which is then rolled back.
         """
         row = selectors.silence(_user(request), silence)
-        silences.change(request.user, row, request.data, request_id=request_log.current())
+        silences.change(request.user, row, request.data, request_id=request_log.current_id())
         return Response(document(selectors.silence(_user(request), silence)))
 
     @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
     def delete(self, request: Request, silence: UUID) -> Response:
         """Takes effect immediately; the silence stays in the list as expired."""
         row = selectors.silence(_user(request), silence)
-        silences.expire(request.user, row, request_id=request_log.current())
+        silences.expire(request.user, row, request_id=request_log.current_id())
         return Response(status=204)
 
 

@@ -8,14 +8,16 @@ from dashboards.alerts.notify.api import deliveries, receivers, routes, silences
 
 app_name = "notify-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("silences/", silences.Silences.as_view(), name="silences"),
+    path("silences/", silences.SilenceListView.as_view(), name="silences"),
     path("silences/<uuid:silence>/", silences.SilenceView.as_view(), name="silence"),
-    path("receivers/", receivers.Receivers.as_view(), name="receivers"),
+    path("receivers/", receivers.ReceiverListView.as_view(), name="receivers"),
     path("receivers/<slug:name>/", receivers.ReceiverView.as_view(), name="receiver"),
-    path("receivers/<slug:name>/test/", receivers.Test.as_view(), name="receiver_test"),
-    path("alertmanager-config/", receivers.ForAlertmanager.as_view(), name="for_alertmanager"),
-    path("alert-routes/", routes.Routes.as_view(), name="routes"),
+    path("receivers/<slug:name>/test/", receivers.ReceiverTestView.as_view(), name="receiver_test"),
+    path(
+        "alertmanager-config/", receivers.AlertmanagerConfigView.as_view(), name="for_alertmanager"
+    ),
+    path("alert-routes/", routes.RouteListView.as_view(), name="routes"),
     path("alert-routes/<uuid:route>/", routes.RouteView.as_view(), name="route"),
-    path("deliveries/", deliveries.Deliveries.as_view(), name="deliveries"),
+    path("deliveries/", deliveries.DeliveryListView.as_view(), name="deliveries"),
     path("deliveries/<uuid:delivery>/", deliveries.DeliveryView.as_view(), name="delivery"),
 ]

@@ -24,8 +24,8 @@ def send(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> None:
     if not mail.host:
         raise PostError(NO_SERVER, permanent=True)
     letter = EmailMessage(
-        subject=message.title(body),
-        body=message.text(body),
+        subject=message.format_title(body),
+        body=message.format_text(body),
         from_email=mail.sender,
         to=list(target.to),
         # Equal in each attempt, so that mailboxes deduplicate.

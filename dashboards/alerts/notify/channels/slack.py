@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.alerts.notify.channels.target import DeliveryTarget, judge
+from dashboards.alerts.notify.channels.target import DeliveryTarget, expect_accepted
 from dashboards.alerts.notify.protocol import http_post, message
 
 
 def send(target: DeliveryTarget, body: Mapping[str, Any], _mark: str) -> None:
-    data = json.dumps(message.slack(body)).encode()
+    data = json.dumps(message.slack_payload(body)).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "emberline"}
-    judge(http_post.post(target.url, data, headers))
+    expect_accepted(http_post.post(target.url, data, headers))

@@ -16,7 +16,7 @@ class DeliveryTarget:
     to: tuple[str, ...] = ()
 
 
-def judge(answer: PostReply) -> None:
+def expect_accepted(answer: PostReply) -> None:
     """Raise `PostError` unless the server accepted the message.
 
     The response body is not repeated: it may contain anything, and many people read the delivery

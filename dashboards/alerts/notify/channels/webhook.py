@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboards.alerts.notify.channels.target import DeliveryTarget, judge
+from dashboards.alerts.notify.channels.target import DeliveryTarget, expect_accepted
 from dashboards.alerts.notify.protocol import http_post
 
 SIGNATURE: Final = "X-Emberline-Signature"
@@ -29,7 +29,7 @@ def send(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> None:
     }
     if target.secret:
         headers[SIGNATURE] = signature(target.secret, data, int(time.time()))
-    judge(http_post.post(target.url, data, headers))
+    expect_accepted(http_post.post(target.url, data, headers))
 
 
 def signature(secret: str, body: bytes, at: int) -> str:

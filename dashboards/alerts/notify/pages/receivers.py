@@ -21,7 +21,7 @@ from console.accounts.gate import role_required
 from console.core.errors import Refused
 from dashboards.alerts.notify import receivers, routes, selectors
 from dashboards.alerts.notify.forms import ReceiverForm, RouteForm
-from dashboards.alerts.notify.health import standing
+from dashboards.alerts.notify.health import notification_status
 from dashboards.alerts.notify.models import DeliveryState, ReceiverKind
 
 PAGE = 50
@@ -40,20 +40,20 @@ def index(request: HttpRequest) -> HttpResponse:
         }
         for one, last in selectors.receivers_with_latest()
     ]
-    context = {"rows": rows, "standing": standing(), "kinds": ReceiverKind.choices}
+    context = {"rows": rows, "standing": notification_status(), "kinds": ReceiverKind.choices}
     return render(request, "notify/receivers.html", context)
 
 
 @require_safe
 @role_required("viewer")
 def as_yml(_request: HttpRequest) -> HttpResponse:
-    return _file("alertmanager.yml", selectors.for_alertmanager().yml())
+    return _file("alertmanager.yml", selectors.alertmanager_export().yml())
 
 
 @require_safe
 @role_required("viewer")
 def as_object(_request: HttpRequest) -> HttpResponse:
-    return _file("emberline-alertmanagerconfig.yml", selectors.for_alertmanager().object())
+    return _file("emberline-alertmanagerconfig.yml", selectors.alertmanager_export().object())
 
 
 def _file(name: str, text: str) -> HttpResponse:
@@ -102,7 +102,7 @@ def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("admin")
 def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
-    sent = _found(lambda: receivers.try_out(request.user, name))
+    sent = _found(lambda: receivers.send_test(request.user, name))
     if sent.state == DeliveryState.SENT:
         messages.success(request, f"{name} has taken the test.")
     else:

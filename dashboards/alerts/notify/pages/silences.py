@@ -29,7 +29,7 @@ def index(request: HttpRequest) -> HttpResponse:
     expired = request.GET.get("expired") == "1"
     there = alertmanagers.AlertmanagerSnapshot() if expired else _there(request)
     now = timezone.now()
-    over = selectors.in_state("expired", now)
+    over = selectors.silences_in_state("expired", now)
     rows = selectors.silences(request.user).filter(over if expired else ~over)
     page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
     shown = [
@@ -108,7 +108,7 @@ def _there(request: HttpRequest) -> alertmanagers.AlertmanagerSnapshot:
     """Return the Alertmanagers' silences, for users with a role on the whole platform:
     Alertmanagers have no teams.
     """
-    found = alertmanagers.look(selectors.remote_ids())
+    found = alertmanagers.take_snapshot(selectors.remote_ids())
     if found.ended:
         silences.follow_ends(found.ended)
     return found if allows(request.user, "viewer") else alertmanagers.AlertmanagerSnapshot()

@@ -57,7 +57,7 @@ def _hashed(mark: int, data: bytes) -> int:
     return mark
 
 
-def common(pairs: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def common_pairs(pairs: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the pairs common to all mappings."""
     found = list(pairs)
     first = found[0] if found else {}

@@ -15,7 +15,7 @@ import yaml
 from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.matchers import Matcher, Matchers
 
-NOBODY: Final = "nobody"
+UNMATCHED_RECEIVER: Final = "nobody"
 _HEAD = """\
 # Receivers and routes of Emberline. Merge it into your alertmanager.yml, or use it whole.
 # Addresses are secrets: write each where REPLACE stands. Alertmanager signs nothing: a receiver
@@ -59,10 +59,10 @@ def render(
     """Return the YAML text. `teams`: endpoint names by team, since Alertmanager has no teams."""
     document: dict[str, Any] = {
         "route": {
-            "receiver": NOBODY,
+            "receiver": UNMATCHED_RECEIVER,
             "routes": [_route(one, teams) for one in routes],
         },
-        "receivers": [{"name": NOBODY}, *(_receiver(one, mail) for one in receivers)],
+        "receivers": [{"name": UNMATCHED_RECEIVER}, *(_receiver(one, mail) for one in receivers)],
     }
     return _HEAD + yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)
 
@@ -70,7 +70,7 @@ def render(
 def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "receiver": one.receiver,
-        "matchers": [str(known(each, teams)) for each in one.conditions],
+        "matchers": [str(resolve_team(each, teams)) for each in one.conditions],
         "group_by": list(one.group_by),
         "group_wait": f"{one.wait_s}s",
         "group_interval": f"{one.interval_s}s",
@@ -80,7 +80,7 @@ def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any
     return {name: value for name, value in found.items() if value not in ([], ())}
 
 
-def known(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
+def resolve_team(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
     """Return a matcher on the team as one on the team's current endpoints."""
     if one.name != TEAM:
         return one

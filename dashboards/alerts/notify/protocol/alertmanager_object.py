@@ -12,11 +12,11 @@ from typing import Any, Final
 import yaml
 
 from dashboards.alerts.notify.protocol.alertmanager_config import (
-    NOBODY,
+    UNMATCHED_RECEIVER,
     MailFacts,
     ReceiverFacts,
     RouteFacts,
-    known,
+    resolve_team,
 )
 from dashboards.alerts.notify.protocol.matchers import Matcher
 
@@ -57,8 +57,8 @@ def spec(
 ) -> dict[str, Any]:
     """Return the `spec`. `teams`: endpoint names by team, since Alertmanager has no teams."""
     return {
-        "route": {"receiver": NOBODY, "routes": [_route(one, teams) for one in routes]},
-        "receivers": [{"name": NOBODY}, *(_receiver(one, mail) for one in receivers)],
+        "route": {"receiver": UNMATCHED_RECEIVER, "routes": [_route(one, teams) for one in routes]},
+        "receivers": [{"name": UNMATCHED_RECEIVER}, *(_receiver(one, mail) for one in receivers)],
     }
 
 
@@ -84,7 +84,7 @@ def render(
 def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "receiver": one.receiver,
-        "matchers": [_matcher(known(each, teams)) for each in one.conditions],
+        "matchers": [_matcher(resolve_team(each, teams)) for each in one.conditions],
         "groupBy": list(dict.fromkeys(one.group_by)),
         "groupWait": f"{one.wait_s}s",
         "groupInterval": f"{one.interval_s}s",

@@ -45,7 +45,7 @@ class GroupDecision:
     over: bool = False
 
 
-def begun(active: Sequence[Alert], terms: Terms, now: datetime) -> GroupStatus:
+def new_status(active: Sequence[Alert], terms: Terms, now: datetime) -> GroupStatus:
     """Return the status of a new group."""
     first = min((one.started or now for one in active), default=now)
     return GroupStatus(max(now, first + timedelta(seconds=terms.wait_s)))
@@ -82,10 +82,10 @@ def decide(
     return GroupDecision(GroupStatus(next_look, told, now), send, over=not told)
 
 
-def labels_of(alert: Alert, group_by: Sequence[str]) -> dict[str, str]:
+def group_labels(alert: Alert, group_by: Sequence[str]) -> dict[str, str]:
     return {name: alert.labels[name] for name in group_by if alert.labels.get(name)}
 
 
-def key(labels: Mapping[str, str]) -> str:
+def group_key(labels: Mapping[str, str]) -> str:
     text = "\n".join(f"{name}\t{labels[name]}" for name in sorted(labels))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -24,8 +24,8 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from console.core.counters import count
-from console.core.outbound import why_forbidden, why_not_url
+from console.core.counters import increment
+from console.core.outbound import address_problem, url_problem
 
 DEADLINE_S: Final = 10.0
 MAX_ANSWER: Final = 4096
@@ -50,7 +50,7 @@ class PostReply:
     start: bytes
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return the URL without path and query, which may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
@@ -61,11 +61,11 @@ def post(
 ) -> PostReply:
     """Send the body; raise `PostError` on failure."""
     end = time.monotonic() + deadline_s
-    refused = why_not_url(url, query=True)
+    refused = url_problem(url, query=True)
     if refused:
         raise PostError(refused, permanent=True)
     parts = urlsplit(url)
-    where = shown(url)
+    where = redact_url(url)
     try:
         return _asked(parts, body, headers, end)
     except ssl.SSLCertVerificationError as error:
@@ -118,9 +118,9 @@ def _connected(host: str, port: int, end: float) -> socket.socket:
     """Connect to the first reachable address of the host; all its addresses must be allowed."""
     addresses = _resolved(host, port, end)
     for one in addresses:
-        refused = why_forbidden(*one)
+        refused = address_problem(*one)
         if refused:
-            count("outbound_refused")
+            increment("outbound_refused")
             raise PostError(f"{host} is {one[0]}: {refused}", permanent=True)
     last: OSError = OSError("no address")
     for one in addresses:

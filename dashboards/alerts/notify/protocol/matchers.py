@@ -73,7 +73,7 @@ def parse(given: Any, field: str = "matchers") -> Matchers:
     return found
 
 
-def pinned(matchers: Iterable[Matcher], name: str) -> str:
+def pinned_value(matchers: Iterable[Matcher], name: str) -> str:
     """Return the only value the matchers allow for that label, empty if several are possible."""
     return next((one.value for one in matchers if one.name == name and one.op == "="), "")
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from dashboards.alerts.notify.protocol.alert import Alert, common
+from dashboards.alerts.notify.protocol.alert import Alert, common_pairs
 
 FIRING, RESOLVED = "firing", "resolved"
 MOST: Final = 100
@@ -19,7 +19,7 @@ _NEVER = "0001-01-01T00:00:00Z"
 _LONGEST = 300
 
 
-def document(
+def build_document(
     receiver: str, key: str, group: Mapping[str, str], alerts: Sequence[Alert], console: str
 ) -> dict[str, Any]:
     """Return the webhook document, firing alerts first. `console`: public URL, empty if unknown."""
@@ -32,8 +32,8 @@ def document(
         "status": FIRING if any(one.ended is None for one in ordered) else RESOLVED,
         "receiver": receiver,
         "groupLabels": dict(group),
-        "commonLabels": common(one.labels for one in ordered),
-        "commonAnnotations": common(one.annotations for one in ordered),
+        "commonLabels": common_pairs(one.labels for one in ordered),
+        "commonAnnotations": common_pairs(one.annotations for one in ordered),
         "externalURL": console,
         "alerts": [_one(one, console) for one in shown],
     }
@@ -51,7 +51,7 @@ def _one(alert: Alert, console: str) -> dict[str, Any]:
     }
 
 
-def title(body: Mapping[str, Any]) -> str:
+def format_title(body: Mapping[str, Any]) -> str:
     """Return a title such as "[FIRING:2] HighTTFT chat"."""
     alerts = body["alerts"]
     count = sum(one["status"] == body["status"] for one in alerts)
@@ -60,7 +60,7 @@ def title(body: Mapping[str, Any]) -> str:
     return _line(f"[{body['status'].upper()}:{count}] {words}")[:200]
 
 
-def text(body: Mapping[str, Any]) -> str:
+def format_text(body: Mapping[str, Any]) -> str:
     """Return the mail text, a few lines for each alert."""
     parts = [_told(one) for one in body["alerts"][:_IN_TEXT]]
     more = len(body["alerts"]) - _IN_TEXT + body["truncatedAlerts"]
@@ -71,14 +71,14 @@ def text(body: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def slack(body: Mapping[str, Any]) -> dict[str, Any]:
+def slack_payload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload for incoming webhooks of Slack, Mattermost and Rocket.Chat."""
     colour = "good" if body["status"] == RESOLVED else "danger"
     told = "\n\n".join(_escaped(_told(one)) for one in body["alerts"][:_IN_TEXT])
     heading: dict[str, Any] = {
         "color": colour,
-        "fallback": _escaped(title(body)),
-        "title": _escaped(title(body)),
+        "fallback": _escaped(format_title(body)),
+        "title": _escaped(format_title(body)),
         "text": told,
         "mrkdwn_in": [],
     }

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from console.api.serializers import ErrorSerializer
 from console.core.errors import expect_object
 from dashboards.alerts.evaluation.dry_run import KEYS, DryRun
-from dashboards.alerts.evaluation.intervals import MOST_SHOWN, Fired, RuleVerdict
+from dashboards.alerts.evaluation.intervals import MOST_SHOWN, FiringSummary, RuleVerdict
 from dashboards.alerts.settings import documents, selectors, trials
 from dashboards.alerts.settings.api.serializers import SetRuleSerializer
 from endpoints import selectors as endpoints
@@ -73,7 +73,7 @@ class RuleTrialSerializer(RuleVerdictSerializer):
     )
 
 
-class OfRule(APIView):
+class RuleDryRunView(APIView):
     @extend_schema(
         tags=_TAGS,
         operation_id="alert_rules_try",
@@ -85,11 +85,11 @@ class OfRule(APIView):
         """Return how often the rule would have fired with the submitted settings; omitted ones keep
         their values. Needs permission to change the rule. 503 if no Prometheus responds in time.
         """
-        documents.document(rule, _user(request))
+        documents.rule_document(rule, _user(request))
         return _tried(request, rule)
 
 
-class OfNewRule(APIView):
+class NewRuleDryRunView(APIView):
     @extend_schema(
         tags=_TAGS,
         operation_id="alert_rules_try_new",
@@ -102,7 +102,7 @@ class OfNewRule(APIView):
         return _tried(request, "")
 
 
-class OfEndpointRule(APIView):
+class EndpointRuleDryRunView(APIView):
     @extend_schema(
         tags=_TAGS,
         operation_id="endpoints_alert_rules_try",
@@ -119,7 +119,7 @@ class OfEndpointRule(APIView):
 
 def _tried(request: Request, rule: str, endpoint: str = "") -> Response:
     return Response(
-        document(trials.tried(request.user, rule, endpoint, expect_object(request.data)))
+        document(trials.run_trial(request.user, rule, endpoint, expect_object(request.data)))
     )
 
 
@@ -149,7 +149,7 @@ def _verdict(found: RuleVerdict) -> dict[str, Any]:
     }
 
 
-def _fired(one: Fired) -> dict[str, Any]:
+def _fired(one: FiringSummary) -> dict[str, Any]:
     return {
         "about": one.about,
         "times": one.times,

@@ -16,7 +16,7 @@ from console.api.preconditions import expected_generation, with_generation
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused, expect_object
 from dashboards import selectors as dashboards_selectors
-from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, active
+from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, query_active
 from dashboards.alerts.rules import RULES, render, render_object
 from dashboards.alerts.settings import actions, documents, selectors
 from dashboards.alerts.settings.api.serializers import (
@@ -36,7 +36,7 @@ _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}
 _AWAY = {503: ErrorSerializer}
 
 
-class Alerts(GenericAPIView[Any]):
+class AlertListView(GenericAPIView[Any]):
     serializer_class = AlertSerializer
 
     @extend_schema(
@@ -52,9 +52,9 @@ class Alerts(GenericAPIView[Any]):
         """Firing alerts, then pending ones. 409 if no Prometheus responds, instead of an empty
         list.
         """
-        found = active(
+        found = query_active(
             connections.fleet(),
-            dashboards_selectors.fleet(_user(request)),
+            dashboards_selectors.get_fleet_scope(_user(request)),
             documents.settings_for(_user(request)),
         )
         if found.why:
@@ -62,14 +62,14 @@ class Alerts(GenericAPIView[Any]):
             raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
         wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
         rows = [
-            documents.alert(one)
+            documents.alert_document(one)
             for one in found.alerts
             if wanted["state"] in ("", one.state) and wanted["endpoint"] in ("", one.endpoint)
         ]
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
 
-class Rules(GenericAPIView[Any]):
+class RuleListView(GenericAPIView[Any]):
     serializer_class = AlertRuleSerializer
 
     @extend_schema(
@@ -80,7 +80,7 @@ class Rules(GenericAPIView[Any]):
     )
     def get(self, request: Request) -> Response:
         """By group. User-written rules are visible to users who may see every endpoint."""
-        rows = documents.documents(_user(request), request.query_params.get("group", ""))
+        rows = documents.rule_documents(_user(request), request.query_params.get("group", ""))
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
     @extend_schema(
@@ -94,11 +94,11 @@ class Rules(GenericAPIView[Any]):
         """Create a user-written rule. Prometheus checks the PromQL: 503 if none responds."""
         data = dict(expect_object(request.data))
         name = data.pop("name", "")
-        actions.create_own(_user(request), name if isinstance(name, str) else "", data)
+        actions.create_user_rule(_user(request), name if isinstance(name, str) else "", data)
         return _rule(request, name, status=201)
 
 
-class OneRule(APIView):
+class RuleView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read an alert rule",
@@ -118,12 +118,12 @@ class OneRule(APIView):
         """Built-in rules: change the platform-wide parameters; null resets one. User-written rules:
         change everything but the name.
         """
-        documents.document(rule, _user(request))
+        documents.rule_document(rule, _user(request))
         data, expected = expect_object(request.data), expected_generation(request)
         if rule in documents.GROUP_OF:
             actions.set_rule(_user(request), rule, "", data, expected_generation=expected)
         else:
-            actions.change_own(_user(request), rule, data, expected_generation=expected)
+            actions.change_user_rule(_user(request), rule, data, expected_generation=expected)
         return _rule(request, rule)
 
     @extend_schema(
@@ -135,12 +135,12 @@ class OneRule(APIView):
     )
     def delete(self, request: Request, rule: str) -> Response:
         """Resets a built-in rule to its defaults (200); deletes a user-written rule (204)."""
-        documents.document(rule, _user(request))
+        documents.rule_document(rule, _user(request))
         expected = expected_generation(request)
         if rule in documents.GROUP_OF:
             actions.reset_rule(_user(request), rule, "", expected_generation=expected)
             return _rule(request, rule)
-        actions.delete_own(_user(request), rule, expected_generation=expected)
+        actions.delete_user_rule(_user(request), rule, expected_generation=expected)
         return Response(status=204)
 
 
@@ -156,12 +156,14 @@ class RuleFileView(APIView):
                 "rule_file": render(settings),
                 "prometheus_rule": render_object(settings),
                 "state": state.state if state else "",
-                "message": state.message if state and documents.may_see_own(_user(request)) else "",
+                "message": state.message
+                if state and documents.can_see_user_rules(_user(request))
+                else "",
             }
         )
 
 
-class OfEndpoint(GenericAPIView[Any]):
+class EndpointRuleListView(GenericAPIView[Any]):
     serializer_class = EndpointRuleSerializer
 
     @extend_schema(
@@ -173,16 +175,16 @@ class OfEndpoint(GenericAPIView[Any]):
         """Effective settings, and which of them are the endpoint's own."""
         endpoints.get(name)
         settings = documents.settings_for(_user(request))
-        rows = {row.rule: row for row in selectors.of_endpoint(name)}
+        rows = {row.rule: row for row in selectors.settings_of_endpoint(name)}
         found = [
-            documents.of_endpoint(rule, settings, name, rows.get(rule.name))
+            documents.endpoint_rule_document(rule, settings, name, rows.get(rule.name))
             for rule in RULES
             if rule.per_endpoint
         ]
         return self.get_paginated_response(self.paginate_queryset(found) or [])
 
 
-class OneOfEndpoint(APIView):
+class EndpointRuleView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read an endpoint's alert rule",
@@ -230,12 +232,12 @@ def _of_endpoint(request: Request, name: str, rule: str) -> Response:
     endpoints.get(name)
     row = selectors.row(rule, name)
     settings = documents.settings_for(_user(request))
-    found = documents.of_endpoint(selectors.built_in(rule), settings, name, row)
+    found = documents.endpoint_rule_document(selectors.built_in(rule), settings, name, row)
     return with_generation(Response(found), found["generation"])
 
 
 def _rule(request: Request, name: str, status: int = 200) -> Response:
-    found = documents.document(name, _user(request))
+    found = documents.rule_document(name, _user(request))
     return with_generation(Response(found, status=status), found["generation"])
 
 

@@ -15,7 +15,12 @@ from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts import rules as alerts_rules
 from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
-from dashboards.alerts.evaluation.firing_alerts import FIRING, Alert, Firing, active
+from dashboards.alerts.evaluation.firing_alerts import (
+    FIRING,
+    FiringAlert,
+    FiringAlerts,
+    query_active,
+)
 from dashboards.alerts.settings import documents, selectors
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
@@ -37,23 +42,25 @@ def firing(request: HttpRequest) -> HttpResponse:
     return responses.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
 
 
-def _active(request: HttpRequest) -> Firing:
-    scope = dashboards_selectors.fleet(request.user)
-    return active(connections.fleet(), scope, documents.settings_for(request.user))
+def _active(request: HttpRequest) -> FiringAlerts:
+    scope = dashboards_selectors.get_fleet_scope(request.user)
+    return query_active(connections.fleet(), scope, documents.settings_for(request.user))
 
 
-def _row(one: Alert, existing: frozenset[str], viewer: Any) -> dict[str, Any]:
-    known = one.name in documents.GROUP_OF or (bool(one.summary) and documents.may_see_own(viewer))
+def _row(one: FiringAlert, existing: frozenset[str], viewer: Any) -> dict[str, Any]:
+    known = one.name in documents.GROUP_OF or (
+        bool(one.summary) and documents.can_see_user_rules(viewer)
+    )
     return {
         "alert": one,
         "known": known,
-        "value": documents.value_in_words(one.name, one.value),
+        "value": documents.format_measured(one.name, one.value),
         "board": _board(one) if one.endpoint in existing else "",
         "silence": _silence(one),
     }
 
 
-def _board(one: Alert) -> str:
+def _board(one: FiringAlert) -> str:
     """Return the board URL of the alert's endpoint, from before the alert began."""
     if one.since is None:
         return ""
@@ -62,7 +69,7 @@ def _board(one: Alert) -> str:
     return f"{page}?{urlencode({'from': begin, 'to': begin + 4 * _BEFORE_S})}"
 
 
-def _silence(one: Alert) -> str:
+def _silence(one: FiringAlert) -> str:
     try:
         page = reverse("notify:silence_new")
     except NoReverseMatch:  # that app is not in this build
@@ -80,15 +87,19 @@ def rules(request: HttpRequest) -> HttpResponse:
         counts = states.setdefault(one.name, {})
         counts[one.state] = counts.get(one.state, 0) + 1
     groups: dict[str, list[dict[str, Any]]] = {}
-    for facts in documents.documents(request.user):
-        row = {**facts, "brief": documents.in_brief(facts), "states": states.get(facts["name"], {})}
+    for facts in documents.rule_documents(request.user):
+        row = {
+            **facts,
+            "brief": documents.brief_settings(facts),
+            "states": states.get(facts["name"], {}),
+        }
         groups.setdefault(documents.TITLES[facts["group"]], []).append(row)
     context = {
         "groups": groups.items(),
         "why": found.why,
         "file": selectors.rule_file(),
-        "clusters": cluster_objects_selectors.lines(request.user),
-        "may_see_own": documents.may_see_own(request.user),
+        "clusters": cluster_objects_selectors.related_objects(request.user),
+        "may_see_own": documents.can_see_user_rules(request.user),
     }
     return render(request, "alerts/rules.html", context)
 

@@ -25,10 +25,10 @@ _PART = "alerts/htmx/dry_run.html"
 @require_POST
 @role_required("operator")
 def rule(request: HttpRequest, rule: str) -> HttpResponse:
-    facts = pages_rule.facts_of(request, rule)
-    form = pages_rule.form_of(rule, "", request)
+    facts = pages_rule.rule_facts(request, rule)
+    form = pages_rule.build_form(rule, "", request)
     context, status = _tried(request, rule, "", form)
-    if responses.asked(request):
+    if responses.wants_partial(request):
         return render(request, _PART, context)
     return pages_rule.rule_page(request, facts, form, status, **context)
 
@@ -39,9 +39,9 @@ def rule(request: HttpRequest, rule: str) -> HttpResponse:
 def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
     if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
         raise Http404(rule)
-    form = pages_rule.form_of(rule, name, request)
+    form = pages_rule.build_form(rule, name, request)
     context, status = _tried(request, rule, name, form)
-    if responses.asked(request):
+    if responses.wants_partial(request):
         return render(request, _PART, context)
     return pages_rule.endpoint_page(request, rule, name, form, status, **context)
 
@@ -52,7 +52,7 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponse:
     form = OwnRuleForm(request.POST)
     context, status = _tried(request, "", "", form)
-    if responses.asked(request):
+    if responses.wants_partial(request):
         return render(request, _PART, context)
     return render(request, "alerts/new.html", {"form": form, **context}, status=status)
 
@@ -61,7 +61,7 @@ def _tried(request: HttpRequest, name: str, endpoint: str, form: Any) -> tuple[d
     """Return context and status; a rejection is shown as text with its remedy."""
     wish = {**form.wish(), "range": request.GET.get("range", "")}
     try:
-        found = trials.tried(request.user, name, endpoint, wish)
+        found = trials.run_trial(request.user, name, endpoint, wish)
     except Refused as refused:
         said = [(_label(form, one.field), one) for one in refused.errors]
         return {"refused": said}, refused.status_code

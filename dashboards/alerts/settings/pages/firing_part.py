@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts import rules as alerts_rules
-from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.evaluation.firing_alerts import query_firing
 from dashboards.alerts.settings.documents import settings_for
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
@@ -22,7 +22,7 @@ from endpoints import selectors
 @never_cache
 @require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
-    return _shown(request, dashboards_selectors.fleet(request.user))
+    return _shown(request, dashboards_selectors.get_fleet_scope(request.user))
 
 
 @never_cache
@@ -43,8 +43,8 @@ def rules(request: HttpRequest) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, scope: Scope) -> HttpResponse:
-    asker = connections.of_endpoint(scope.endpoint) if scope.endpoint else connections.fleet()
-    found = firing(asker, scope)
+    asker = connections.connect_endpoint(scope.endpoint) if scope.endpoint else connections.fleet()
+    found = query_firing(asker, scope)
     existing = selectors.existing((one.endpoint for one in found.alerts), request.user)
     context = {"firing": found, "one": bool(scope.endpoint), "existing": existing}
     return render(request, "dashboards/htmx/alerts.html", context)

@@ -15,7 +15,7 @@ from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
-from dashboards.alerts.evaluation.history import RANGES, past
+from dashboards.alerts.evaluation.history import RANGES, query_history
 from dashboards.alerts.rules import BY_NAME, Rule
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors
@@ -32,11 +32,11 @@ _GET_OR_POST = ["GET", "HEAD", "POST"]
 @require_http_methods(_GET_OR_POST)
 def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     """Show the rule; POST changes the platform-wide setting or the user-written rule."""
-    facts = facts_of(request, rule)
+    facts = rule_facts(request, rule)
     wanted = request.GET.get("endpoint", "")
-    if wanted and wanted in selectors.settable(request.user):
+    if wanted and wanted in selectors.changeable_endpoints(request.user):
         return redirect("alerting:of_endpoint", rule, wanted)
-    form = form_of(rule, "", request)
+    form = build_form(rule, "", request)
     if request.method != "POST":
         return rule_page(request, facts, form)
     return _done(form, lambda: _save(request, rule, form)) or rule_page(request, facts, form, 400)
@@ -46,15 +46,15 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
     if name in BY_NAME:
         actions.set_rule(request.user, name, "", form.wish())
     else:
-        actions.change_own(request.user, name, form.wish())
+        actions.change_user_rule(request.user, name, form.wish())
     messages.success(request, f"{name} is set. Prometheus reads it within seconds.")
     return redirect("alerting:rule", name)
 
 
-def form_of(name: str, endpoint: str, request: HttpRequest) -> Any:
+def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
     given = [request.POST] if request.method == "POST" else []
     if name not in BY_NAME:
-        return OwnRuleForm(*given, row=selectors.own(name))
+        return OwnRuleForm(*given, row=selectors.user_rule(name))
     built_in = BY_NAME[name]
     mine = selectors.as_setting(selectors.row(name, endpoint))
     wide = selectors.settings().of(built_in) if endpoint else built_in.defaults
@@ -66,21 +66,21 @@ def rule_page(
 ) -> HttpResponse:
     """Render the page with `more` context."""
     built_in = BY_NAME.get(facts["name"])
-    rows = selectors.of_rule(facts["name"], request.user) if built_in else []
+    rows = selectors.endpoint_settings_of_rule(facts["name"], request.user) if built_in else []
     settings = documents.settings_for(request.user)
     own = [
         {
             "endpoint": row.endpoint.name if row.endpoint else "",
             "row": row,
-            "brief": documents.in_brief(_of_endpoint(built_in, settings, row)),
+            "brief": documents.brief_settings(_of_endpoint(built_in, settings, row)),
         }
         for row in rows
         if built_in and selectors.as_setting(row) != selectors.as_setting(None)
     ]
-    names = selectors.settable(request.user) if facts["per_endpoint"] else []
+    names = selectors.changeable_endpoints(request.user) if facts["per_endpoint"] else []
     context = {
         "rule": facts,
-        "brief": documents.in_brief(facts),
+        "brief": documents.brief_settings(facts),
         "title": documents.TITLES[facts["group"]],
         "form": form,
         "own": own,
@@ -92,22 +92,22 @@ def rule_page(
 
 
 def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
-    return documents.of_endpoint(built_in, settings, row.endpoint.name, row)
+    return documents.endpoint_rule_document(built_in, settings, row.endpoint.name, row)
 
 
 @never_cache
 @require_safe
-def past_of(request: HttpRequest, rule: str) -> HttpResponse:
+def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
     """Show the history as a fragment, loaded separately since it queries Prometheus."""
-    facts = facts_of(request, rule)
-    scope = dashboards_selectors.fleet(request.user)
+    facts = rule_facts(request, rule)
+    scope = dashboards_selectors.get_fleet_scope(request.user)
     wanted = request.GET.get("endpoint", "")
     if wanted and endpoints.endpoints(request.user).filter(name=wanted).exists():
         scope = Scope(wanted)
     settings = documents.settings_for(request.user)
     key = request.GET.get("range", "")
-    which = BY_NAME.get(rule) or selectors.as_own(selectors.own(rule))
-    found = past(connections.fleet(), which, scope, settings, key)
+    which = BY_NAME.get(rule) or selectors.as_user_rule(selectors.user_rule(rule))
+    found = query_history(connections.fleet(), which, scope, settings, key)
     context = {"past": found, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
     return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
@@ -121,7 +121,7 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
         endpoints.get(name)
     except NotFoundError as error:
         raise Http404(name) from error
-    form = form_of(rule, name, request)
+    form = build_form(rule, name, request)
     status = 200
     if request.method == "POST":
         saved = _done(form, lambda: _save_mine(request, rule, name, form))
@@ -136,10 +136,12 @@ def endpoint_page(
 ) -> HttpResponse:
     settings = documents.settings_for(request.user)
     context = {
-        "rule": facts_of(request, rule),
+        "rule": rule_facts(request, rule),
         "form": form,
         "endpoint": name,
-        "mine": documents.of_endpoint(BY_NAME[rule], settings, name, selectors.row(rule, name)),
+        "mine": documents.endpoint_rule_document(
+            BY_NAME[rule], settings, name, selectors.row(rule, name)
+        ),
         **more,
     }
     return render(request, "alerts/of_endpoint.html", context, status=status)
@@ -185,7 +187,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
 
 
 def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
-    made = actions.create_own(request.user, request.POST.get("name", "").strip(), form.wish())
+    made = actions.create_user_rule(request.user, request.POST.get("name", "").strip(), form.wish())
     messages.success(request, f"{made.name} is written. Prometheus reads it within seconds.")
     return redirect("alerting:rule", made.name)
 
@@ -195,8 +197,8 @@ def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
 def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
     if rule in BY_NAME:
         raise Http404(rule)
-    facts_of(request, rule)
-    actions.delete_own(request.user, rule)
+    rule_facts(request, rule)
+    actions.delete_user_rule(request.user, rule)
     messages.success(request, f"{rule} is deleted.")
     return redirect("alerting:rules")
 
@@ -211,8 +213,8 @@ def _done(form: Any, do: Callable[[], HttpResponse]) -> HttpResponse | None:
         return None
 
 
-def facts_of(request: HttpRequest, name: str) -> dict[str, Any]:
+def rule_facts(request: HttpRequest, name: str) -> dict[str, Any]:
     try:
-        return documents.document(name, request.user)
+        return documents.rule_document(name, request.user)
     except Refused as refused:
         raise Http404(name) from refused

@@ -17,7 +17,7 @@ register = template.Library()
 @register.inclusion_tag("alerts/inc/sections.html", takes_context=True)
 def alert_sections(context: template.Context) -> dict[str, Any]:
     """The section with the longest matching URL prefix is active."""
-    links = sections.links()
+    links = sections.section_links()
     path = context["request"].path
     here = max((url for _, url in links if path.startswith(url)), key=len, default="")
     return {"links": [(label, url, url == here) for label, url in links]}

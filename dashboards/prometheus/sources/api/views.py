@@ -14,9 +14,9 @@ from rest_framework.response import Response
 
 from console.accounts.permissions import require
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, Filter, dry_run
+from console.api.parameters import DRY_RUN, IF_MATCH, Filter, is_dry_run
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import DryRunSerializer, either, would
+from console.api.serializers import DryRunSerializer, dry_run_response, object_or_dry_run
 from console.audit.record import HIDDEN
 from console.core.errors import expect_object
 from console.rehearsal import rehearsal
@@ -124,10 +124,10 @@ class Sources(GenericAPIView[MetricsSource]):
         """
         data = dict(expect_object(request.data))
         name = data.pop("name", None)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
                 made = actions.add(_user(request), name, data)
-            return would("create", made.name, {}, _facts(made), _LABELS)
+            return dry_run_response("create", made.name, {}, _facts(made), _LABELS)
         made = actions.add(_user(request), name, data)
         return _shown(made, 201)
 
@@ -146,17 +146,17 @@ class SourceView(GenericAPIView[MetricsSource]):
         summary="Change a metrics source",
         parameters=[IF_MATCH, DRY_RUN],
         request=SourceChangeSerializer,
-        responses=either("MetricsSourceOrDryRun", SourceSerializer),
+        responses=object_or_dry_run("MetricsSourceOrDryRun", SourceSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the admin role. With another address, stored secrets must be entered again."""
         data, expected = expect_object(request.data), expected_generation(request)
-        if dry_run(request):
+        if is_dry_run(request):
             before = _facts(_found(name))
             with rehearsal():
                 done = actions.change(_user(request), name, data, expected_generation=expected)
             anew = {key: HIDDEN + ", given anew" for key in SECRETS if data.get(key)}
-            return would("update", name, before, {**_facts(done), **anew}, _LABELS)
+            return dry_run_response("update", name, before, {**_facts(done), **anew}, _LABELS)
         actions.change(_user(request), name, data, expected_generation=expected)
         return _shown(_found(name))
 
@@ -168,10 +168,10 @@ class SourceView(GenericAPIView[MetricsSource]):
     def delete(self, request: Request, name: str) -> Response:
         """Needs the admin role. The source's endpoints fall back to the default source."""
         expected = expected_generation(request)
-        if dry_run(request):
+        if is_dry_run(request):
             with rehearsal():
                 actions.remove(_user(request), name, expected_generation=expected)
-            return would("delete", name, {}, {}, _LABELS)
+            return dry_run_response("delete", name, {}, {}, _LABELS)
         actions.remove(_user(request), name, expected_generation=expected)
         return Response(status=204)
 

@@ -44,7 +44,7 @@ def test_a_seal_is_of_its_own_segment() -> None:
 @given(
     number=st.integers(1, 2**63),
     slot=st.integers(0, 65535),
-    ends_ms=st.integers(1, layout.NEVER),
+    ends_ms=st.integers(1, layout.NO_EXPIRY),
     crc=st.integers(0, 2**32 - 1),
 )
 def test_a_slot(number: int, slot: int, ends_ms: int, crc: int) -> None:

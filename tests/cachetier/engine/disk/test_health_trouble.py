@@ -17,8 +17,8 @@ import pytest
 
 from cachetier.engine.disk import tier as tier_module
 from cachetier.engine.disk.counters import DiskDecline, ReadOutcome
-from cachetier.engine.disk.health import DiskState, Health
-from cachetier.engine.disk.segment import path_of
+from cachetier.engine.disk.health import DiskHealth, DiskState
+from cachetier.engine.disk.segment import segment_path
 from cachetier.engine.disk.values import StoredValue
 from tests.cachetier.engine.disk.conftest import Open
 from tests.support.l2disk import MIB, Disk
@@ -135,7 +135,7 @@ def test_a_failed_write(
 
 
 def test_retries_are_further_and_further_apart() -> None:
-    health, now, waits = Health("x"), 0.0, []
+    health, now, waits = DiskHealth("x"), 0.0, []
     health.worked(now)
     for _ in range(9):
         health.failed(OSError(errno.EIO, ""), now, "writing")
@@ -192,10 +192,10 @@ def test_a_disk_which_refuses_everything_is_cleaned_before_it_is_used_again(
         disk.tier.tick()
         disk.wait(lambda: disk.tier.health.retry_at < 1e12)
     assert state(disk) is DiskState.READ_ONLY
-    assert path_of(folder, 1).exists()
+    assert segment_path(folder, 1).exists()
     faults.failing.clear()
     recover(disk, clock)
-    assert not path_of(folder, 1).exists()
+    assert not segment_path(folder, 1).exists()
     disk.close()
     assert open_disk().get(b"k") is None
 
@@ -242,7 +242,7 @@ def test_a_folder_which_was_replaced_is_anothers(
     disk.tier.tick()
     disk.wait(lambda: "EBUSY" in disk.tier.health.reason)
     assert other.get(b"theirs") == value(2)
-    assert path_of(folder, 1).exists()  # of the same name as ours
+    assert segment_path(folder, 1).exists()  # of the same name as ours
     other.close()
     recover(disk, clock)
     assert disk.tier.usage().entries == 0  # what was dropped meanwhile is not known

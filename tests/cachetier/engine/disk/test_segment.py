@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cachetier.engine.disk import format as layout
-from cachetier.engine.disk.format import NEVER, FormatError, Record
-from cachetier.engine.disk.segment import SegmentFile, number_of, path_of
+from cachetier.engine.disk.format import NO_EXPIRY, FormatError, Record
+from cachetier.engine.disk.segment import SegmentFile, parse_segment_number, segment_path
 
 MIB = 1024 * 1024
 
@@ -28,20 +28,20 @@ def reopened(file: SegmentFile) -> list[tuple[bytes, int]]:
 def test_only_what_was_committed_counts(tmp_path: Path, sealed: bool) -> None:
     file = SegmentFile.create(tmp_path, 1, MIB)
     records = [append(file, b"%d" % number, b"value") for number in range(5)]
-    file.commit(1, NEVER, records[1].crc)
+    file.commit(1, NO_EXPIRY, records[1].crc)
     file.commit(2, 5000, records[2].crc)
-    file.commit(3, NEVER, records[3].crc)
-    file.commit(4, NEVER, records[4].crc ^ 1)  # of another record
+    file.commit(3, NO_EXPIRY, records[3].crc)
+    file.commit(4, NO_EXPIRY, records[4].crc ^ 1)  # of another record
     file.wipe(3)
     if sealed:
         file.seal()
-    assert reopened(file) == [(b"1", NEVER), (b"2", 5000)]
+    assert reopened(file) == [(b"1", NO_EXPIRY), (b"2", 5000)]
 
 
 def test_many_are_wiped_and_no_other(tmp_path: Path) -> None:
     file = SegmentFile.create(tmp_path, 1, MIB)
     for number in range(9):
-        file.commit(number, NEVER, append(file, b"%d" % number, b"v").crc)
+        file.commit(number, NO_EXPIRY, append(file, b"%d" % number, b"v").crc)
     file.wipe_many([])
     file.wipe_many([6, 2, 3])
     assert [key for key, _ in reopened(file)] == [b"0", b"1", b"4", b"5", b"7", b"8"]
@@ -75,6 +75,6 @@ def test_a_segment_is_full_in_bytes_or_in_slots(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    assert number_of(path_of(Path("/x"), 0xABC)) == 0xABC
+    assert parse_segment_number(segment_path(Path("/x"), 0xABC)) == 0xABC
     for name in ("abc.seg", "0" * 16, "g" * 16 + ".seg", "0" * 16 + ".tmp"):
-        assert number_of(Path(name)) is None
+        assert parse_segment_number(Path(name)) is None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.engine.disk.counters import DiskDecline, ReadOutcome
-from cachetier.engine.disk.folder import InUseError
+from cachetier.engine.disk.folder import FolderInUseError
 from cachetier.engine.disk.values import StoredValue
 from cachetier.engine.store import Declined as Refused
 from cachetier.engine.store import DeclineReason, Hold
@@ -288,7 +288,7 @@ def test_an_old_place_is_left_for_a_new_one_when_a_value_comes_down_again(
 def test_too_many_reads_waiting_are_misses(
     open_disk: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cachetier.engine.disk.threads.MAX_WAITING", 2)
+    monkeypatch.setattr("cachetier.engine.disk.threads.MAX_QUEUED_READS", 2)
     disk = open_disk()
     disk.put(b"k", value(1))
     done: list[bool] = []
@@ -315,7 +315,7 @@ def test_others_cannot_look_in(open_disk: Open, folder: Path) -> None:
 
 def test_two_nodes_cannot_share_a_folder(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
-    with pytest.raises(InUseError, match="in use by another"):
+    with pytest.raises(FolderInUseError, match="in use by another"):
         Disk(folder)
     disk.close()
     open_disk()
@@ -324,6 +324,6 @@ def test_two_nodes_cannot_share_a_folder(open_disk: Open, folder: Path) -> None:
 def test_a_folder_with_others_files_is_refused(folder: Path) -> None:
     folder.mkdir()
     (folder / "precious").write_text("mine")
-    with pytest.raises(InUseError, match="not empty"):
+    with pytest.raises(FolderInUseError, match="not empty"):
         Disk(folder)
     assert [path.name for path in folder.iterdir()] == ["precious"]

@@ -108,7 +108,7 @@ class Model(RuleBasedStateMachine):
     def clear(self, namespace: str | None) -> None:
         self.disk.tier.clear(namespace)
         for key in list(self.true):
-            if namespace is None or block_keys.namespace_of(key) == namespace:
+            if namespace is None or block_keys.parse_namespace(key) == namespace:
                 del self.true[key]
 
     @rule(seconds=st.floats(0, 5))

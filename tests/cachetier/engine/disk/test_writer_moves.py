@@ -116,7 +116,7 @@ def test_a_value_found_in_two_places_is_dropped_from_both(open_disk: Open, folde
     disk.close()
     file = SegmentFile.create(folder, 2, MIB)
     crc = layout.value_crc([value(1)])
-    file.commit(0, layout.NEVER, file.append(b"k", [value(1)], len(value(1)), crc).crc)
+    file.commit(0, layout.NO_EXPIRY, file.append(b"k", [value(1)], len(value(1)), crc).crc)
     file.close()
     again = open_disk()
     assert again.get(b"k") == value(1)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from cachetier.engine.memory.arena import PAGE_BYTES, Arena
 from cachetier.engine.memory.entries import Entry, HeldEntry, IncomingEntry
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
-from cachetier.engine.policies import POLICIES, make
+from cachetier.engine.policies import POLICIES, make_policy
 from cachetier.engine.store import Condition, Declined, DeclineReason, Hold, WriteReservation
 
 CAPACITY = 24 * PAGE_BYTES
@@ -36,7 +36,7 @@ class Model(RuleBasedStateMachine):
             CAPACITY,
             lambda reason, age: None,
             arena=Arena(CAPACITY, limit_bytes=LIMIT),
-            policy=make(self.policy, CAPACITY),
+            policy=make_policy(self.policy, CAPACITY),
             receiving_bytes=12 * PAGE_BYTES,
         )
         self.number = 0

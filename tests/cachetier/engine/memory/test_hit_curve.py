@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cachetier.engine.memory.hit_curve import Curve
+from cachetier.engine.memory.hit_curve import HitCurve
 
 SIZES = (50_000, 200_000, 800_000, 3_200_000)
 Load = list[tuple[bytes, int]]
@@ -30,8 +30,8 @@ def exact(load: Load, capacity: int) -> float:
     return hits / len(load)
 
 
-def fed(load: Load, max_samples: int) -> Curve:
-    curve = Curve(max_samples)
+def fed(load: Load, max_samples: int) -> HitCurve:
+    curve = HitCurve(max_samples)
     known = set()
     for key, cost in load:
         curve.asked(key, cost if key in known else None)
@@ -120,7 +120,7 @@ def test_with_few_followed_it_is_close(make: Callable[[random.Random], Load]) ->
 
 
 def test_what_it_holds_is_bounded_whatever_comes() -> None:
-    curve = Curve(100)
+    curve = HitCurve(100)
     chance = random.Random(3)
     for at in range(20_000):
         curve.asked(Hashed.of(b"%d" % at, chance.getrandbits(60)), 1000)
@@ -132,7 +132,7 @@ def test_what_it_holds_is_bounded_whatever_comes() -> None:
 
 
 def test_keys_at_one_place_are_followed_together_or_not_at_all() -> None:
-    curve = Curve(100)
+    curve = HitCurve(100)
     for at in range(2000):
         curve.asked(Hashed.of(b"%d" % at, at << 24 | at % 40 << 18), 1)
         assert -min(curve._places)[0] < curve._threshold
@@ -141,7 +141,7 @@ def test_keys_at_one_place_are_followed_together_or_not_at_all() -> None:
 
 
 def test_what_was_long_ago_weighs_less() -> None:
-    curve = Curve(64)
+    curve = HitCurve(64)
     for at in range(40_000):
         curve.asked(b"%d" % (at % 50), 10)
     assert curve.hit_ratio(1000) > 0.95
@@ -152,7 +152,7 @@ def test_what_was_long_ago_weighs_less() -> None:
 
 
 def test_halving_keeps_the_ratio() -> None:
-    curve = Curve(400)
+    curve = HitCurve(400)
     for at in range(60_000):
         curve.asked(b"%d" % (at % 400 if at % 4 else at % 8), 10)  # all are followed
     for size, ratio in ((400, 0.25), (10_000, 1.0)):
@@ -160,7 +160,7 @@ def test_halving_keeps_the_ratio() -> None:
 
 
 def test_within_a_bucket_the_curve_is_a_line() -> None:
-    curve = Curve()
+    curve = HitCurve()
     for key in (b"a", b"b", b"a"):
         curve.asked(key, 1000)
     low, middle, high = (curve.hit_ratio(size) for size in (1950, 2000, 2040))
@@ -169,7 +169,7 @@ def test_within_a_bucket_the_curve_is_a_line() -> None:
 
 def test_costs_are_learnt_when_values_come() -> None:
     """A lookup that misses does not know how long the value will be."""
-    curve = Curve()
+    curve = HitCurve()
     for key in (b"a", b"b"):
         curve.asked(key, None)
         curve.stored(key, 1000)
@@ -188,8 +188,8 @@ def test_the_knee_is_where_more_memory_stops_to_pay() -> None:
     assert next(point.capacity_bytes for point in points if point.hit_ratio > 0.9) == knee
     assert points[0].capacity_bytes * 256 == points[-1].capacity_bytes
     assert curve.knee(30_000) is None  # still rising at sixteen times that
-    assert Curve().knee(100) is None
+    assert HitCurve().knee(100) is None
 
 
 def test_nothing_asked_is_no_hit() -> None:
-    assert Curve().hit_ratio(1 << 30) == 0
+    assert HitCurve().hit_ratio(1 << 30) == 0

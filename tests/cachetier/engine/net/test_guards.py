@@ -13,7 +13,7 @@ import redis
 from cachetier.engine.config import parse
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.net.guards import Guards
-from cachetier.engine.net.timeouts import overdue
+from cachetier.engine.net.timeouts import find_timeout
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode
 from tests.support.certificates import authority, stranger
@@ -260,18 +260,18 @@ PATIENT = Guards(login_timeout_s=10, stall_timeout_s=60, idle_timeout_s=600)
     ],
 )
 def test_patience_ends(talk: Talk, after: float, reason: str) -> None:
-    assert overdue(talk, PATIENT, 100.0 + after) == reason
-    assert overdue(talk, Guards(login_timeout_s=0, stall_timeout_s=0), 100.0 + after) == ""
+    assert find_timeout(talk, PATIENT, 100.0 + after) == reason
+    assert find_timeout(talk, Guards(login_timeout_s=0, stall_timeout_s=0), 100.0 + after) == ""
 
 
 def test_patience_begins_again_when_bytes_move() -> None:
     talk = Talk(between=False)
     talk.bytes = (50, 0)
-    assert overdue(talk, PATIENT, 150.0) == ""
-    assert overdue(talk, PATIENT, 209.0) == ""
+    assert find_timeout(talk, PATIENT, 150.0) == ""
+    assert find_timeout(talk, PATIENT, 209.0) == ""
     talk.bytes = (40, 0)
-    assert overdue(talk, PATIENT, 212.0) == ""
-    assert overdue(talk, PATIENT, 273.0) == "stalled"
+    assert find_timeout(talk, PATIENT, 212.0) == ""
+    assert find_timeout(talk, PATIENT, 273.0) == "stalled"
 
 
 def test_who_does_not_log_in_is_shown_the_door(start: Start) -> None:

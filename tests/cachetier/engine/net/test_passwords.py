@@ -11,7 +11,7 @@ from redis.retry import Retry
 
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.net.access import Gatekeeper, LoginVerdict
-from cachetier.engine.net.passwords import PasswordFile, read
+from cachetier.engine.net.passwords import PasswordFile, read_passwords
 from tests.cachetier.engine.conftest import Start
 from tests.support.waiting import until
 
@@ -53,9 +53,9 @@ def test_files_which_hold_no_password(tmp_path: Path, content: bytes, words: str
     path = tmp_path / "secret"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=words):
-        read(str(path))
+        read_passwords(str(path))
     with pytest.raises(ConfigError, match="cannot be read"):
-        read(str(tmp_path / "absent"))
+        read_passwords(str(tmp_path / "absent"))
 
 
 def test_a_broken_file_is_told_once_and_changes_nothing(
@@ -63,7 +63,7 @@ def test_a_broken_file_is_told_once_and_changes_nothing(
 ) -> None:
     path = tmp_path / "secret"
     path.write_text("good")
-    one = PasswordFile(str(path), read(str(path)))
+    one = PasswordFile(str(path), read_passwords(str(path)))
     assert not one.renew()
     path.unlink()
     for _ in range(5):

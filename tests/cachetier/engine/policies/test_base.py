@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cachetier.engine.policies import POLICIES, base, make
-from cachetier.engine.policies.base import Ghosts
+from cachetier.engine.policies import POLICIES, base, make_policy
+from cachetier.engine.policies.base import GhostList
 from tests.cachetier.engine.policies.shelf import Shelf
 
 KEYS = st.integers(0, 60).map(lambda number: b"%d" % number)
@@ -25,7 +25,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize(name=st.sampled_from(sorted(POLICIES)))
     def begin(self, name: str) -> None:
-        self.shelf = Shelf(make(name, CAPACITY), CAPACITY)
+        self.shelf = Shelf(make_policy(name, CAPACITY), CAPACITY)
 
     @rule(key=KEYS, cost=COSTS)
     def put(self, key: bytes, cost: int) -> None:
@@ -82,7 +82,7 @@ TestLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=
 @every
 def test_what_is_used_often_outlives_a_stream_of_what_is_not(name: str) -> None:
     """With pauses between its uses shorter than the cache is long, as LRU needs it."""
-    shelf = Shelf(make(name, 100), 100)
+    shelf = Shelf(make_policy(name, 100), 100)
     for number in range(5000):
         shelf.ask(b"stream %d" % number)
         if number % 20 == 0:
@@ -94,14 +94,14 @@ def test_what_is_used_often_outlives_a_stream_of_what_is_not(name: str) -> None:
 @every
 def test_bytes_count_not_keys(name: str) -> None:
     """A key's cost can change while it is there, and the sum stays right."""
-    policy = make(name, 100)
+    policy = make_policy(name, 100)
     shelf = Shelf(policy, 100)
     for number in range(50):
         shelf.put(b"%d" % (number % 7), 1 + number % 13)
         assert shelf.used <= 100
     for key in list(shelf.costs):
         policy.removed(key)
-    queues = [value for value in vars(policy).values() if isinstance(value, base.Queue)]
+    queues = [value for value in vars(policy).values() if isinstance(value, base.CostQueue)]
     assert queues
     assert all(queue.bytes == 0 for queue in queues)
 
@@ -112,7 +112,7 @@ def test_ghosts_are_bounded_however_small_the_values_are(
 ) -> None:
     monkeypatch.setattr(base, "MAX_GHOSTS", 50)
     capacity = 1_000_000
-    policy = make(name, capacity)
+    policy = make_policy(name, capacity)
     for number in range(1000):
         policy.added(b"%d" % number, 1)
         policy.evicted(b"%d" % number)
@@ -121,7 +121,7 @@ def test_ghosts_are_bounded_however_small_the_values_are(
 
 @every
 def test_ghosts_shrink_with_the_capacity(name: str) -> None:
-    shelf = Shelf(make(name, 1000), 1000)
+    shelf = Shelf(make_policy(name, 1000), 1000)
     chance = random.Random(3)
     for _ in range(5000):
         shelf.ask(b"%d" % chance.randrange(3000))
@@ -134,7 +134,7 @@ def test_ghosts_shrink_with_the_capacity(name: str) -> None:
 
 
 def test_a_ghost_leaves_once_and_its_bytes_with_it() -> None:
-    ghosts = Ghosts()
+    ghosts = GhostList()
     ghosts.add(b"a", 5)
     ghosts.add(b"b", 7)
     ghosts.add(b"a", 6)
@@ -147,4 +147,4 @@ def test_a_ghost_leaves_once_and_its_bytes_with_it() -> None:
 
 def test_there_is_no_policy_of_another_name() -> None:
     with pytest.raises(KeyError):
-        make("mru", 1)
+        make_policy("mru", 1)

@@ -65,7 +65,7 @@ def test_tokens_are_made_for_somebody() -> None:
     words = ("token", "create", "ci", "--role", "viewer")
     assert refused(*words)[0] == 3, "whose?"
     clear = run(*words, "--user", "one-operator", "--days", "30").strip()
-    found = credentials.find(clear)
+    found = credentials.find_token(clear)
     assert found is not None and (found.user.username, found.role) == ("one-operator", "viewer")
     listed = run("token", "list", "--user", "one-operator")
     assert "ci" in listed and clear not in listed

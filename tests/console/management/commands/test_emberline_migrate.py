@@ -40,7 +40,7 @@ def test_the_first_admin_gets_the_password_of_the_file_once(password_file: Path)
     assert migrate() == ""
     assert authenticate(username="admin", password="correct-horse-battery") is not None
     assert User.objects.count() == 1
-    assert "correct-horse" not in str(list(audit.events()))
+    assert "correct-horse" not in str(list(audit.list_events()))
 
 
 @pytest.mark.django_db

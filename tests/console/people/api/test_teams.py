@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from console.accounts.credentials import system
+from console.accounts.credentials import make_system_user
 from console.accounts.models import ApiToken, Team, User
 from console.audit.models import AuditEvent
 from console.people import token_actions
@@ -130,10 +130,14 @@ def test_tokens_are_ones_own_but_for_an_admin(teams: Teams, people: Cast) -> Non
 
 
 def test_the_consoles_own_command_makes_a_token_for_somebody(teams: Teams) -> None:
-    made = api(system()).post("/api/v1/tokens/", {"name": "ci", "role": "viewer", "user": "erin"})
+    made = api(make_system_user()).post(
+        "/api/v1/tokens/", {"name": "ci", "role": "viewer", "user": "erin"}
+    )
     assert (made.status_code, made.json()["user"]) == (201, "erin")
     assert AuditEvent.objects.get(verb="token.create").actor_name == "system"
-    refused = api(system()).post("/api/v1/tokens/", {"name": "x", "role": "admin", "user": "erin"})
+    refused = api(make_system_user()).post(
+        "/api/v1/tokens/", {"name": "x", "role": "admin", "user": "erin"}
+    )
     assert refused.json()["field"] == "role"
 
 

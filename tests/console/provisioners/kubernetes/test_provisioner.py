@@ -20,7 +20,7 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.kubernetes.api.access import ClusterAccess
-from console.provisioners.kubernetes.api.kinds import APPLIED
+from console.provisioners.kubernetes.api.kinds import APPLIED_KINDS
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Scrape, Volume
 from tests.console.provisioners.contract import gone, settle
@@ -44,7 +44,11 @@ def rig(cluster: Cluster) -> KubeRig:
 def everything(rig: KubeRig) -> dict[str, str]:
     """Return name and content hash of every object in the namespace with the workload's label."""
     found = {}
-    for kind in {one.kind for one in APPLIED} & set(KINDS) | {"Pod", "ReplicaSet", "EndpointSlice"}:
+    for kind in {one.kind for one in APPLIED_KINDS} & set(KINDS) | {
+        "Pod",
+        "ReplicaSet",
+        "EndpointSlice",
+    }:
         for body in rig.cluster.api.list(kind, rig.namespace, LABEL):
             claimed = body.get("spec", {}).get("claimRef", {}).get("namespace", rig.namespace)
             if claimed != rig.namespace:  # a cluster-wide volume of another test

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from console.provisioners.local.probes import LATE, OK, ProbeTarget, ask
+from console.provisioners.local.probes import LATE, OK, ProbeTarget, probe_targets
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
@@ -64,14 +64,14 @@ def silence(client: socket.socket, done: threading.Event) -> None:
 )
 def test_answers(behave: Behaviour, expected: str) -> None:
     with server(behave) as port:
-        (answer,) = ask([ProbeTarget("127.0.0.1", port, "/health", 0.5)])
+        (answer,) = probe_targets([ProbeTarget("127.0.0.1", port, "/health", 0.5)])
     assert answer.startswith(expected)
 
 
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    assert ask([ProbeTarget("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
+    assert probe_targets([ProbeTarget("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
 
 
 def test_many_at_once_wait_for_the_slowest_only() -> None:
@@ -79,11 +79,11 @@ def test_many_at_once_wait_for_the_slowest_only() -> None:
     with server(silence) as one, server(silence) as two, server(good) as three:
         targets = [ProbeTarget("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
         start = time.monotonic()
-        answers = ask(targets)
+        answers = probe_targets(targets)
         took_s = time.monotonic() - start
     assert [answer[: len(LATE)] for answer in answers] == [LATE, LATE, OK]
     assert took_s < 1.9  # concurrently
 
 
 def test_nothing_to_ask() -> None:
-    assert ask([]) == []
+    assert probe_targets([]) == []

@@ -43,7 +43,7 @@ def test_an_admin_logs_out_and_resets(people: Cast) -> None:
         assert admin.delete(path).status_code == 204
         assert session.get("/profile/").status_code == 302
         session = client_of(people.alice)
-    assert not totp.on(people.alice)
+    assert not totp.is_on(people.alice)
     assert AuditEvent.objects.get(verb="user.factor.reset").actor == people.ada
     assert admin.delete("/api/v1/users/alice/factor/").status_code == 404
     assert admin.delete("/api/v1/users/nobody/sessions/").status_code == 404

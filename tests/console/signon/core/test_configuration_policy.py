@@ -96,11 +96,11 @@ def test_an_admin_asks_whether_a_provider_answers(people: Cast, settings: Settin
 
 def test_a_secret_can_wait_in_the_vault(db: None) -> None:
     bare = replace(ACME, secret="")
-    assert oidc.where(bare) == "none (public client)"
-    oidc.keep("acme", "sealed-away")
+    assert oidc.secret_source(bare) == "none (public client)"
+    oidc.store_secret("acme", "sealed-away")
     assert oidc.client_secret(bare) == "sealed-away"
-    assert oidc.where(bare) == "vault"
-    oidc.forget("acme")
+    assert oidc.secret_source(bare) == "vault"
+    oidc.delete_secret("acme")
     assert oidc.client_secret(bare) == ""
 
 

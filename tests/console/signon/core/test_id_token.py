@@ -28,7 +28,7 @@ def test_a_symmetric_key_proves_nothing() -> None:
     """Whoever reads the provider's public keys could sign with it."""
     signed = jwt.encode(token(), SECRET, algorithm="HS256", headers={"kid": "odd"})
     with pytest.raises(id_token.Rejected, match="not signed as it must be"):
-        id_token.verified(signed, SHOWN, issuer="i", client_id="c", nonce="n")
+        id_token.verify_token(signed, SHOWN, issuer="i", client_id="c", nonce="n")
 
 
 @pytest.mark.parametrize("keys", [{}, {"keys": []}, {"keys": "x"}, {"keys": [{"kty": "new"}]}])
@@ -36,7 +36,7 @@ def test_keys_of_another_shape_prove_nothing(keys: dict[str, Any]) -> None:
     signed = jwt.encode(token(), SECRET, algorithm="HS512", headers={"kid": "odd"})
     forged = signed.replace(signed.split(".")[0], _header("RS256"), 1)
     with pytest.raises(id_token.Rejected):
-        id_token.verified(forged, keys, issuer="i", client_id="c", nonce="n")
+        id_token.verify_token(forged, keys, issuer="i", client_id="c", nonce="n")
 
 
 def _header(algorithm: str) -> str:

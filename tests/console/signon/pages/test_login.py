@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from console.audit.models import AuditEvent
 from console.signon.models import LoginAttempt, Session
-from console.web.server.client_address import network
+from console.web.server.client_address import network_of
 from tests.support.people import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
@@ -138,7 +138,7 @@ def test_a_forwarded_header_does_not_change_the_address(people: Cast) -> None:
     ],
 )
 def test_what_a_limit_counts_for(address: str, counted: str) -> None:
-    assert network(address) == counted
+    assert network_of(address) == counted
 
 
 def test_the_wait_ends_and_success_forgives(people: Cast) -> None:

@@ -112,7 +112,7 @@ async def test_a_request_under_way_has_no_deadline(world: World) -> None:
 async def test_a_head_without_end_is_refused(world: World) -> None:
     protocol, transport = world.connect()
     protocol.data_received(HALF)
-    for _ in range(2 * http_protocol.MOST_HEAD // 4000):
+    for _ in range(2 * http_protocol.MAX_HEAD // 4000):
         if not transport.is_closing():
             protocol.data_received(b"X-A: " + b"x" * 4000 + b"\r\n")
     assert transport.written[9:12] in (b"431", b"400")  # h11 has a limit of its own
@@ -128,4 +128,4 @@ async def test_connections_are_bounded(world: World, monkeypatch: pytest.MonkeyP
 
 def test_the_console_is_served_by_it() -> None:
     path = f"{LimitedProtocol.__module__}:{LimitedProtocol.__qualname__}"
-    assert f"--http {path}" in " ".join(programs.web("127.0.0.1", 1, behind_proxy=False))
+    assert f"--http {path}" in " ".join(programs.web_arguments("127.0.0.1", 1, behind_proxy=False))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from uvicorn.config import Config
 
-from console.web.server.request_limits import BodyLimits, limited
+from console.web.server.request_limits import BodyLimits, limit_bodies
 
 LIMITS = BodyLimits(anonymous=4, request=20, person=12, total=16, step=2, stall_s=30.0)
 
@@ -21,7 +21,7 @@ class Console:
         self.reads: list[int] = []
         self.released = asyncio.Event()
         self.asked: list[str] = []
-        self.application = limited(self._read, self._identify, limits)
+        self.application = limit_bodies(self._read, self._identify, limits)
 
     def _identify(self, scope: Any) -> str:
         self.asked.append(scope["who"])
@@ -136,7 +136,7 @@ async def test_what_comes_after_the_body_has_no_deadline() -> None:
         return {"type": "http.disconnect"}
 
     limits = BodyLimits(stall_s=0.01)
-    served = limited(application, lambda _scope: "", limits)
+    served = limit_bodies(application, lambda _scope: "", limits)
     await served({"type": "http", "headers": []}, receive, _unused)
 
 
@@ -145,7 +145,7 @@ async def test_a_database_that_is_away_is_no_login() -> None:
         raise OSError("away")
 
     console = Console()
-    console.application = limited(console._read, identify, LIMITS)
+    console.application = limit_bodies(console._read, identify, LIMITS)
     status, facts = await console.ask([9], "ada")
     assert (status, facts["code"]) == (503, "database_unavailable")
 
@@ -156,7 +156,7 @@ async def test_what_is_no_request_passes() -> None:
     async def application(scope: Any, _receive: Any, _send: Any) -> None:
         seen.append(scope["type"])
 
-    served = limited(application, lambda _scope: "")
+    served = limit_bodies(application, lambda _scope: "")
     await served({"type": "lifespan"}, _unused, _unused)
     assert seen == ["lifespan"]
 
@@ -166,6 +166,6 @@ async def _unused(*_: Any) -> Any:
 
 
 def test_uvicorn_calls_it_as_it_is_meant() -> None:
-    config = Config(limited(Console()._read, str), log_config=None)
+    config = Config(limit_bodies(Console()._read, str), log_config=None)
     config.load()
     assert config.interface == "asgi3"

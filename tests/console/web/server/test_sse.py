@@ -167,7 +167,7 @@ async def test_changes_are_sent_once_each_and_not_what_was_seen_before() -> None
             None,
         ]
     )
-    found = [one async for one in sse.changes(lambda: next(looks), since="1", every_s=0)]
+    found = [one async for one in sse.poll_changes(lambda: next(looks), since="1", every_s=0)]
     assert [(one.event, one.id) for one in found] == [("message", "2"), ("gone", "")]
 
 
@@ -204,7 +204,7 @@ async def test_whoever_loses_their_right_reads_no_further(
 
 
 async def test_looks_at_the_same_are_shared_and_others_are_not() -> None:
-    looks, asked, go = sse._Looks(), [], threading.Event()
+    looks, asked, go = sse._PollThreads(), [], threading.Event()
 
     def look() -> str:
         assert go.wait(LONG_S)
@@ -228,14 +228,14 @@ async def test_a_look_rests_for_what_the_one_before_has_cost(
     monkeypatch.setattr(sse.time, "thread_time", iter([0.0, 2.0, 2.0, 2.0]).__next__)
     monkeypatch.setattr(sse.time, "monotonic", lambda: 100.0)
     monkeypatch.setattr(sse.time, "sleep", rests.append)
-    looks = sse._Looks()
+    looks = sse._PollThreads()
     await looks.ask(lambda: None)
     await looks.ask(lambda: None)
-    assert rests == [0.0, 2.0 * (1 / sse.SHARE_EACH - 1)]
+    assert rests == [0.0, 2.0 * (1 / sse.CPU_SHARE - 1)]
 
 
 async def test_a_failing_look_fails_for_its_reader_and_the_next_works() -> None:
-    looks = sse._Looks()
+    looks = sse._PollThreads()
     with pytest.raises(ZeroDivisionError):
         await looks.ask(lambda: 1 // 0, "a")
     assert await looks.ask(lambda: 1, "a") == 1
@@ -246,7 +246,7 @@ async def test_a_refused_stream_is_counted_with_its_reason(
     request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
 ) -> None:
     monkeypatch.setattr(sse, limit, 0)
-    before = counters.value("streams", outcome="refused", reason=reason)
+    before = counters.total("streams", outcome="refused", reason=reason)
     with pytest.raises(Refused):
         sse.stream(request_, these())
-    assert counters.value("streams", outcome="refused", reason=reason) == before + 1
+    assert counters.total("streams", outcome="refused", reason=reason) == before + 1

@@ -10,23 +10,23 @@ from console.web.shell import navigation
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(navigation, "_tabs", {})
-    navigation.register_tabs(
-        navigation.Tab("endpoint", "Events", "endpoints:events", "history", 50)
-    )
-    navigation.register_tabs(
+    navigation.register_tab(navigation.Tab("endpoint", "Events", "endpoints:events", "history", 50))
+    navigation.register_tab(
         navigation.Tab("endpoint", "Overview", "endpoints:detail", "server", 10)
     )
-    navigation.register_tabs(navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))
+    navigation.register_tab(navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))
 
 
 def active(path: str) -> list[str]:
     return [
-        entry["tab"].label for entry in navigation.of("endpoint", "demo", path) if entry["active"]
+        entry["tab"].label
+        for entry in navigation.list_tabs("endpoint", "demo", path)
+        if entry["active"]
     ]
 
 
 def test_tabs_come_in_their_order_whoever_registered_first() -> None:
-    labels = [entry["tab"].label for entry in navigation.of("endpoint", "demo", "/")]
+    labels = [entry["tab"].label for entry in navigation.list_tabs("endpoint", "demo", "/")]
     assert labels == ["Overview", "Routing", "Events"]
 
 
@@ -38,9 +38,11 @@ def test_a_page_below_a_tab_belongs_to_it_and_not_to_the_tab_above() -> None:
 
 
 def test_a_tab_whose_page_is_not_there_is_left_out() -> None:
-    navigation.register_tabs(navigation.Tab("endpoint", "Gone", "endpoints:no-such-page", "x", 1))
-    assert "Gone" not in [entry["tab"].label for entry in navigation.of("endpoint", "demo", "/")]
+    navigation.register_tab(navigation.Tab("endpoint", "Gone", "endpoints:no-such-page", "x", 1))
+    assert "Gone" not in [
+        entry["tab"].label for entry in navigation.list_tabs("endpoint", "demo", "/")
+    ]
 
 
 def test_things_of_another_kind_have_tabs_of_their_own() -> None:
-    assert navigation.of("tier", "default", "/") == []
+    assert navigation.list_tabs("tier", "default", "/") == []

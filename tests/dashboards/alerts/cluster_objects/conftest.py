@@ -28,7 +28,7 @@ class Kept:
 
     def keep(self) -> selectors.ClusterAlertsSummary:
         """Run one pass regardless of schedule."""
-        reconciler.keep(str(selectors.one("prod").cluster.pk))
+        reconciler.reconcile(str(selectors.one("prod").cluster.pk))
         return selectors.one("prod")
 
     def find(self, kind: str, name: str) -> Any:
@@ -44,7 +44,7 @@ def joined(cluster: Cluster, user: str = "") -> Kept:
     path = cluster.plane.kubeconfig_of(user, space) if user else cluster.kubeconfig
     config = path.read_text(encoding="utf-8")
     facts = {"kind": "kubeconfig", "kubeconfig": config, "namespace": space}
-    clusters.add(person("admin"), "prod", facts)
+    clusters.add_cluster(person("admin"), "prod", facts)
     return Kept(cluster, space)
 
 

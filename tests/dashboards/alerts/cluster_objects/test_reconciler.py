@@ -22,7 +22,7 @@ from dashboards.alerts.cluster_objects import desired_objects, reconciler, selec
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests
 from dashboards.alerts.notify import receivers
-from dashboards.alerts.rules import UNSET
+from dashboards.alerts.rules import DEFAULT_SETTINGS
 from dashboards.alerts.settings import actions as alerting
 from tests.dashboards.alerts.cluster_objects.conftest import CONFIG, RULES, Kept, joined
 from tests.support.console import make_endpoint, person
@@ -45,9 +45,9 @@ def test_rules_come_follow_what_is_set_and_go(kept: Kept) -> None:
     assert "namespace" not in alerts["HighTTFT"]["labels"]
     assert not {"BudgetExceeded", "BudgetForecast"} & set(alerts)
     assert "MetricsAbsent" in alerts
-    assert reconciler.due_now() == []
+    assert reconciler.find_due() == []
     alerting.set_rule(person("operator"), "HighTTFT", "", {"threshold": 3.5})
-    assert reconciler.due_now() == [str(shown.cluster.pk)]  # detected without a notification
+    assert reconciler.find_due() == [str(shown.cluster.pk)]  # detected without a notification
     assert kept.keep().status.corrected == 0
     assert "> 3.5" in kept.alerts()["HighTTFT"]["expr"]
     version = kept.find("PrometheusRule", RULES)["metadata"]["resourceVersion"]
@@ -61,7 +61,7 @@ def test_rules_come_follow_what_is_set_and_go(kept: Kept) -> None:
 
 def test_what_somebody_changes_is_set_back_and_said(kept: Kept) -> None:
     kept.set(rules=True)
-    before = counters.value("alert_objects_corrected", cluster="prod")
+    before = counters.total("alert_objects_corrected", cluster="prod")
     groups = kept.find("PrometheusRule", RULES)["spec"]["groups"]
     groups[0]["rules"] = groups[0]["rules"][:1]
     spec = {"groups": [*groups[:1], {"name": "theirs", "rules": []}]}
@@ -71,7 +71,7 @@ def test_what_somebody_changes_is_set_back_and_said(kept: Kept) -> None:
     shown = kept.keep()
     assert (shown.phase, shown.status.corrected) == ("Ready", 1)
     assert "kubectl-edit" in shown.status.correction
-    assert counters.value("alert_objects_corrected", cluster="prod") == before + 1
+    assert counters.total("alert_objects_corrected", cluster="prod") == before + 1
     assert {"HighTTFT", "RouterDown"} <= set(kept.alerts())
     kept.cluster.api.delete("PrometheusRule", kept.space, RULES)
     until(lambda: kept.find("PrometheusRule", RULES) is None, what="its end")
@@ -95,7 +95,7 @@ def test_receivers_go_where_an_alertmanager_tells(kept: Kept, settings: Any) -> 
     assert kept.alerts()["HighTTFT"]["labels"]["namespace"] == kept.space
     assert _address(kept) == URL
     receivers.change(person("admin"), "hook", {"url": f"{URL}2"})
-    assert reconciler.due_now() == [str(shown.cluster.pk)]
+    assert reconciler.find_due() == [str(shown.cluster.pk)]
     kept.keep()
     assert _address(kept) == f"{URL}2"
     theirs = {"data": {"hook-url": base64.b64encode(b"https://evil.example.org").decode()}}
@@ -107,7 +107,7 @@ def test_receivers_go_where_an_alertmanager_tells(kept: Kept, settings: Any) -> 
     assert "T0KEN" not in told
     assert "evil" not in told
     settings.EMBERLINE = without
-    assert reconciler.due_now() == [str(shown.cluster.pk)]
+    assert reconciler.find_due() == [str(shown.cluster.pk)]
     shown = kept.keep()  # the console sends again: the cluster must not
     assert (shown.phase, shown.status.reason) == ("Degraded", "NoAlertmanager")
     until(lambda: len(kept.keep().objects) == 1, what="their end")
@@ -158,7 +158,9 @@ def test_a_right_that_is_missing_is_named(cluster: Cluster, db: None) -> None:
 def test_the_role_that_is_shown_is_enough(cluster: Cluster, db: None, settings: Any) -> None:
     kept = joined(cluster, "person-6")
     there = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
-    needed = [one for one in rights.wanted(there, (rights.RECEIVERS,)) if not one.cluster]
+    needed = [
+        one for one in rights.required_rights(there, (rights.RECEIVERS_GROUP,)) if not one.cluster
+    ]
     for body in yaml.safe_load_all(rights.manifest(needed, "person-6", kept.space)):
         cluster.api.create(body["kind"], kept.space, body)
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, alertmanager_url="http://a.test")
@@ -172,13 +174,13 @@ def test_the_role_that_is_shown_is_enough(cluster: Cluster, db: None, settings: 
 def test_a_cluster_away_keeps_what_it_has_and_is_not_forgotten(faked: Kept) -> None:
     faked.set(rules=True)
     with pytest.raises(Refused, match="alert rules of this console"):
-        clusters.remove(person("admin"), "prod")
+        clusters.remove_cluster(person("admin"), "prod")
     faked.cluster.plane.stop_api()
     try:
         shown = faked.set(rules=False)
         assert (shown.phase, shown.status.reason) == ("Deleting", "ClusterUnreachable")
-        assert reconciler.due_now() == []
-        assert selectors.users() == {}  # unreachable for long: may be deleted
+        assert reconciler.find_due() == []
+        assert selectors.clusters_in_use() == {}  # unreachable for long: may be deleted
     finally:
         faked.cluster.plane.start_api()
     assert faked.keep().phase == "Off"
@@ -214,10 +216,10 @@ def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:
 def test_budgets_are_judged_where_the_console_is_scraped(db: None) -> None:
     facts = {"install": "a", "namespace": "n", "labels": {}, "routed": False}
     for beside in (True, False):
-        made = manifests.rules(UNSET, **facts, with_console=beside)
+        made = manifests.build_rules(DEFAULT_SETTINGS, **facts, with_console=beside)
         groups = {one["name"] for one in made["spec"]["groups"]}
         assert ("emberline-cost" in groups) is beside
     row = Row.objects.create(name="in-cluster", kind="in-cluster", namespace="n")
     wish = ClusterAlerts(cluster=row, rules=True)
-    (body,) = desired_objects.wanted(wish, desired_objects.facts()).bodies
+    (body,) = desired_objects.build_desired(wish, desired_objects.load_facts()).bodies
     assert "emberline-cost" in {one["name"] for one in body["spec"]["groups"]}

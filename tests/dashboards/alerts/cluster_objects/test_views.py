@@ -165,12 +165,14 @@ def test_the_installers_words_are_read(tmp_path: Path) -> None:
 
 def test_rights_for_receivers_are_asked_for_where_they_are_kept(prod: Cluster) -> None:
     ClusterAlerts.objects.create(cluster=prod, rules=True)
-    assert related_objects.parts("prod") == []
+    assert related_objects.required_parts("prod") == []
     ClusterAlerts.objects.update(receivers=True)
-    assert related_objects.parts("prod") == [rights.RECEIVERS]
+    assert related_objects.required_parts("prod") == [rights.RECEIVERS_GROUP]
     found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
-    titles = {one.title for one in rights.wanted(found, related_objects.parts("prod"))}
+    titles = {
+        one.title for one in rights.required_rights(found, related_objects.required_parts("prod"))
+    }
     assert "alertmanagerconfigs.monitoring.coreos.com" in titles
     assert "alertmanagerconfigs.monitoring.coreos.com" not in {
-        one.title for one in rights.wanted(found)
+        one.title for one in rights.required_rights(found)
     }

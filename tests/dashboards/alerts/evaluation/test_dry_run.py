@@ -21,10 +21,10 @@ from dashboards.alerts.evaluation.dry_run import (
     Condition,
     ConditionValues,
     dry_run,
-    too_many,
+    excess_series,
 )
-from dashboards.alerts.evaluation.history import past
-from dashboards.alerts.evaluation.intervals import Looks, fired, verdict
+from dashboards.alerts.evaluation.history import query_history
+from dashboards.alerts.evaluation.intervals import SampleTimes, judge_rule, summarize_firing
 from dashboards.alerts.rules import BY_NAME, Settings
 from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
@@ -81,20 +81,20 @@ def test_it_judges_as_prometheus_does() -> None:
         text = text if dice.random() < 0.5 else text.replace("#", ".", 25)
         step, since = dice.choice((15, 60, 300)), dice.randrange(0, 20)
         lasting_s = dice.choice((0, 10, 60, 90, 600, 3600))
-        found = fired(held(text), Looks(0, step, since * step), lasting_s)
+        found = summarize_firing(held(text), SampleTimes(0, step, since * step), lasting_s)
         assert (found.times, found.firing_s) == by_hand(text, lasting_s, step, since), text
 
 
 def test_what_was_seen_too_briefly_is_counted_apart() -> None:
-    looks = Looks(0, 60, 0)
-    assert fired(held("..##.."), looks, 60).times == 1
-    one = fired(held("..#..."), looks, 60)  # up to two minutes between samples
+    looks = SampleTimes(0, 60, 0)
+    assert summarize_firing(held("..##.."), looks, 60).times == 1
+    one = summarize_firing(held("..#..."), looks, 60)  # up to two minutes between samples
     assert (one.times, one.unsure) == (0, 1)
-    assert fired(held("..#..."), looks, 600).unsure == 0
-    still = fired(held("...###"), looks, 60)
+    assert summarize_firing(held("..#..."), looks, 600).unsure == 0
+    still = summarize_firing(held("...###"), looks, 60)
     assert (still.still, still.firing_s, still.longest_s) == (True, 120, 120)
-    assert not fired(held(".##.#."), looks, 60).still
-    both = verdict([(held("##"), 0), (held("...."), 0), (held("####"), 0)], looks)
+    assert not summarize_firing(held(".##.#."), looks, 60).still
+    both = judge_rule([(held("##"), 0), (held("...."), 0), (held("####"), 0)], looks)
     assert ([one.firing_s for one in both.about], both.times) == ([240, 120], 2)
 
 
@@ -118,7 +118,7 @@ def always(question: Any) -> QueryResult:
 
 def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
     asked = Asked(always)
-    measure = evaluation_measure.written("up == 0")
+    measure = evaluation_measure.user_rule_measure("up == 0")
     for (key, (length, *steps)), lasting_s in itertools.product(RANGES.items(), (300, 1800)):
         step = steps[lasting_s == 1800]
         draft = ConditionValues((Condition("up == 0", lasting_s),))
@@ -139,7 +139,10 @@ def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
 
 
 def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
-    draft, measure = ConditionValues((Condition("x > 1", 0),)), evaluation_measure.written("x > 1")
+    draft, measure = (
+        ConditionValues((Condition("x > 1", 0),)),
+        evaluation_measure.user_rule_measure("x > 1"),
+    )
     for kind, status, code in (
         (FaultKind.BAD_QUERY, 400, "promql"),
         (FaultKind.TOO_SLOW, 503, "too_slow"),
@@ -151,7 +154,7 @@ def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
             dry_run(away, draft, None, measure, "24h")
         assert (refused.value.status_code, refused.value.errors[0].code) == (status, code)
         with pytest.raises(Refused):
-            too_many(away, "x > 1", "24h")
+            excess_series(away, "x > 1", "24h")
 
     def half(question: Any) -> QueryResult:
         there = question.window.points // 2
@@ -222,7 +225,7 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
     assert week["known_s"] < 86_400
     asked = Prometheus(server)
     try:
-        drawn = evaluation_measure.written("x > 1 + 2 and on () vector(1)")
+        drawn = evaluation_measure.user_rule_measure("x > 1 + 2 and on () vector(1)")
         draft = ConditionValues((Condition("x > 3", 0),))
         found = dry_run(asked, draft, None, drawn, "24h").drawing
     finally:
@@ -359,9 +362,9 @@ def test_who_may_set_it_may_try_it_and_nobody_else(settings: Any) -> None:
         for path in (f"{PAGE}dry-run/", "/alerts/rules/dry-run/"):
             assert erin.post(path, {"expr": "up"}).status_code == 403, path
         with pytest.raises(PermissionDenied):  # the action itself, without REST's permission check
-            trials.tried(world.erin, "HighTTFT", "", {})
+            trials.run_trial(world.erin, "HighTTFT", "", {})
         with pytest.raises(PermissionDenied):
-            trials.tried(world.frank, "HighTTFT", OURS, {})
+            trials.run_trial(world.frank, "HighTTFT", OURS, {})
         assert not stub.seen
 
 
@@ -406,7 +409,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
 def test_an_alert_between_two_points_of_the_past_is_listed() -> None:
     """A day has a point every five minutes; two short alerts fired within the hour."""
     asked = Asked(lambda _question: QueryResult())
-    found = past(asked, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
+    found = query_history(asked, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
     question = asked.questions["alerts"]
     assert question.window.step == 300
     assert question.query.startswith("last_over_time(ALERTS{")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from django.test import Client
 
-from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.evaluation.firing_alerts import query_firing
 from dashboards.alerts.rules import RULES, render
 from dashboards.boards.queries import Scope
 from dashboards.prometheus.http.client import Deadlines, Prometheus
@@ -76,16 +76,16 @@ def client(url: str) -> Prometheus:
 
 def test_they_fire_name_themselves_and_end(watched: Watched) -> None:
     prometheus = client(watched.url)
-    found = until(lambda: firing(prometheus, Scope("demo")).alerts, what="an alert")
+    found = until(lambda: query_firing(prometheus, Scope("demo")).alerts, what="an alert")
     (alert,) = found
     assert (alert.name, alert.endpoint, alert.worker) == ("IndexStale", "demo", "demo-worker-0")
     assert alert.since is not None
     assert "30 s old" in alert.summary
     assert "doctor" in alert.remedy
-    assert firing(prometheus, Scope("well")).alerts == ()
-    assert len(firing(prometheus, Scope()).alerts) == 1
+    assert query_firing(prometheus, Scope("well")).alerts == ()
+    assert len(query_firing(prometheus, Scope()).alerts) == 1
     watched.router.answers["/metrics"] = (200, metrics(0.1))
-    until(lambda: not firing(prometheus, Scope("demo")).alerts, what="its end")
+    until(lambda: not query_firing(prometheus, Scope("demo")).alerts, what="its end")
     watched.router.answers["/metrics"] = (200, metrics(45))
     prometheus.close()
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dashboards.alerts.evaluation import firing_alerts as firing_module
-from dashboards.alerts.evaluation.firing_alerts import Firing
+from dashboards.alerts.evaluation.firing_alerts import FiringAlerts
 from dashboards.alerts.notify import dispatcher, receivers, selectors
 from dashboards.alerts.notify import routes as notify_routes
 from dashboards.alerts.notify.models import Receiver, Silence
@@ -142,7 +142,8 @@ def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any
         both = [Alertmanager("east", None, first.url), Alertmanager("west", None, second.url)]
         concerned = list(both)
         monkeypatch.setattr(
-            "dashboards.alerts.notify.alertmanagers.of", lambda _endpoint: list(concerned)
+            "dashboards.alerts.notify.alertmanagers.alertmanagers_of",
+            lambda _endpoint: list(concerned),
         )
         monkeypatch.setattr(connections, "alertmanagers", lambda: tuple(both))
         at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
@@ -206,23 +207,23 @@ def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settin
 def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any) -> None:
     make_endpoint("demo")
     labels = {"alertname": "Slow", "endpoint": "demo", "severity": "page"}
-    alert = firing_module.Alert("Slow", "demo", "", "page", None, "s", "r", labels)
+    alert = firing_module.FiringAlert("Slow", "demo", "", "page", None, "s", "r", labels)
     monkeypatch.setattr(
-        "dashboards.alerts.evaluation.firing_alerts.firing", lambda *_: Firing((alert,))
+        "dashboards.alerts.evaluation.firing_alerts.query_firing", lambda *_: FiringAlerts((alert,))
     )
     monkeypatch.setattr(connections, "any_known", lambda: True)
-    assert dispatcher.read().alerts == ()
+    assert dispatcher.read_firing().alerts == ()
     monkeypatch.setattr(connections, "alertmanagers", tuple)
-    assert len(dispatcher.read().alerts) == 1
+    assert len(dispatcher.read_firing().alerts) == 1
 
 
 def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
     monkeypatch.setattr(
-        "dashboards.alerts.evaluation.firing_alerts.firing",
-        lambda *_: Firing((), missing="west is away"),
+        "dashboards.alerts.evaluation.firing_alerts.query_firing",
+        lambda *_: FiringAlerts((), missing="west is away"),
     )
     monkeypatch.setattr(connections, "any_known", lambda: True)
-    seen = dispatcher.read()
+    seen = dispatcher.read_firing()
     assert (seen.unknown, seen.why) == (True, "west is away")
 
 
@@ -244,7 +245,7 @@ def test_its_configuration_says_the_same(tmp_path: Path, settings: Any) -> None:
         ada, {"receiver": "mail", "matchers": ["team=ours"], "send_resolved": False}
     )
     text = browser("viewer").get("/alerts/receivers/alertmanager.yml").text
-    assert text == selectors.for_alertmanager().yml()
+    assert text == selectors.alertmanager_export().yml()
     assert "T0KEN" not in text
     found = yaml.safe_load(text)
     routes = {one["receiver"]: one for one in found["route"]["routes"]}

@@ -45,7 +45,7 @@ def receiver(**facts: Any) -> Receiver:
 
 def body(*alerts: Alert) -> dict[str, Any]:
     told = alerts or (Alert({"alertname": "A", "endpoint": "demo"}, {"summary": "s"}),)
-    return message.document("on-call", "k", {"alertname": "A"}, told, "https://c.example")
+    return message.build_document("on-call", "k", {"alertname": "A"}, told, "https://c.example")
 
 
 def owed(to: Receiver, **facts: Any) -> Delivery:
@@ -57,7 +57,7 @@ def owed(to: Receiver, **facts: Any) -> Delivery:
 def tried(one: Delivery, *, later: bool = False) -> Delivery:
     if later:
         Delivery.objects.filter(pk=one.pk).update(next_at=timezone.now())
-    deliveries.attempt(one.pk)
+    deliveries.attempt_delivery(one.pk)
     one.refresh_from_db()
     return one
 
@@ -89,7 +89,7 @@ def test_the_document_is_version_4_whatever_fires() -> None:
     assert body(ended)["status"] == "resolved"
     many = body(*(Alert({"alertname": f"A{n}"}) for n in range(150)))
     assert (len(many["alerts"]), many["truncatedAlerts"]) == (100, 50)
-    assert "and 130 more" in message.text(many)
+    assert "and 130 more" in message.format_text(many)
 
 
 def test_slack_gets_text_that_cannot_call_anybody(hook: Stub) -> None:
@@ -170,15 +170,15 @@ def test_old_news_are_given_up(hook: Stub) -> None:
 def test_of_two_processes_one_tries_and_one_that_died_costs_a_minute(hook: Stub) -> None:
     one = owed(receiver(kind="webhook", url=f"{hook.url}/hook"))
     stale = Delivery.objects.get(pk=one.pk)
-    deliveries.attempt(stale.pk)
-    deliveries.attempt(stale.pk)
+    deliveries.attempt_delivery(stale.pk)
+    deliveries.attempt_delivery(stale.pk)
     assert len(hook.seen) == 1
     dying = owed(Receiver.objects.get())
     Delivery.objects.filter(pk=dying.pk).update(
         attempts=1, next_at=timezone.now() + deliveries.LEASE
     )
-    assert deliveries.due(timezone.now()) == []
-    assert deliveries.due(timezone.now() + deliveries.LEASE) == [dying.pk]
+    assert deliveries.due_deliveries(timezone.now()) == []
+    assert deliveries.due_deliveries(timezone.now() + deliveries.LEASE) == [dying.pk]
 
 
 def test_a_slow_receiver_holds_up_no_other(hook: Stub) -> None:
@@ -189,7 +189,7 @@ def test_a_slow_receiver_holds_up_no_other(hook: Stub) -> None:
     for _ in range(5):
         owed(slow)
     wanted = owed(other)
-    found = deliveries.due(timezone.now() + timedelta(seconds=1))
+    found = deliveries.due_deliveries(timezone.now() + timedelta(seconds=1))
     assert len(found) == 3
     assert wanted.pk in found
 
@@ -202,7 +202,7 @@ def test_secrets_are_in_the_vault_alone(hook: Stub) -> None:
     rows = str(list(Receiver.objects.values())) + str(list(SealedText.objects.values()))
     assert "T0KEN" not in rows
     assert SECRET not in rows
-    target = deliveries.target(made)
+    target = deliveries.delivery_target(made)
     assert (target.url, target.secret) == (url, SECRET)
     assert "T0KEN" not in repr(target)
     SealedText.objects.filter(name__endswith="/secret").delete()

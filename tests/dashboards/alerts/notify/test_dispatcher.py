@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.claims import claim
+from console.claims import take_claim
 from dashboards.alerts.evaluation import firing_alerts as firing_module
-from dashboards.alerts.evaluation.firing_alerts import Firing
+from dashboards.alerts.evaluation.firing_alerts import FiringAlerts
 from dashboards.alerts.notify import dispatcher, receivers, routes, silences
 from dashboards.alerts.notify.models import (
     Delivery,
@@ -35,13 +35,13 @@ class World:
     """Alerts in Prometheus and the current time."""
 
     def __init__(self) -> None:
-        self.alerts: list[firing_module.Alert] = []
+        self.alerts: list[firing_module.FiringAlert] = []
         self.why = ""
         self.now = T0
 
     def fires(self, *names: str, endpoint: str = "demo", severity: str = "page") -> None:
         self.alerts = [
-            firing_module.Alert(
+            firing_module.FiringAlert(
                 name=name,
                 endpoint=endpoint,
                 worker="",
@@ -58,7 +58,7 @@ class World:
         """Return the deliveries created since the last pass."""
         known = set(Delivery.objects.values_list("pk", flat=True))
         self.now += timedelta(seconds=after_s)
-        assert dispatcher.look()
+        assert dispatcher.dispatch()
         return list(Delivery.objects.exclude(pk__in=known).order_by("created_at"))
 
 
@@ -66,10 +66,10 @@ class World:
 def world(monkeypatch: Any) -> Iterator[World]:
     found = World()
 
-    def said(*_: Any) -> Firing:
-        return Firing(why=found.why) if found.why else Firing(tuple(found.alerts))
+    def said(*_: Any) -> FiringAlerts:
+        return FiringAlerts(why=found.why) if found.why else FiringAlerts(tuple(found.alerts))
 
-    monkeypatch.setattr("dashboards.alerts.evaluation.firing_alerts.firing", said)
+    monkeypatch.setattr("dashboards.alerts.evaluation.firing_alerts.query_firing", said)
     monkeypatch.setattr(connections, "any_known", lambda: True)
     monkeypatch.setattr(timezone, "now", lambda: found.now)
     make_endpoint("demo")
@@ -204,26 +204,26 @@ def test_without_a_prometheus_nobody_is_alarmed(world: World, monkeypatch: Any) 
 
 def test_one_process_looks_at_a_time(world: World) -> None:
     world.look()
-    taken = claim(Dispatch, 1, ttl_s=60)
+    taken = take_claim(Dispatch, 1, ttl_s=60)
     assert taken is not None
-    assert dispatcher.look() is False
+    assert dispatcher.dispatch() is False
     taken.release(0)
-    assert dispatcher.look() is True
+    assert dispatcher.dispatch() is True
 
 
 def test_a_look_that_lost_its_claim_owes_nothing(world: World, monkeypatch: Any) -> None:
     world.fires("Slow")
     world.look()
     world.now += timedelta(seconds=30)
-    read = dispatcher.read
+    read = dispatcher.read_firing
 
     def slow() -> Any:
         found = read()
         Dispatch.objects.update(claim_token="another's")
         return found
 
-    monkeypatch.setattr("dashboards.alerts.notify.dispatcher.read", slow)
-    dispatcher.look()
+    monkeypatch.setattr("dashboards.alerts.notify.dispatcher.read_firing", slow)
+    dispatcher.dispatch()
     assert not Delivery.objects.exists()
 
 
@@ -234,9 +234,9 @@ def test_a_look_that_dies_is_made_good(world: World, monkeypatch: Any) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(dispatcher, "_settle", _dies)
         with pytest.raises(RuntimeError):
-            dispatcher.look()
+            dispatcher.dispatch()
     assert not Delivery.objects.exists()
-    assert not dispatcher.look()  # until its claim expires
+    assert not dispatcher.dispatch()  # until its claim expires
     assert len(world.look(61)) == 2
 
 
@@ -250,4 +250,4 @@ def test_a_look_asks_as_much_for_many_alerts(
     world.fires(*(f"A{n}" for n in range(40)))
     world.look()
     with django_assert_max_num_queries(17):
-        dispatcher.look()
+        dispatcher.dispatch()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from dashboards.alerts.rules import GROUPS, Rule
-from dashboards.alerts.rules.parameter import in_words
+from dashboards.alerts.rules.parameter import describe_duration
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.documents import TITLES
 
@@ -16,7 +16,10 @@ MARK = "<!-- generated: UPDATE_GOLDEN=1 pytest tests/dashboards/alerts/rules/tes
 
 def section(rule: Rule) -> str:
     lasting = rule.defaults.lasting_s or 0
-    facts = [f"Severity {rule.severity}", f"for {in_words(lasting)}" if lasting else "at once"]
+    facts = [
+        f"Severity {rule.severity}",
+        f"for {describe_duration(lasting)}" if lasting else "at once",
+    ]
     facts += [f"{one.label.lower()} {one.shown(one.default)}" for one in rule.parameters]
     facts += [f"needs {rule.needs}"] if rule.needs else []
     facts += [] if rule.per_endpoint else ["not for single endpoints"]

@@ -7,8 +7,17 @@ from pathlib import Path
 
 import yaml
 
-from dashboards.alerts.rules import BY_NAME, RULES, Own, Rule, Setting, Settings, groups, render
-from dashboards.alerts.rules.parameter import duration, in_words, seconds_of
+from dashboards.alerts.rules import (
+    BY_NAME,
+    RULES,
+    Rule,
+    Setting,
+    Settings,
+    UserRule,
+    build_groups,
+    render,
+)
+from dashboards.alerts.rules.parameter import describe_duration, format_duration, parse_duration
 from tests.dashboards.alerts.rules import test_cluster, test_rule
 from tests.dashboards.alerts.rules.alert_world import Case, bare, judged
 
@@ -97,7 +106,7 @@ def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
         (("a", "b"), True),
         (("a", "b"), False),  # c has the platform-wide setting
     ]
-    rules = {group["name"]: group["rules"] for group in groups(settings)}["emberline-engines"]
+    rules = {group["name"]: group["rules"] for group in build_groups(settings)}["emberline-engines"]
     (itl,) = [rule for rule in rules if rule["alert"] == "HighITL"]
     assert 'endpoint_name="a"' in itl["expr"]
     late = [rule for rule in rules if rule["alert"] == "HighTTFT"]
@@ -108,7 +117,7 @@ def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
 
 
 def test_ones_own_rule_is_in_the_file_and_its_words_are_no_template(tmp_path: Path) -> None:
-    own = Own("TooQuiet", "vector(1) > 0", 60, "ticket", "is {{ quiet }}", "Say {{ x }}.")
+    own = UserRule("TooQuiet", "vector(1) > 0", 60, "ticket", "is {{ quiet }}", "Say {{ x }}.")
     text = render(Settings(own=(own, replace(own, name="Off", enabled=False))))
     last = yaml.safe_load(text)["groups"][-1]
     assert last["name"] == "emberline-own"
@@ -120,15 +129,15 @@ def test_ones_own_rule_is_in_the_file_and_its_words_are_no_template(tmp_path: Pa
 
 
 def test_a_rule_links_to_its_page_where_the_console_is_known() -> None:
-    (rule, *_) = groups(Settings(console_url="https://console.example"))[0]["rules"]
+    (rule, *_) = build_groups(Settings(console_url="https://console.example"))[0]["rules"]
     url = "https://console.example/alerts/rules/EndpointNoHealthyWorker/"
     assert rule["annotations"]["runbook_url"] == url
-    assert "runbook_url" not in groups()[0]["rules"][0]["annotations"]
+    assert "runbook_url" not in build_groups()[0]["rules"][0]["annotations"]
 
 
 def test_every_default_is_within_its_bounds_and_every_text_is_filled() -> None:
     for rule in RULES:
-        assert seconds_of(rule.lasting) is not None
+        assert parse_duration(rule.lasting) is not None
         assert not set("<>") & set(rule.summary), rule.name
         for one in rule.parameters:
             assert one.fault(one.default) == "", (rule.name, one.name)
@@ -141,11 +150,11 @@ def test_every_default_is_within_its_bounds_and_every_text_is_filled() -> None:
 
 
 def test_times_are_read_as_people_and_prometheus_write_them() -> None:
-    assert [seconds_of(text) for text in ("5m", "5 min", "90", "90s", "2h", "1d")] == [
+    assert [parse_duration(text) for text in ("5m", "5 min", "90", "90s", "2h", "1d")] == [
         *(300, 300, 90, 90, 7200, 86_400)
     ]
-    assert seconds_of("soon") is None
-    assert [duration(one) for one in (0, 90, 300, 5400, 7200, 604_800)] == [
+    assert parse_duration("soon") is None
+    assert [format_duration(one) for one in (0, 90, 300, 5400, 7200, 604_800)] == [
         *("0s", "90s", "5m", "90m", "2h", "1w")
     ]
-    assert in_words(300) == "5 min"
+    assert describe_duration(300) == "5 min"

@@ -104,7 +104,7 @@ def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
     own.rounds(Load.LOADED)
     good = own.rules.read_text()
     assert "> 7 and on" in good
-    place = rule_file.place()
+    place = rule_file.rule_file_location()
     assert place is not None
     assert place.good.read_text() == good
     # promtool checks first.

@@ -6,7 +6,12 @@ import random
 
 import pytest
 
-from dashboards.benchmarks.generator.comparison import Comparison, compare, curve, differences
+from dashboards.benchmarks.generator.comparison import (
+    Comparison,
+    compare,
+    cumulative_curve,
+    list_differences,
+)
 from dashboards.benchmarks.generator.samples import (
     BUCKETS,
     Histogram,
@@ -14,7 +19,7 @@ from dashboards.benchmarks.generator.samples import (
     Series,
     percentile,
     result,
-    spread,
+    summarize_values,
 )
 
 
@@ -84,7 +89,7 @@ def test_what_speaks_against_it_takes_the_verdict_away() -> None:
 
 def test_nothing_to_compare() -> None:
     assert compare([], []).verdict.startswith("Nothing can be said")
-    assert curve([]) == []
+    assert cumulative_curve([]) == []
 
 
 def test_failed_and_uncounted_requests_are_not_compared() -> None:
@@ -96,15 +101,15 @@ def test_failed_and_uncounted_requests_are_not_compared() -> None:
 
 
 def test_jobs_differ_by_their_fields_but_not_by_their_nonce() -> None:
-    assert differences({"rate": 1, "nonce": "a"}, {"rate": 1, "nonce": "b"}) == []
-    assert differences({"rate": 1}, {"rate": 2}) == ["rate: 1 in A, 2 in B"]
+    assert list_differences({"rate": 1, "nonce": "a"}, {"rate": 1, "nonce": "b"}) == []
+    assert list_differences({"rate": 1}, {"rate": 2}) == ["rate: 1 in A, 2 in B"]
 
 
 def test_a_percentile_needs_enough_requests() -> None:
-    assert spread([0.1] * 9)["p90"] is None
-    assert spread([0.1] * 99)["p99"] is None
-    assert spread(range(1, 101))["p99"] == 99
-    assert spread([])["mean"] is None
+    assert summarize_values([0.1] * 9)["p90"] is None
+    assert summarize_values([0.1] * 99)["p99"] is None
+    assert summarize_values(range(1, 101))["p99"] == 99
+    assert summarize_values([])["mean"] is None
     assert percentile([1.0], 50) == 1.0
 
 

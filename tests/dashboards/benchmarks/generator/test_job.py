@@ -9,12 +9,12 @@ import pytest
 
 from console.core.errors import Refused
 from dashboards.benchmarks.generator import traces
-from dashboards.benchmarks.generator.job import FIELDS, Job, from_json, read
-from dashboards.benchmarks.generator.workloads import plan, sessions
+from dashboards.benchmarks.generator.job import FIELDS, Job, from_json, parse_job
+from dashboards.benchmarks.generator.workloads import make_sessions, plan_load
 
 
 def test_what_is_missing_has_its_default_and_the_table_says_the_same_as_the_class() -> None:
-    assert read({}) == Job()
+    assert parse_job({}) == Job()
     for one in FIELDS:
         assert getattr(Job(), one.name) == one.default, one.name
         assert one.low <= one.default <= one.high
@@ -24,18 +24,18 @@ def test_what_is_missing_has_its_default_and_the_table_says_the_same_as_the_clas
 def test_every_number_is_held_to_its_bounds(one: Any) -> None:
     for bad in (one.low - 1, one.high + 1, "many", float("nan"), True, [1]):
         with pytest.raises(Refused) as refused:
-            read({one.name: bad})
+            parse_job({one.name: bad})
         problem = refused.value.errors[0]
         assert problem.field == one.name
         assert f"{one.low:g} to {one.high:g}" in problem.remedy
     if one.whole:
         with pytest.raises(Refused):
-            read({one.name: one.low + 0.5})
+            parse_job({one.name: one.low + 0.5})
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(Refused) as refused:
-        read({"rate": 0, "workload": "poems", "nonsense": 1, "nonce": "a b"})
+        parse_job({"rate": 0, "workload": "poems", "nonsense": 1, "nonce": "a b"})
     assert {p.field for p in refused.value.errors} == {"rate", "workload", "nonsense", "nonce"}
 
 
@@ -45,12 +45,12 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 )
 def test_fields_that_contradict_each_other_are_refused(given: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as refused:
-        read(given)
+        parse_job(given)
     assert [p.field for p in refused.value.errors] == [field]
 
 
 def test_a_job_comes_back_from_json_whole() -> None:
-    job = read({"workload": "documents", "rate": 0.5, "nonce": "x-1"})
+    job = parse_job({"workload": "documents", "rate": 0.5, "nonce": "x-1"})
     assert from_json({**job.as_json(), "of_an_older_version": 1}) == job
 
 
@@ -59,10 +59,10 @@ def test_the_same_job_makes_the_same_requests_at_the_same_moments(workload: str)
     rows = traces.sample() if workload == "trace" else ()
 
     def seen(seed: int) -> list[Any]:
-        job = read({"workload": workload, "seed": seed}, rows)
+        job = parse_job({"workload": workload, "seed": seed}, rows)
         return [
             (s.at, s.opening and s.opening(), [turn.text() for turn in s.turns])
-            for s in itertools.islice(sessions(job), 5)
+            for s in itertools.islice(make_sessions(job), 5)
         ]
 
     assert seen(1) == seen(1)
@@ -72,16 +72,16 @@ def test_the_same_job_makes_the_same_requests_at_the_same_moments(workload: str)
 def test_prompts_begin_with_the_nonce_so_that_runs_do_not_warm_each_other() -> None:
     rows = traces.sample()
     for workload in ("chat", "documents", "trace"):
-        job = read({"workload": workload, "nonce": "abc"}, rows)
-        session = next(sessions(job))
+        job = parse_job({"workload": workload, "nonce": "abc"}, rows)
+        session = next(make_sessions(job))
         text = session.opening() if session.opening else session.turns[0].text()
         assert text.startswith("Run abc. ")
 
 
 def test_arrivals_have_the_rate_that_was_asked_for() -> None:
     for given in ({"workload": "documents"}, {"workload": "chat", "turns": 4}):
-        job = read({**given, "rate": 10})
-        last = next(itertools.islice(sessions(job), 2000, None))
+        job = parse_job({**given, "rate": 10})
+        last = next(itertools.islice(make_sessions(job), 2000, None))
         per_session = job.turns if job.workload == "chat" else 1
         assert 2000 * per_session / last.at == pytest.approx(10, rel=0.1)
 
@@ -92,7 +92,7 @@ def test_rows_of_a_trace_which_share_blocks_share_text() -> None:
     rows = traces.parse(lines)
     assert [row.at for row in rows] == [0, 3]
     assert traces.parse(traces.as_lines(rows)) == rows
-    short, long = (s.turns[0] for s in sessions(read({"workload": "trace"}, rows)))
+    short, long = (s.turns[0] for s in make_sessions(parse_job({"workload": "trace"}, rows)))
     assert (short.tokens, long.tokens) == (600, 1100)
     shared = len("Run warm. ") + 512 * 4 - 1
     assert short.text()[:shared] == long.text()[:shared]
@@ -134,15 +134,15 @@ def test_an_empty_trace_is_refused() -> None:
 )
 def test_the_plan_says_what_ends_it(given: dict[str, Any], ends_by: str) -> None:
     rows = traces.sample() if "workload" in given else ()
-    found = plan(read(given, rows))
+    found = plan_load(parse_job(given, rows))
     assert found.ends_by == ends_by
     assert found.requests > 0
-    assert found.seconds <= read(given, rows).duration_s
+    assert found.seconds <= parse_job(given, rows).duration_s
 
 
 def test_the_plan_counts_a_conversation_that_grows() -> None:
-    found = plan(
-        read(
+    found = plan_load(
+        parse_job(
             {
                 "mode": "concurrency",
                 "turns": 2,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dashboards.benchmarks.generator.files import ABORTED, DONE, RUNNING, Task, pack, unpack
-from dashboards.benchmarks.generator.job import read
+from dashboards.benchmarks.generator.job import parse_job
 from dashboards.benchmarks.generator.player import Player
-from dashboards.benchmarks.generator.tier_counters import Watcher
+from dashboards.benchmarks.generator.tier_counters import TierCounterReader
 from tests.support.waiting import until
 
 
@@ -97,7 +97,7 @@ async def server() -> AsyncIterator[Server]:
 
 async def played(server: Server, **given: Any) -> tuple[dict[str, Any], Player]:
     told: list[dict[str, Any]] = []
-    player = Player(Task(read(given), server.url, "demo"), told.append)
+    player = Player(Task(parse_job(given), server.url, "demo"), told.append)
     last = await player.play()
     assert told[-1] is last
     assert json.loads(json.dumps(last)) == last
@@ -152,7 +152,9 @@ async def test_what_was_due_before_it_was_sent_counts_from_when_it_was_due(serve
     """The loop is held up as a busy machine does: the wait is in the times, and it is named."""
     player = Player(
         Task(
-            read({"workload": "documents", "document_tokens": 5, "rate": 100, "max_requests": 30}),
+            parse_job(
+                {"workload": "documents", "document_tokens": 5, "rate": 100, "max_requests": 30}
+            ),
             server.url,
             "demo",
         ),
@@ -230,7 +232,7 @@ async def test_its_time_ends_a_run_and_what_is_under_way_may_finish(server: Serv
 
 async def test_an_abort_hangs_up_at_once(server: Server) -> None:
     server.delay_s = 60
-    player = Player(Task(read({"rate": 50}), server.url, "demo"), lambda _seen: None)
+    player = Player(Task(parse_job({"rate": 50}), server.url, "demo"), lambda _seen: None)
     playing = asyncio.ensure_future(player.play())
     while server.at_once < 3:
         await asyncio.sleep(0.01)
@@ -246,7 +248,7 @@ async def test_an_abort_hangs_up_at_once(server: Server) -> None:
 
 async def test_an_abort_does_not_wait_for_answers_that_may_still_finish(server: Server) -> None:
     server.delay_s = 60
-    job = read({"workload": "documents", "rate": 50, "max_requests": 3})
+    job = parse_job({"workload": "documents", "rate": 50, "max_requests": 3})
     player = Player(Task(job, server.url, "demo"), lambda _seen: None)
     playing = asyncio.ensure_future(player.play())
     while player.load.stopped_by != "max_requests":
@@ -278,7 +280,7 @@ async def test_more_at_once_than_the_bound_is_said_and_not_put_off(
 
 async def test_a_picture_is_told_while_it_runs(server: Server) -> None:
     told: list[dict[str, Any]] = []
-    job = read({"workload": "documents", "rate": 50, "duration_s": 1.5})
+    job = parse_job({"workload": "documents", "rate": 50, "duration_s": 1.5})
     await Player(Task(job, server.url, "demo"), told.append).play()
     assert [seen["state"] for seen in told][:2] == [RUNNING, RUNNING]
     assert told[1]["done"] > 0
@@ -290,17 +292,17 @@ async def test_cpu_share_counts_work_and_time_from_the_same_moment(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look at the workers costs CPU before the load begins."""
-    look = Watcher.look
+    look = TierCounterReader.look
 
-    async def costly(watcher: Watcher) -> dict[str, float]:
+    async def costly(watcher: TierCounterReader) -> dict[str, float]:
         until = time.process_time() + 0.1
         while time.process_time() < until:
             pass
         return await look(watcher)
 
-    monkeypatch.setattr(Watcher, "look", costly)
+    monkeypatch.setattr(TierCounterReader, "look", costly)
     told: list[dict[str, Any]] = []
-    job = read({"rate": 20, "max_requests": 3})
+    job = parse_job({"rate": 20, "max_requests": 3})
     await Player(Task(job, server.url, "demo"), told.append).play()
     assert told[0]["state"] == "running"
     shares = [one["generator"]["cpu_share"] for one in told]

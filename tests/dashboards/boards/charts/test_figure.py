@@ -24,7 +24,7 @@ def series(values: list[float | None], **labels: str) -> Series:
 def drawn(
     panel: Panel, *found: Series, line: PanelLine | None = None
 ) -> list[charts_figure.StyledSeries]:
-    return charts_figure.dressed(panel, [(line or panel.lines[0], found)])
+    return charts_figure.style_series(panel, [(line or panel.lines[0], found)])
 
 
 def tiers() -> list[charts_figure.StyledSeries]:
@@ -86,7 +86,7 @@ def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
     assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known"]
     rows = charts_figure.table(panel, items)["rows"]
     assert [row[0] for row in rows] == ["Prefix known", "Sent again"]
-    assert "Sent again" not in charts_figure.spoken(panel, items)
+    assert "Sent again" not in charts_figure.make_text_alternative(panel, items)
 
 
 def test_all_zero_is_drawn_as_zero() -> None:
@@ -98,7 +98,9 @@ def test_without_numbers_there_is_no_figure() -> None:
     assert charts_figure.figure(panels.TTFT, [], WINDOW) is None
     empty = drawn(panels.SHARE, series([None] * 5, worker="w"))
     assert charts_figure.figure(panels.SHARE, empty, WINDOW) is None
-    assert charts_figure.spoken(panels.SHARE, empty) == "Share of each worker. No data."
+    assert (
+        charts_figure.make_text_alternative(panels.SHARE, empty) == "Share of each worker. No data."
+    )
     assert charts_figure.table(panels.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
 
 
@@ -113,7 +115,7 @@ def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
 def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
     rows = charts_figure.table(panels.SOURCES, tiers())["rows"]
     assert rows[0] == ["Device", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
-    assert "L1 host memory 30.0 %" in charts_figure.spoken(panels.SOURCES, tiers())
+    assert "L1 host memory 30.0 %" in charts_figure.make_text_alternative(panels.SOURCES, tiers())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
     ],
 )
 def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
-    assert charts_figure.in_words(unit, value) == words
+    assert charts_figure.format_value(unit, value) == words
 
 
 @pytest.mark.parametrize(
@@ -152,14 +154,14 @@ def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
     ],
 )
 def test_an_axis_counts_as_people_do(unit: Any, highest: float, words: list[str]) -> None:
-    told = units.axis(unit, highest)
+    told = units.axis_format(unit, highest)
     assert told["ticktext"][: len(words)] == words
     assert len(told["tickvals"]) == len(told["ticktext"]) <= 8
 
 
 def test_a_short_axis_is_left_to_plotly() -> None:
-    assert "tickvals" not in units.axis("seconds", 2.5)
-    assert "tickvals" not in units.axis("per_s", 1e6)
+    assert "tickvals" not in units.axis_format("seconds", 2.5)
+    assert "tickvals" not in units.axis_format("per_s", 1e6)
 
 
 def test_a_gap_in_a_stack_has_no_edge() -> None:

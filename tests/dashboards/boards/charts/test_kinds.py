@@ -35,7 +35,7 @@ def series(values: list[float | None], **labels: str) -> Series:
 
 def figure(panel: Panel, *found: Series, window: Window = WINDOW) -> dict[str, Any]:
     made = charts_figure.figure(
-        panel, charts_figure.dressed(panel, [(panel.lines[0], found)]), window
+        panel, charts_figure.style_series(panel, [(panel.lines[0], found)]), window
     )
     assert made is not None
     again: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
@@ -55,22 +55,26 @@ def test_every_panel_can_be_drawn() -> None:
         for line in panel.lines:
             key = "100" if panel.kind == "heatmap" else next(iter(panel.styles), "demo-worker-0")
             found.append((line, (series([1, 2, None, 3, 4], **{line.by or "x": key}),)))
-        drawn = charts_figure.dressed(panel, found)
+        drawn = charts_figure.style_series(panel, found)
         made = charts_figure.figure(panel, drawn, WINDOW)
         json.dumps(made, allow_nan=False)
         assert charts_figure.table(panel, drawn)["rows"]
-        assert panel.title in charts_figure.spoken(panel, drawn)
+        assert panel.title in charts_figure.make_text_alternative(panel, drawn)
 
 
 def test_lengths_are_not_counted_again_with_longer_ones() -> None:
-    drawn = charts_figure.dressed(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(lengths()))])
+    drawn = charts_figure.style_series(
+        PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(lengths()))]
+    )
     assert [(item.style.label, item.values[0]) for item in drawn] == [
         ("up to 10", 0.0),
         ("10 to 100", 2.0),
         ("100 to 1,000", 5.0),
         ("over 1,000", 0.0),
     ]
-    assert charts_figure.spoken(PROMPT_LENGTHS, drawn).endswith("Most have 100 to 1,000 tokens.")
+    assert charts_figure.make_text_alternative(PROMPT_LENGTHS, drawn).endswith(
+        "Most have 100 to 1,000 tokens."
+    )
 
 
 def test_a_heat_map_leaves_out_lengths_nobody_sent() -> None:
@@ -82,7 +86,7 @@ def test_a_heat_map_leaves_out_lengths_nobody_sent() -> None:
 
 def test_two_moments_of_a_scrape_make_no_negative_requests() -> None:
     found = [series([3.0], le="10"), series([2.0], le="100"), series([None], le="+Inf")]
-    drawn = charts_figure.dressed(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(found))])
+    drawn = charts_figure.style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(found))])
     assert [item.values for item in drawn] == [(3.0,), (0.0,), (None,)]
 
 
@@ -106,7 +110,7 @@ def test_bars_are_stacked_and_what_never_happened_needs_no_name() -> None:
 
 def test_large_figures_say_the_latest_value_of_each() -> None:
     found = [(line, (series([0.1, 0.25]),)) for line in GOOD.lines]
-    made = charts_figure.figure(GOOD, charts_figure.dressed(GOOD, found), Window(0, 5, 5))
+    made = charts_figure.figure(GOOD, charts_figure.style_series(GOOD, found), Window(0, 5, 5))
     assert made is not None
     texts = [note["text"] for note in made["layout"]["annotations"]]
     assert texts[0::2] == ["<b>25.0 %</b>"] * 3
@@ -119,7 +123,7 @@ def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None
     found = [(line, (series([0.25, None, None]),)) for line in GOOD.lines]
     for step, when in ((60, "at 22:13"), (86400, "at Nov 14, 22:13")):
         window = Window(1_700_000_000, 1_700_000_000 + 2 * step, step)
-        made = charts_figure.figure(GOOD, charts_figure.dressed(GOOD, found), window)
+        made = charts_figure.figure(GOOD, charts_figure.style_series(GOOD, found), window)
         assert made is not None
         texts = [note["text"] for note in made["layout"]["annotations"]]
         assert texts[0::3] == ["<b>25.0 %</b>"] * 3
@@ -130,24 +134,24 @@ def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None
 
 def test_a_large_figure_of_nothing_is_a_zero() -> None:
     found = [(line, (series([0.0]),)) for line in NOW.lines]
-    made = charts_figure.figure(NOW, charts_figure.dressed(NOW, found), Window(0, 5, 5))
+    made = charts_figure.figure(NOW, charts_figure.style_series(NOW, found), Window(0, 5, 5))
     assert made is not None
     assert [n["text"] for n in made["layout"]["annotations"]][0::2] == ["<b>0</b>"] * 3
 
 
 def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
     found = [(line, (series([float(place)]),)) for place, line in enumerate(NOW.lines)]
-    drawn = charts_figure.dressed(NOW, found)
+    drawn = charts_figure.style_series(NOW, found)
     made = charts_figure.figure(NOW, drawn, Window(0, 5, 5))
     assert made is not None
     shown = [note["text"] for note in made["layout"]["annotations"]][0::2]
     assert shown == ["<b>0</b>", "<b>1</b>", "<b>2</b>"]
-    assert "Workers up 0" in charts_figure.spoken(NOW, drawn)
+    assert "Workers up 0" in charts_figure.make_text_alternative(NOW, drawn)
 
 
 def test_too_many_lines_are_counted_not_drawn() -> None:
     found = [series([float(n)] * 5, worker=f"w{n:03}") for n in range(MAX_LINES + 7)]
-    drawn = charts_figure.dressed(SHARE, [(SHARE.lines[0], tuple(found))])
+    drawn = charts_figure.style_series(SHARE, [(SHARE.lines[0], tuple(found))])
     assert [item.key for item in drawn] == [f"w{n:03}" for n in range(7, MAX_LINES + 7)] + [""]
     assert charts_figure.table(SHARE, drawn)["rows"][-1][0] == "7 smaller ones are not shown"
     assert len(figure(SHARE, *found)["data"]) == MAX_LINES
@@ -174,16 +178,16 @@ def test_too_many_lines_are_counted_not_drawn() -> None:
     ],
 )
 def test_values_in_words(unit: Unit, value: float, words: str) -> None:
-    assert charts_figure.in_words(unit, value) == words
+    assert charts_figure.format_value(unit, value) == words
 
 
 def test_every_unit_has_an_axis_and_words() -> None:
     for unit in get_args(Unit):
         figure(replace(SHARE, unit=unit), series([1.0] * 5, worker="w"))
-        assert units.in_words(unit, None) == "–"
+        assert units.format_value(unit, None) == "–"
 
 
 def test_ticks_are_small_numbers_as_such_and_large_ones_shortened() -> None:
-    assert units.axis("per_s", 0.5)["tickformat"] == "~g"
-    assert units.axis("per_s", 40_000)["tickformat"] == "~s"
-    assert units.axis("seconds", 0.5)["tickformat"] == "~s", "milliseconds"
+    assert units.axis_format("per_s", 0.5)["tickformat"] == "~g"
+    assert units.axis_format("per_s", 40_000)["tickformat"] == "~s"
+    assert units.axis_format("seconds", 0.5)["tickformat"] == "~s", "milliseconds"

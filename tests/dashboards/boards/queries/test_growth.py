@@ -71,7 +71,7 @@ def _tested(tmp_path: Path, test: dict[str, Any], questions: list[dict[str, Any]
 @pytest.mark.parametrize("every_s", [15, 60])
 def test_windows_in_a_row_add_up_to_what_was_counted(tmp_path: Path, every_s: int) -> None:
     length_s = 60 * MINUTES
-    counted = growth.counted(f"increase(c_total[{length_s}s])", every_s)
+    counted = growth.rewrite_for_total(f"increase(c_total[{length_s}s])", every_s)
     wanted = [(target(name), grown) for name, (_, _, grown) in CASES.items()]
     # What was first seen at the first sample may have been counted before.
     assert _evaluated(tmp_path, [asked(counted, *wanted, at=AT)]) == ""
@@ -80,7 +80,7 @@ def test_windows_in_a_row_add_up_to_what_was_counted(tmp_path: Path, every_s: in
 @pytest.mark.parametrize("step_s", [5, 10, 60])
 def test_every_event_is_at_some_point_of_a_chart(tmp_path: Path, step_s: int) -> None:
     times = Times(step_s, 60 * MINUTES)
-    drawn = growth.drawn(f"rate(c_total[{times.rate_s}s])", times)
+    drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times)
     any_ = f"max_over_time(({drawn})[{60 * MINUTES}s:{step_s}s]) > bool 0"
     lost = {"fails-meanwhile"} if times.rate_s < 35 else set()  # told as evidence, not drawn
     wanted = [
@@ -94,14 +94,14 @@ def test_what_is_counted_between_two_windows_is_drawn(tmp_path: Path) -> None:
     """Of scrapes at 56 s and 63 s, windows of a minute have one each."""
     series = [{"series": "c_total", "values": "1x8 2x90"}]
     times = Times(60, 600, scrape_s=7)
-    drawn = growth.drawn(f"rate(c_total[{times.rate_s}s])", times, frozenset())
+    drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times, frozenset())
     any_ = f"max_over_time(({drawn})[600s:60s]) > bool 0"
     test = {"interval": "7s", "input_series": series}
     assert _tested(tmp_path, test, [asked(any_, ("{}", 1.0), at=AT)]) == ""
 
 
 def test_what_ranks_misses_no_series(tmp_path: Path) -> None:
-    ranked = growth.drawn("increase(c_total[600s] @ end())", Times(5, 600))
+    ranked = growth.rewrite_for_chart("increase(c_total[600s] @ end())", Times(5, 600))
     seen = f"count({ranked})"
     assert _evaluated(tmp_path, [asked(seen, ("{}", float(len(CASES))), at=AT)]) == ""
 
@@ -115,6 +115,6 @@ def test_a_name_is_told_once_a_series_of_it_appeared(tmp_path: Path) -> None:
 def test_a_total_ends_at_a_whole_window_and_no_more_than_five_minutes_later() -> None:
     for length_s in (60, 900, 3600, 21_600, 86_400, 7 * 86_400, 30 * 86_400):
         for moment in (1_800_000_000, 1_800_000_001, 1_799_999_999.5):
-            at = growth.ending(moment, length_s)
-            assert at % growth.part_s(length_s) == 0
+            at = growth.align_end(moment, length_s)
+            assert at % growth.get_part_s(length_s) == 0
             assert 0 <= at - moment < 300

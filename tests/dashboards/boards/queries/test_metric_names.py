@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cachetier.engine.counters import Counters
 from cachetier.engine.store import StoreUsage
-from console.processkit.metrics import MetricSample, parse
+from console.processkit.metrics import MetricSample, parse_samples
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS, styles
 from dashboards.boards.queries import QUERIES, Scope, Times
@@ -41,7 +41,9 @@ TURNED_ON = {
 
 
 def asked() -> set[str]:
-    text = " ".join(queries.render(name, Scope("demo"), Times(5, 900)) for name in QUERIES)
+    text = " ".join(
+        queries.render_for_chart(name, Scope("demo"), Times(5, 900)) for name in QUERIES
+    )
     boards = BOARDS.values()
     every = [panel for board in boards for one in (True, False) for panel in board.panels(one=one)]
     wanted = " ".join(metric for panel in every for metric in panel.metrics)
@@ -55,7 +57,7 @@ def router() -> list[MetricSample]:
     for family in (metrics.in_flight, metrics.worker_up, metrics.circuit, metrics.index_blocks):
         family.child("demo-worker-0")
     metrics.cache_tokens.child("demo-worker-0")
-    return parse(metrics.registry.render().decode())
+    return parse_samples(metrics.registry.render().decode())
 
 
 def following_caches() -> set[str]:
@@ -65,7 +67,9 @@ def following_caches() -> set[str]:
 
 
 def node() -> list[MetricSample]:
-    return parse(Counters("default", "cache-default-0").render(StoreUsage(1, 2, 3), up=True))
+    return parse_samples(
+        Counters("default", "cache-default-0").render(StoreUsage(1, 2, 3), up=True)
+    )
 
 
 def test_every_name_is_exported_by_somebody() -> None:

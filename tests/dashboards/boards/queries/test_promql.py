@@ -27,7 +27,7 @@ def promtool(file: Path, expressions: list[str]) -> subprocess.CompletedProcess[
 def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
     metrics = ("vllm:prompt_tokens_total", "emberline_l2_used_bytes")
     expressions = [
-        queries.render(name, scope, times)
+        queries.render_for_chart(name, scope, times)
         for name in QUERIES
         for scope in SCOPES
         for times in TIMES
@@ -46,16 +46,18 @@ def test_a_broken_expression_would_be_noticed(tmp_path: Path) -> None:
 
 def test_one_endpoint_is_selected_by_the_label_its_exporter_has() -> None:
     times, demo = Times(5, 900), Scope("demo")
-    assert '{endpoint_name="demo",namespace="default"}' in queries.render("ttft_p90", demo, times)
-    assert '{endpoint="demo",namespace="default"}' in queries.render(
+    assert '{endpoint_name="demo",namespace="default"}' in queries.render_for_chart(
+        "ttft_p90", demo, times
+    )
+    assert '{endpoint="demo",namespace="default"}' in queries.render_for_chart(
         "decisions_by_reason", demo, times
     )
-    assert "endpoint" not in queries.render("decisions_by_reason", Scope(), times)
+    assert "endpoint" not in queries.render_for_chart("decisions_by_reason", Scope(), times)
 
 
 @given(st.text())
 def test_an_escaped_value_ends_where_its_text_ends(value: str) -> None:
-    shown = queries.escaped(value)
+    shown = queries.escape_label(value)
     assert "\n" not in shown
     # Without its escape pairs there is no quote left that could end the string.
     bare = shown.replace("\\\\", "").replace('\\"', "").replace("\\n", "").replace("\\r", "")

@@ -73,7 +73,9 @@ def promtool(
 
 def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict[str, Any]:
     """A question with an answer for every series which differs."""
-    raw, short = (queries.render(name, scope, each) for each in (replace(times, kept=()), times))
+    raw, short = (
+        queries.render_for_chart(name, scope, each) for each in (replace(times, kept=()), times)
+    )
     assert "rate(" in raw
     assert "rate(" not in short
     away = f"abs(({short}) / ({raw}) - 1) > {tolerance}"
@@ -104,14 +106,14 @@ def test_every_counter_of_the_boards_is_kept() -> None:
     recorded = {
         rule["record"]
         for family in queries_recording_rules.FAMILIES
-        for rule in queries_recording_rules.rules(family)
+        for rule in queries_recording_rules.make_rules(family)
     }
     for board in BOARDS.values():
         for one in (False, True):
             for line in (line for panel in board.panels(one=one) for line in panel.lines):
                 scope = Scope("a", worker="a-0") if one else Scope()
                 for times in (KEPT, MINUTES):
-                    short = queries.render(line.query, scope, times)
+                    short = queries.render_for_chart(line.query, scope, times)
                     found |= set(re.findall(r"emberline[15]m\w*:[\w:]+", short))
                     assert "rate(" not in short, line.query
     assert found - recorded == set()
@@ -129,7 +131,7 @@ def test_every_counter_of_the_boards_is_kept() -> None:
     ],
 )
 def test_how_it_is_put(raw: str, short: str) -> None:
-    assert queries_recording_rules.instead(raw, KEPT) == short
+    assert queries_recording_rules.rewrite_recorded(raw, KEPT) == short
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_how_it_is_put(raw: str, short: str) -> None:
     ],
 )
 def test_which_rules_serve(window_s: int, step_s: int, every_s: int) -> None:
-    found = queries_recording_rules.wanted([f"rate(a[{window_s}s])"], Times(step_s, 900))
+    found = queries_recording_rules.select_families([f"rate(a[{window_s}s])"], Times(step_s, 900))
     assert [family.every_s for family in found] == [every_s] * bool(every_s)
 
 
@@ -156,11 +158,12 @@ def test_a_rule_with_too_few_samples_is_not_asked() -> None:
     for scrape_s, every in ((15, {60, 300}), (30, {300}), (120, set())):
         times = Times(60, 21_600, scrape_s)
         assert {
-            family.every_s for family in queries_recording_rules.wanted(expression, times)
+            family.every_s for family in queries_recording_rules.select_families(expression, times)
         } == every & {60}
         times = Times(300, 86_400, scrape_s)
         assert {
-            family.every_s for family in queries_recording_rules.wanted(expression[1:], times)
+            family.every_s
+            for family in queries_recording_rules.select_families(expression[1:], times)
         } == every & {300}
 
 
@@ -173,7 +176,7 @@ def test_what_each_step_looks_back_to_was_kept_too() -> None:
 
 def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
-    question = queries_recording_rules.not_covered(FIVE, 14_400)
+    question = queries_recording_rules.count_uncovered(FIVE, 14_400)
     world = {'up{job="vllm"}': "_x120 1x180"}
     assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
     done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
@@ -181,7 +184,7 @@ def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
     bare = question.replace(FIVE.scraped, "emberline5m:never")
     done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
-    coarse = queries_recording_rules.not_covered(FIVE, 180_000).replace(
+    coarse = queries_recording_rules.count_uncovered(FIVE, 180_000).replace(
         FIVE.scraped, "emberline5m:never"
     )
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at

@@ -24,7 +24,7 @@ def compared(panel: Panel, drawn: list[StyledSeries], before: list[StyledSeries]
         "figure": figure.figure(panel, drawn, WINDOW),
         "table": figure.table(panel, drawn),
     }
-    return comparison.compared(document, panel, drawn, before, WINDOW)
+    return comparison.add_previous_period(document, panel, drawn, before, WINDOW)
 
 
 def ghosts(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -84,5 +84,5 @@ def test_nothing_now_is_drawn_as_nothing() -> None:
 
 
 def test_the_period_before_ends_where_this_one_begins() -> None:
-    before = board.before(Window(1000, 1600, 10))
+    before = board.get_previous_window(Window(1000, 1600, 10))
     assert before == Window(400, 1000, 10)

@@ -24,7 +24,7 @@ def found(*shown: PanelResult) -> BoardResult:
 
 
 def rows(measured: BoardResult) -> list[list[str]]:
-    return list(csv.reader(csv_export.text(measured).splitlines()))
+    return list(csv.reader(csv_export.format_csv(measured).splitlines()))
 
 
 ONE = PanelResult(
@@ -67,7 +67,9 @@ def test_negative_numbers_stay_numbers() -> None:
 
 
 def test_the_file_says_what_is_in_it() -> None:
-    assert csv_export.filename(found(ONE), "cache", "") == (
+    assert csv_export.make_filename(found(ONE), "cache", "") == (
         "fleet-cache-ttft-15m-20261118T1106Z.csv"
     )
-    assert csv_export.filename(found(ONE, ONE), "overview", "demo").startswith("demo-overview-15m-")
+    assert csv_export.make_filename(found(ONE, ONE), "overview", "demo").startswith(
+        "demo-overview-15m-"
+    )

@@ -121,8 +121,8 @@ CAUSES = {
 
 def counters_of(shown: PanelResult) -> set[str]:
     """Of whose growth the panel shows anything; a histogram by the number it saw."""
-    texts = [queries.plain(line.query, Scope(), Times(5, 900)) for line in shown.panel.lines]
-    found = {metric for metric, _ in growth.counters(texts)}
+    texts = [queries.render_plain(line.query, Scope(), Times(5, 900)) for line in shown.panel.lines]
+    found = {metric for metric, _ in growth.find_counters(texts)}
     return {
         name.removesuffix("_bucket") + "_count" if "_bucket" in name else name for name in found
     }
@@ -228,10 +228,10 @@ def test_figures_are_of_the_whole_range(world: World, length: str) -> None:
 def test_the_card_agrees_with_the_figure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: float(world.end))
     for endpoint in ("one", "young", "bursts", "replaced", "mixed"):
-        card = fleet_summary.summary(world.prometheus, Scope(endpoint, "default"))
+        card = fleet_summary.summarize_fleet(world.prometheus, Scope(endpoint, "default"))
         assert card.why == ""
         assert card.reused_percent == pytest.approx(89.6), endpoint
         requests_s = grown(endpoint, n.REQUESTS) / SHORT
         assert card.requests_s == pytest.approx(requests_s), endpoint
-    idle = fleet_summary.summary(world.prometheus, Scope("idle", "default"))
+    idle = fleet_summary.summarize_fleet(world.prometheus, Scope("idle", "default"))
     assert idle.why == "No prompt token was processed in the last 15 minutes."

@@ -15,13 +15,13 @@ NOW = 1_795_000_000.7
 
 
 def read(query: str) -> BoardQuery:
-    found, problems = results_query.read(dict(parse_qsl(query)), NOW)
+    found, problems = results_query.parse_query(dict(parse_qsl(query)), NOW)
     assert problems == ()
     return found
 
 
 def refused(query: str) -> str:
-    found, problems = results_query.read(dict(parse_qsl(query)), NOW)
+    found, problems = results_query.parse_query(dict(parse_qsl(query)), NOW)
     assert found == BoardQuery(), "what is not understood is as if it were not said"
     (problem,) = problems
     assert problem.remedy
@@ -92,7 +92,7 @@ def test_what_is_refused_names_the_field(query: str, field: str) -> None:
     "length", [60, 61, 299, 3601, 86_400, 7 * 86_400 + 5, results_query.LONGEST_S]
 )
 def test_any_length_fits_into_the_points_of_a_line(length: int) -> None:
-    chosen = results_query.custom(int(NOW) - length, int(NOW))
+    chosen = results_query.make_fixed_range(int(NOW) - length, int(NOW))
     window = client.Window.ending(NOW, chosen.length_s, chosen.step_s)
     assert 1 < window.points <= client.MAX_POINTS
 

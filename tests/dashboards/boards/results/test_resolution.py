@@ -48,34 +48,34 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
-    scraping.forget()
+    scraping.clear_memory()
     yield
-    scraping.forget()
+    scraping.clear_memory()
 
 
 def test_a_board_looks_back_over_four_scrapes() -> None:
     for every, wide in ((15.0, {True}), (1.0, {False}), (None, {False})):
-        scraping.forget()
+        scraping.clear_memory()
         told = Told(every)
         board.collect(told, [overview.OUTCOME], FLEET, RANGES["15m"], NOW)
         assert told.windows == wide, every
 
 
 def test_it_is_asked_once_in_a_while() -> None:
-    assert scraping.interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
+    assert scraping.get_interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
     told = Told(30.2)
-    assert scraping.interval_s(told, FLEET, NOW) == 30
-    assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S - 1) == 30
+    assert scraping.get_interval_s(told, FLEET, NOW) == 30
+    assert scraping.get_interval_s(told, FLEET, NOW + scraping.MEMORY_S - 1) == 30
     assert len(told.asked) == 2, "that, and of how many targets"
-    assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S) == 30
-    assert scraping.interval_s(told, Scope(endpoint="demo"), NOW) == 30
+    assert scraping.get_interval_s(told, FLEET, NOW + scraping.MEMORY_S) == 30
+    assert scraping.get_interval_s(told, Scope(endpoint="demo"), NOW) == 30
     assert len(told.asked) == 6
 
 
 def test_what_was_not_told_is_asked_again() -> None:
     told = Told(None)
     for _ in range(2):
-        assert scraping.interval_s(told, FLEET, NOW) == queries.SCRAPE_S
+        assert scraping.get_interval_s(told, FLEET, NOW) == queries.SCRAPE_S
     assert len(told.asked) == 4
 
 

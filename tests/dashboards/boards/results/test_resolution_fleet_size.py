@@ -37,9 +37,9 @@ class Fleet:
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
-    resolution.forget()
+    resolution.clear_memory()
     yield
-    resolution.forget()
+    resolution.clear_memory()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def nothing_known() -> Iterator[None]:
 )
 def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[str, int]) -> None:
     fleet = Fleet(targets)
-    found = {key: resolution.fitting(fleet, Scope(), RANGES[key], NOW) for key in steps}
+    found = {key: resolution.fit_range(fleet, Scope(), RANGES[key], NOW) for key in steps}
     assert {key: one.step_s for key, one in found.items()} == steps
     assert all(
         dataclasses.replace(one, step_s=RANGES[k].step_s) == RANGES[k] for k, one in found.items()
@@ -64,8 +64,8 @@ def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[
 
 def test_another_scope_is_another_size() -> None:
     small, large = Scope(among=("a",)), Scope()
-    assert resolution.fitting(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
-    assert resolution.fitting(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
+    assert resolution.fit_range(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
+    assert resolution.fit_range(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
 
 
 @pytest.mark.django_db

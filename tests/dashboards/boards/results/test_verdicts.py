@@ -13,14 +13,14 @@ from dashboards.boards.panels.overview import L2, OUTCOME, REUSE, SHARE, SOURCES
 from dashboards.boards.panels.routing import LAG, MATCH, QUEUED
 from dashboards.boards.panels.workers import WAITING
 from dashboards.boards.results.verdicts import (
-    MARKS,
+    VERSION_MARKERS,
     Evidence,
+    JobTargets,
     PanelFacts,
     Points,
-    Scraped,
+    detect_version,
     judge,
-    unpriced,
-    version,
+    make_price_message,
 )
 from dashboards.prometheus.http.client import Fault, FaultKind
 
@@ -28,7 +28,7 @@ LAST = 1_700_000_000.0
 
 
 def facts(panel: Panel, *, known: int = 2, up: int = 2, exports: bool = True) -> PanelFacts:
-    job = Scraped(known, up, LAST if up < known else None)
+    job = JobTargets(known, up, LAST if up < known else None)
     return PanelFacts({panel.job: job}, frozenset({panel.metric} if exports else set()))
 
 
@@ -136,7 +136,7 @@ def test_this_version_does_not_export_it() -> None:
 
 
 def test_a_version_which_has_it_was_not_told_to() -> None:
-    job = PanelFacts({"vllm": Scraped(1, 1)}, frozenset(metric for _, metric in MARKS))
+    job = PanelFacts({"vllm": JobTargets(1, 1)}, frozenset(metric for _, metric in VERSION_MARKERS))
     state, message = judge(CHUNKS, Points(), job, None)
     assert state == "absent"
     assert message is not None
@@ -154,15 +154,15 @@ def test_a_router_without_a_strategy_is_not_of_an_older_version() -> None:
 
 
 def test_the_version_is_told_by_what_is_exported() -> None:
-    assert version([]) == ("", "0.13")
-    for place, (since, metric) in enumerate(MARKS):
-        before = MARKS[place - 1][0] if place else ""
-        assert version([metric, MARKS[-1][1]]) == (since, before)
+    assert detect_version([]) == ("", "0.13")
+    for place, (since, metric) in enumerate(VERSION_MARKERS):
+        before = VERSION_MARKERS[place - 1][0] if place else ""
+        assert detect_version([metric, VERSION_MARKERS[-1][1]]) == (since, before)
 
 
 def test_any_of_its_names_will_do() -> None:
     for metric in SOURCES.metrics:
-        seen = PanelFacts({"vllm": Scraped(1, 1)}, frozenset({metric}))
+        seen = PanelFacts({"vllm": JobTargets(1, 1)}, frozenset({metric}))
         assert judge(SOURCES, Points((0.5,)), seen, None) == ("ok", None)
 
 
@@ -191,10 +191,10 @@ def test_an_exporter_which_is_not_ours() -> None:
 
 
 def test_whose_price_is_missing() -> None:
-    assert "for a." in unpriced("worker_usd_hour", ["a"]).text
-    many = unpriced("saved_usd_token", [f"e{n}" for n in range(9)])
+    assert "for a." in make_price_message("worker_usd_hour", ["a"]).text
+    many = make_price_message("saved_usd_token", [f"e{n}" for n in range(9)])
     assert "e0, e1, e2, e3, e4 and 4 more." in many.text
-    assert many.title != unpriced("worker_usd_hour", ["a"]).title
+    assert many.title != make_price_message("worker_usd_hour", ["a"]).title
 
 
 def test_prometheus_itself() -> None:

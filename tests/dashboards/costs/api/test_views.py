@@ -26,7 +26,7 @@ def send(client: Client, verb: str, url: str, data: Any, **headers: str) -> Any:
 
 
 def test_a_budget_over_rest(told: Told, one: Endpoint, people: Cast) -> None:
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     alice = client_of(people.alice)
     wanted = {"name": "All", "usd": 4.0}
     tried = send(alice, "post", f"{URL}?dry_run=true", wanted).json()
@@ -61,7 +61,7 @@ def test_lists_are_by_viewer(world: Teams, people: Cast) -> None:
 
 
 def test_a_month_over_rest(told: Told, one: Endpoint, people: Cast) -> None:
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     charlie = client_of(people.charlie)
     assert charlie.get("/api/v1/cost-reports/").json()[-1]["hours_measured"] == 1.0
     found = charlie.get("/api/v1/cost-reports/2026-11/?weight=2").json()
@@ -117,7 +117,7 @@ def test_a_tiers_price_has_a_history(one: Endpoint, people: Cast) -> None:
 
 
 def test_the_command_line_keeps_a_budget(told: Told, one: Endpoint) -> None:
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert "100.00 USD a month for all" in run("budget", "set", "All", "100")
     assert "tag app=search" in run("budget", "set", "All", "50", "--tag", "app=search")
     assert "app=search" in run("budget", "list")

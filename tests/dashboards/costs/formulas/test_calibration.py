@@ -11,7 +11,7 @@ import pytest
 from dashboards import actions
 from dashboards.costs import calibration_run
 from dashboards.costs.formulas import calibration
-from dashboards.costs.formulas.calibration import ROUNDS, Measured, run
+from dashboards.costs.formulas.calibration import ROUNDS, CalibrationResult, calibrate
 from dashboards.models import Calibration, RunState
 from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptAnswer
@@ -40,8 +40,10 @@ class Worker:
         return self.spoil(len(self.prompts) - 1, answer)
 
 
-def measured(spoil: Callable[[int, PromptAnswer], PromptAnswer] = lambda _n, a: a) -> Measured:
-    return run("w-0", Worker(spoil).ask, lambda _stage: None)
+def measured(
+    spoil: Callable[[int, PromptAnswer], PromptAnswer] = lambda _n, a: a,
+) -> CalibrationResult:
+    return calibrate("w-0", Worker(spoil).ask, lambda _stage: None)
 
 
 def test_the_slope_leaves_out_what_every_request_costs() -> None:
@@ -54,7 +56,7 @@ def test_the_slope_leaves_out_what_every_request_costs() -> None:
 
 def test_no_prompt_is_sent_twice() -> None:
     worker = Worker()
-    run("w-0", worker.ask, lambda _stage: None)
+    calibrate("w-0", worker.ask, lambda _stage: None)
     assert len({prompt[:40] for prompt in worker.prompts}) == 2 * ROUNDS + 1
 
 
@@ -108,11 +110,11 @@ def test_a_run_from_its_row_to_its_result() -> None:
     row = actions.start_calibration(people.alice, "demo")
     with pytest.raises(ConflictError):
         actions.start_calibration(people.alice, "demo")
-    calibration_run.run(str(row.pk), lambda _endpoint: Worker().ask)
+    calibration_run.run_calibration(str(row.pk), lambda _endpoint: Worker().ask)
     row.refresh_from_db()
     assert (row.state, row.worker, row.settings_hash) == (RunState.DONE, "w-0", "h1")
     assert row.seconds_per_token == pytest.approx(TOKEN_S)
-    calibration_run.run(str(row.pk), lambda _endpoint: pytest.fail("made twice"))
+    calibration_run.run_calibration(str(row.pk), lambda _endpoint: pytest.fail("made twice"))
 
 
 @pytest.mark.django_db
@@ -125,12 +127,12 @@ def test_every_end_is_written_down() -> None:
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError):
-        calibration_run.run(str(row.pk), broken)
+        calibration_run.run_calibration(str(row.pk), broken)
     row.refresh_from_db()
     assert row.state == RunState.FAILED
     endpoint.replicas.all().delete()
     again = actions.start_calibration(people.alice, "demo")
-    calibration_run.run(str(again.pk), lambda _endpoint: Worker().ask)
+    calibration_run.run_calibration(str(again.pk), lambda _endpoint: Worker().ask)
     again.refresh_from_db()
     assert (again.state, again.live) == (RunState.FAILED, False)
     assert "No worker is ready" in again.message

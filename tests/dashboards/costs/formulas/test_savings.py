@@ -17,7 +17,7 @@ from dashboards.costs.formulas.savings import (
     costs,
     per_day,
     rate,
-    shares,
+    split_shares,
 )
 from endpoints.spec.endpoint_spec import parse
 
@@ -89,10 +89,10 @@ def test_users_of_a_tier_share_it_by_bytes_then_tokens_then_alike() -> None:
     def used(tokens: float, read: float | None) -> Counts:
         return Counts(cached={"l2": tokens}, l2_bytes=read)
 
-    assert shares({"a": used(10, 300), "b": used(10, 100)}) == {"a": 0.75, "b": 0.25}
-    assert shares({"a": used(10, None), "b": used(30, 100)}) == {"a": 0.25, "b": 0.75}
-    assert shares({"a": used(0, None), "b": used(5, 100)}) == {"a": 0.0, "b": 1.0}
-    assert shares({"a": used(0, 0), "b": used(0, None)}) == {"a": 0.5, "b": 0.5}
+    assert split_shares({"a": used(10, 300), "b": used(10, 100)}) == {"a": 0.75, "b": 0.25}
+    assert split_shares({"a": used(10, None), "b": used(30, 100)}) == {"a": 0.25, "b": 0.75}
+    assert split_shares({"a": used(0, None), "b": used(5, 100)}) == {"a": 0.0, "b": 1.0}
+    assert split_shares({"a": used(0, 0), "b": used(0, None)}) == {"a": 0.5, "b": 0.5}
 
 
 def test_more_busy_than_there_is_no_negative_idleness() -> None:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from console.catalogue import actions as catalogue
 from dashboards.costs import actions as money
 from dashboards.costs import budgets
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, of_stored
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
 from dashboards.costs.ledger import hours, sums, valuation
 from dashboards.costs.ledger.hours import HourResult
 from dashboards.costs.models import Budget, CostDay, CostPlace, MeasuredHour, TierPrice
@@ -32,13 +32,17 @@ def day(name: str = "one") -> CostDay:
 
 
 def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endpoint) -> None:
-    assert hours.missing(NOON)[0] == NOON - 2 * HOUR, "the last hour is two minutes old at least"
+    assert hours.missing_hours(NOON)[0] == NOON - 2 * HOUR, (
+        "the last hour is two minutes old at least"
+    )
     now = NOON + hours.SETTLED
-    assert hours.missing(now) == [NOON - n * HOUR for n in (1, 2, 3, 4)], "none from before it was"
-    assert hours.measure(told, now) == 4
+    assert hours.missing_hours(now) == [NOON - n * HOUR for n in (1, 2, 3, 4)], (
+        "none from before it was"
+    )
+    assert hours.measure_hours(told, now) == 4
     assert told.asked[0] == int(NOON.timestamp())
-    assert hours.missing(now) == []
-    assert hours.measure(told, now) == 0
+    assert hours.missing_hours(now) == []
+    assert hours.measure_hours(told, now) == 0
     found = day()
     assert (found.worker_s, found.busy_s) == (8 * HOUR_S, 4 * HOUR_S)
     assert (found.prompt, found.generated, found.requests) == (144_000, 28_800, 240)
@@ -51,27 +55,27 @@ def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endp
 def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
     hour = NOON - HOUR
     for _ in range(2):
-        assert hours.add(told, hour) is HourResult.YES
+        assert hours.add_hour(told, hour) is HourResult.YES
     assert day().worker_s == 2 * HOUR_S
     assert MeasuredHour.objects.count() == 1
 
 
 def test_a_further_hour_writes_each_endpoint_and_reads_none(told: Told, one: Endpoint) -> None:
     """An hour of five hundred endpoints takes as many updates, without further reads."""
-    hours.add(told, NOON - 3 * HOUR)
+    hours.add_hour(told, NOON - 3 * HOUR)
     with CaptureQueriesContext(connection) as seen:
-        hours.add(told, NOON - 2 * HOUR)
+        hours.add_hour(told, NOON - 2 * HOUR)
     days = [q["sql"] for q in seen if CostDay._meta.db_table in q["sql"]]
     assert [sql.split()[0] for sql in days] == ["SELECT", "UPDATE"]
 
 
 def test_an_hour_without_an_answer_is_for_later(told: Told, one: Endpoint) -> None:
     told.away = True
-    assert hours.measure(told, NOON) == 0
+    assert hours.measure_hours(told, NOON) == 0
     assert not MeasuredHour.objects.exists()
     assert not CostDay.objects.exists()
     told.away = False
-    assert hours.measure(told, NOON) == 3
+    assert hours.measure_hours(told, NOON) == 3
 
 
 def test_a_source_that_is_away_is_waited_for_and_then_done_without(
@@ -79,21 +83,21 @@ def test_a_source_that_is_away_is_waited_for_and_then_done_without(
 ) -> None:
     told.in_parts = True
     hour = NOON - hours.HOUR
-    assert hours.add(told, hour) is HourResult.IN_PARTS
+    assert hours.add_hour(told, hour) is HourResult.IN_PARTS
     assert not MeasuredHour.objects.exists()
-    assert hours.measure(told, NOON + hours.PATIENCE) == 5
+    assert hours.measure_hours(told, NOON + hours.PATIENCE) == 5
     assert MeasuredHour.objects.get(hour=hour).covered_s == HOUR_S / 2
-    assert NOON + hours.HOUR in hours.missing(NOON + hours.PATIENCE), "these are waited for"
+    assert NOON + hours.HOUR in hours.missing_hours(NOON + hours.PATIENCE), "these are waited for"
 
 
 def test_nobody_asks_before_there_is_an_endpoint(told: Told, people: Cast) -> None:
-    assert hours.measure(told, NOON) == 0
+    assert hours.measure_hours(told, NOON) == 0
     assert told.asked == []
 
 
 def test_what_was_not_scraped_is_known_as_such(told: Told, one: Endpoint) -> None:
     told.used, told.covered_s = {}, 0.0
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert MeasuredHour.objects.get().covered_s == 0.0
     assert not CostDay.objects.exists(), "nought would be a lie"
 
@@ -102,19 +106,19 @@ def test_the_spec_of_the_hour_counts(told: Told, one: Endpoint) -> None:
     Revision.objects.update(created_at=NOON - 3 * HOUR)
     wanted = {**one.spec, "resources": {**one.spec["resources"], "cpus": 2}}
     actions.update(actions.SYSTEM, "one", wanted)
-    hours.add(told, NOON - HOUR)
+    hours.add_hour(told, NOON - HOUR)
     assert day().part == pytest.approx(0.1)
     CostDay.objects.all().delete()
     Endpoint.objects.update(changed_at=NOON)
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert day().part == pytest.approx(0.2)
 
 
 def test_what_is_deleted_is_known_from_the_days_before(told: Told, one: Endpoint) -> None:
-    hours.add(told, NOON - HOUR)
+    hours.add_hour(told, NOON - HOUR)
     Endpoint.objects.all().delete()
     told.used["never"] = USED
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert day().worker_s == 4 * HOUR_S
     never = day("never")
     assert (never.worker_s, never.price, never.part, never.team_id) == (7200, None, None, None)
@@ -124,7 +128,7 @@ def test_a_price_and_a_measurement_reach_their_days_later(
     told: Told, one: Endpoint, people: Cast
 ) -> None:
     for back in (24, 0):
-        hours.add(told, NOON - back * HOUR)
+        hours.add_hour(told, NOON - back * HOUR)
 
     def seen() -> list[tuple[float | None, float | None]]:
         valuation.revalue(NOON.date())
@@ -134,14 +138,14 @@ def test_a_price_and_a_measurement_reach_their_days_later(
     CostDay.objects.all().delete()
     MeasuredHour.objects.all().delete()
     for back in (24, 0):
-        hours.add(told, NOON - back * HOUR)
+        hours.add_hour(told, NOON - back * HOUR)
     assert seen() == [(2.0, None), (2.0, None)]
-    catalogue.save(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
+    catalogue.save_instance_type(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
     assert seen() == [(3.0, None), (3.0, None)]
     later = {**PRICE, "price_usd_hour": 4.0, "price_date": str(NOON.date())}
-    catalogue.save(people.alice, THIS_MACHINE, later)
+    catalogue.save_instance_type(people.alice, THIS_MACHINE, later)
     assert seen() == [(3.0, None), (4.0, None)]
-    settings = of_stored(one.spec).settings
+    settings = parse_stored_needs(one.spec).settings
     made_now = Calibration.objects.create(
         endpoint=one, state=RunState.DONE, seconds_per_token=0.002, measured_as=settings
     )
@@ -152,9 +156,9 @@ def test_a_price_and_a_measurement_reach_their_days_later(
 
 def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, people: Cast) -> None:
     made("one")
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert (day().part, day().price) == (None, None)
-    catalogue.save(people.alice, THIS_MACHINE, PRICE)
+    catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
     valuation.revalue(NOON.date())
     assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
 
@@ -178,16 +182,16 @@ def test_a_tier_is_paid_by_who_uses_it(told: Told, one: Endpoint) -> None:
     for name in ("two", "three"):
         made(name, **REDIS)
     told.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
-    hours.add(told, NOON - HOUR)
+    hours.add_hour(told, NOON - HOUR)
     assert day("two").tier == REDIS_NAME
     assert tier_usd("two", "three") == [0, 0, 1]
     CostDay.objects.all().delete()
     said(NOON.date(), usd_hour=8.0)
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert tier_usd("two", "three") == [2.0, 6.0, 0]
     told.used = {}
     CostDay.objects.all().delete()
-    hours.add(told, NOON + HOUR)
+    hours.add_hour(told, NOON + HOUR)
     assert tier_usd("two", "three") == [4.0, 4.0, 0], "unused, it costs all the same"
 
 
@@ -196,7 +200,7 @@ def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> N
     Endpoint.objects.update(created_at=NOON - timedelta(days=5))
     told.used = {"two": USED}
     for back in range(4):
-        hours.add(told, NOON - timedelta(days=back))
+        hours.add_hour(told, NOON - timedelta(days=back))
     said(NOON.date() - timedelta(days=2), usd_hour=8.0)
     said(NOON.date() - timedelta(days=1), usd_hour=5.0)
     said(NOON.date())
@@ -218,7 +222,9 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     told: Told, one: Endpoint, people: Cast
 ) -> None:
     """Four GiB on each of two nodes of 16 GiB at 1 USD/h, and 73 GiB of disk each."""
-    catalogue.save(people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0})
+    catalogue.save_instance_type(
+        people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0}
+    )
     row = CostDay.objects.create(
         endpoint_name="one",
         day=NOON.date(),
@@ -249,21 +255,21 @@ def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) ->
     """No tier has this name: its size is unknown."""
     Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
     everything = Budget(name="all", usd=100.0)
-    hours.add(told, NOON - HOUR)
+    hours.add_hour(told, NOON - HOUR)
     CostDay.objects.update(tier_place=CostPlace.HERE, **dict.fromkeys(TIER_PRICES, 1.0))
-    (state,) = budgets.states([everything], NOON)
+    (state,) = budgets.budget_states([everything], NOON)
     assert (tier_usd("one"), state.unpriced) == ([1.0, 0], False)
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     assert day().tier_place == CostPlace.GONE
     assert tier_usd("one") == [0, 2]
-    (state,) = budgets.states([everything], NOON)
+    (state,) = budgets.budget_states([everything], NOON)
     assert state.unpriced
 
 
 def test_a_cache_in_which_nothing_was_found_costs(told: Told, one: Endpoint) -> None:
     """Without calibration: not needed for zero tokens."""
     told.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     CostDay.objects.update(l1_part=0.05)
     line = sums.total(sums.by_endpoint(CostDay.objects.all()))
     assert line.valued

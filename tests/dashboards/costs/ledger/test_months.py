@@ -32,14 +32,14 @@ def test_a_months_hours(first: date, days: int, before: date, after: date) -> No
     month = Month(first)
     assert month.hours == days * 24
     assert (month.before.first, month.after) == (before, after)
-    assert months.read(month.key) == month
+    assert months.parse_month(month.key) == month
 
 
 def test_a_moment_is_in_the_month_of_utc() -> None:
     late = datetime(2026, 12, 1, 0, 30, tzinfo=BERLIN)
-    assert months.of(late).key == "2026-11"
+    assert months.month_of(late).key == "2026-11"
     early = datetime(2026, 11, 30, 19, 30, tzinfo=timezone(timedelta(hours=-5)))
-    assert months.of(early).key == "2026-12"
+    assert months.month_of(early).key == "2026-12"
 
 
 def test_the_hour_clocks_are_put_back_is_measured_twice(told: Told, one: Endpoint) -> None:
@@ -47,17 +47,17 @@ def test_the_hour_clocks_are_put_back_is_measured_twice(told: Told, one: Endpoin
     Endpoint.objects.update(created_at=datetime(2026, 10, 25, 0, tzinfo=UTC))
     now = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)
     assert now.astimezone(UTC).hour == 1
-    assert [hour.hour for hour in hours.missing(now)] == [0]
+    assert [hour.hour for hour in hours.missing_hours(now)] == [0]
     later = datetime(2026, 10, 25, 3, 30, tzinfo=BERLIN)
-    assert [hour.hour for hour in hours.missing(later)] == [1, 0]
-    assert hours.measure(told, later) == 2
+    assert [hour.hour for hour in hours.missing_hours(later)] == [1, 0]
+    assert hours.measure_hours(told, later) == 2
     assert CostDay.objects.get().worker_s == 4 * HOUR_S
 
 
 def test_an_hour_is_of_the_day_and_month_it_begins_in(told: Told, one: Endpoint) -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     for hour in (midnight - hours.HOUR, midnight):
-        hours.add(told, hour)
+        hours.add_hour(told, hour)
     found = CostDay.objects.order_by("day").values_list("day", "hours")
     assert list(found) == [(date(2026, 11, 30), 1 << 23), (date(2026, 12, 1), 1)]
     now = midnight + 2 * hours.HOUR

@@ -15,7 +15,7 @@ import pytest
 
 from console.catalogue import actions as catalogue
 from dashboards.costs import actions
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, of_stored
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
 from dashboards.costs.ledger import hours, months, sums, valuation
 from dashboards.costs.models import CostDay
 from dashboards.costs.reports import monthly
@@ -87,19 +87,22 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def added(prometheus: str, people: Cast) -> datetime:
     """After all hours were added and late prices entered."""
     price = {**PRICE, "price_usd_hour": 2.0, "price_date": "2026-11-01"}
-    catalogue.save(people.alice, THIS_MACHINE, price)
+    catalogue.save_instance_type(people.alice, THIS_MACHINE, price)
     redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": f"redis://{TIER[6:]}"}}}
     made = {name: endpoint(name, **more) for name, more in (("one", redis), ("two", redis))}
     made |= {name: endpoint(name) for name in ("old", "gone")}
     Endpoint.objects.update(created_at=BEGIN, changed_at=BEGIN)
     asker = Prometheus(prometheus)
-    assert hours.measure(asker, hour(8) + hours.SETTLED) == 8
+    assert hours.measure_hours(asker, hour(8) + hours.SETTLED) == 8
     Endpoint.objects.filter(name="gone").delete()
     # The console was down until now: more hours than one pass queries.
     now = hour(HOURS) + hours.SETTLED
-    assert (hours.measure(asker, now), hours.measure(asker, now)) == (24, HOURS - 8 - 24)
-    assert hours.measure(asker, now) == 0
-    catalogue.save(
+    assert (hours.measure_hours(asker, now), hours.measure_hours(asker, now)) == (
+        24,
+        HOURS - 8 - 24,
+    )
+    assert hours.measure_hours(asker, now) == 0
+    catalogue.save_instance_type(
         people.alice,
         THIS_MACHINE,
         {**PRICE, "price_usd_hour": 3.0, "price_date": "2026-11-10"},
@@ -107,7 +110,7 @@ def added(prometheus: str, people: Cast) -> datetime:
     actions.save_tier_price(people.alice, TIER, {"usd_hour": TIER_USD, "since": "2026-11-09"})
     Calibration.objects.create(
         endpoint=made["one"],
-        measured_as=of_stored(made["one"].spec).settings,
+        measured_as=parse_stored_needs(made["one"].spec).settings,
         state=RunState.DONE,
         seconds_per_token=SLOPE,
     )
@@ -167,7 +170,7 @@ def tier_parts() -> dict[str, dict[int, float]]:
 
 def lines() -> dict[str, sums.CostLine]:
     rows = CostDay.objects.filter(day__gte=BEGIN.date(), day__lte=hour(HOURS).date())
-    return {line.name: line for line in sums.grouped(sums.by_endpoint(rows), "endpoint")}
+    return {line.name: line for line in sums.group_lines(sums.by_endpoint(rows), "endpoint")}
 
 
 def test_days_are_worth_what_their_samples_say(added: datetime) -> None:
@@ -178,7 +181,7 @@ def test_days_are_worth_what_their_samples_say(added: datetime) -> None:
         told = truth(name, parts.get(name, {}))
         seen = {what: net if what == "spared_usd" else getattr(line, what) for what in told}
         assert seen == pytest.approx(told, rel=CLOSE), name
-    month = monthly.report(months.of(BEGIN), added, None)
+    month = monthly.report(months.month_of(BEGIN), added, None)
     assert month.coverage.asked == month.coverage.due == HOURS
     assert month.coverage.scraped == pytest.approx(HOURS - len(AWAY), abs=0.2)
     assert "5.4% of the hours so far were not measured" in month.partial

@@ -24,13 +24,13 @@ from tests.support.teams import CANARY, NOBODYS, OURS, Teams
 
 KEPT = Path(__file__).parent / "query_counts.json"
 HOURLY = 0.4
-MONTH = months.of(NOON)
+MONTH = months.month_of(NOON)
 
 
 @pytest.fixture
 def measured(told: Told, one: Endpoint) -> Endpoint:
     for back in range(4):
-        hours.add(told, NOON - (back + 1) * hours.HOUR)
+        hours.add_hour(told, NOON - (back + 1) * hours.HOUR)
     CostDay.objects.update(slope=0.002, tags={"app": "=cmd()"})
     return one
 
@@ -77,14 +77,14 @@ def test_how_much_of_a_month_was_measured(told: Told, one: Endpoint) -> None:
     now = NOON.replace(minute=30)
     assert months.coverage(MONTH, now).share is None
     for back in (1, 2):
-        hours.add(told, NOON - back * hours.HOUR)
+        hours.add_hour(told, NOON - back * hours.HOUR)
     found = months.coverage(MONTH, now)
     assert (found.due, found.asked, found.scraped, found.whole) == (2, 2, 2.0, True)
     MeasuredHour.objects.filter(hour=NOON - hours.HOUR).delete()
     found = months.coverage(MONTH, now)
     assert (found.due, found.share, found.whole) == (2, 0.5, False)
     later = NOON + timedelta(days=25)
-    assert [month.key for month in months.kept(later)] == ["2026-12", "2026-11"]
+    assert [month.key for month in months.stored_months(later)] == ["2026-12", "2026-11"]
 
 
 def allocated(viewer: Any, weight: float = key_shares.WEIGHT) -> key_shares.Allocation:
@@ -127,7 +127,7 @@ def test_another_teams_costs_are_in_no_body(
 ) -> None:
     Endpoint.objects.update(created_at=NOON - timedelta(days=1))
     told.used = dict.fromkeys((CANARY, OURS, NOBODYS), told.used["one"])
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     for url in ("", ".csv"):
         text = page(world.erin, f"/costs/reports/2026-11{url or '/'}")
         assert OURS in text
@@ -151,9 +151,9 @@ def test_a_shared_tier_is_split_among_teams(
     TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=8.0)
     found = {**told.used["one"], 'source=~"disk': 3_000.0}
     told.used = {OURS: found, CANARY: {**found, 'source=~"disk': 1_000.0}}
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     told.used = {}
-    hours.add(told, NOON + hours.HOUR)
+    hours.add_hour(told, NOON + hours.HOUR)
     report = monthly.report(MONTH, NOON, people.charlie)
     (pool,) = report.pools
     ours, theirs = world.ours.slug, world.theirs.slug
@@ -282,6 +282,6 @@ def test_queries_do_not_grow_with_rows(
     for number in range(5):
         Budget.objects.create(name=f"b{number}", usd=number + 1)
         told.used[f"gone-{number}"] = told.used["one"]
-    hours.add(told, NOON)
+    hours.add_hour(told, NOON)
     client = client_of(people.charlie)
     check(client, url, KEPT)

@@ -8,7 +8,7 @@ import pytest
 
 from console.accounts.models import User
 from console.catalogue import actions as catalogue
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs, of_stored
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs, parse_stored_needs
 from dashboards.costs.prices.factors import factors, known
 from dashboards.models import Calibration, RunState
 from endpoints import actions
@@ -27,7 +27,7 @@ def endpoint(name: str, **more: Any) -> Endpoint:
 def measured(one: Endpoint, seconds: float, **more: Any) -> Calibration:
     return Calibration.objects.create(
         endpoint=one,
-        measured_as=more.pop("measured_as", of_stored(one.spec).settings),
+        measured_as=more.pop("measured_as", parse_stored_needs(one.spec).settings),
         state=RunState.DONE,
         seconds_per_token=seconds,
         **more,
@@ -49,13 +49,13 @@ def measured(one: Endpoint, seconds: float, **more: Any) -> Calibration:
 )
 def test_a_stored_spec_says_the_same_as_a_parsed_one(data: dict[str, Any]) -> None:
     spec = parse({"name": "chat", "model": "org/model", **data})
-    assert of_stored(spec.to_dict()) == needs(spec)
-    assert of_stored({"name": "chat", "model": "org/model", **data}) == needs(spec)
+    assert parse_stored_needs(spec.to_dict()) == needs(spec)
+    assert parse_stored_needs({"name": "chat", "model": "org/model", **data}) == needs(spec)
 
 
 def test_what_a_token_rests_on() -> None:
     def settings(**more: Any) -> str:
-        return of_stored({"name": "a", "model": "org/model", **more}).settings
+        return parse_stored_needs({"name": "a", "model": "org/model", **more}).settings
 
     same = settings()
     assert settings(name="b", replicas=4, cache={"l1": {"size_gib": 9}}) == same
@@ -65,7 +65,9 @@ def test_what_a_token_rests_on() -> None:
 
 def test_a_foreign_tier_is_named_without_its_password() -> None:
     l2 = {"enabled": True, "backend": "redis", "url": "rediss://me:secret@r:6379/1"}
-    assert of_stored({"name": "a", "model": "m", "cache": {"l2": l2}}).tier == "redis:r:6379"
+    assert (
+        parse_stored_needs({"name": "a", "model": "m", "cache": {"l2": l2}}).tier == "redis:r:6379"
+    )
 
 
 @pytest.mark.django_db
@@ -73,7 +75,7 @@ def test_prices_and_savings_by_endpoint() -> None:
     people = cast()
     one, two = endpoint("one"), endpoint("two", worker_args=["--max-num-seqs", "4"])
     assert factors() == {"worker_usd_hour": {}, "saved_usd_token": {}}
-    catalogue.save(people.alice, THIS_MACHINE, PRICE)
+    catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
     measured(one, 0.003)
     found = factors(people.charlie)
     assert found["worker_usd_hour"] == pytest.approx({"one": 0.2, "two": 0.2})
@@ -90,7 +92,7 @@ def test_a_measurement_is_lent_to_whom_it_fits() -> None:
     one, like = endpoint("one"), endpoint("like")
     other = endpoint("other", worker_args=["--max-num-seqs", "4"])
     made = measured(one, 0.003)
-    asked = [(row.pk, of_stored(row.spec)) for row in (one, like, other)]
+    asked = [(row.pk, parse_stored_needs(row.spec)) for row in (one, like, other)]
     found = known(asked)
     assert (found[one.pk].calibration, found[one.pk].lent) == (made, False)
     assert (found[like.pk].calibration, found[like.pk].lent) == (made, True)

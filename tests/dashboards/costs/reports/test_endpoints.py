@@ -15,7 +15,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from console.catalogue import actions as catalogue
-from dashboards.costs.formulas.counts import count
+from dashboards.costs.formulas.counts import count_usage
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.reports.endpoint_rows import COLUMNS
 from dashboards.models import Calibration, RunState
@@ -82,7 +82,7 @@ def asked(yesterday: str, settings: Any) -> str:
 
 
 def test_a_day_is_counted_to_the_token(yesterday: str) -> None:
-    found = count(Prometheus(yesterday), DAY, time.time())
+    found = count_usage(Prometheus(yesterday), DAY, time.time())
     assert found.fault is None
     demo = found.by_endpoint["demo"]
     assert demo.worker_s == pytest.approx(2 * DAY, rel=0.01)
@@ -96,7 +96,7 @@ def test_a_day_is_counted_to_the_token(yesterday: str) -> None:
 
 
 def test_a_prometheus_that_is_away_is_a_fault_and_no_zero(free_port: int) -> None:
-    found = count(Prometheus(f"http://127.0.0.1:{free_port}"), DAY, time.time())
+    found = count_usage(Prometheus(f"http://127.0.0.1:{free_port}"), DAY, time.time())
     assert found.fault is not None
     assert not found.by_endpoint
 
@@ -117,7 +117,9 @@ def measured_endpoint(transactional_db: None) -> Any:
     )
     # The endpoint requests 1 of 10 CPUs and little memory: 0.2 USD/h for a worker.
     price = {"price_usd_hour": 2.0, "price_date": "2026-11-01", "gpus": 0}
-    catalogue.save(people.alice, THIS_MACHINE, {"vcpus": 10, "memory_gib": 500, **price})
+    catalogue.save_instance_type(
+        people.alice, THIS_MACHINE, {"vcpus": 10, "memory_gib": 500, **price}
+    )
     return people
 
 
@@ -152,7 +154,7 @@ def test_the_page_says_what_is_missing(asked: str, measured_endpoint: Any) -> No
     assert "2 USD an hour for this-machine x 10% of the machine" in page
     Calibration.objects.update(settings_hash="older")
     assert "other settings" in alice.get("/costs/").content.decode()
-    catalogue.remove(measured_endpoint.alice, THIS_MACHINE)
+    catalogue.remove_instance_type(measured_endpoint.alice, THIS_MACHINE)
     bare = alice.get("/costs/?range=nonsense").content.decode()
     assert "Add this-machine under Instance types" in bare
 

@@ -31,7 +31,7 @@ def test_a_folder_gets_every_file_and_keeps_what_is_not_ours(tmp_path: Path) -> 
     told = run("export", "--to", str(folder)).split()
     assert set(told) == {str(path) for path in folder.rglob("*") if path.is_file()}
     boards = sorted((folder / "dashboards").glob("*.json"))
-    assert {path.stem for path in boards} == {one.uid for one in export.exported()}
+    assert {path.stem for path in boards} == {one.uid for one in export.list_exports()}
     for path in boards:
         assert wrong_with(json.loads(path.read_text())) == []
     (folder / "mine.json").write_text("{}")
@@ -43,10 +43,10 @@ def test_a_folder_gets_every_file_and_keeps_what_is_not_ours(tmp_path: Path) -> 
 
 @pytest.mark.django_db
 def test_they_are_listed_and_one_is_shown() -> None:
-    first = export.exported()[0]
+    first = export.list_exports()[0]
     assert f"{first.uid}  " in run("list")
     assert json.loads(run("get", first.uid))["uid"] == first.uid
-    assert run("list", "-o", "name").split() == [one.uid for one in export.exported()]
+    assert run("list", "-o", "name").split() == [one.uid for one in export.list_exports()]
 
 
 @pytest.mark.django_db

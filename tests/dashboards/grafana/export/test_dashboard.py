@@ -19,7 +19,7 @@ from dashboards.boards.panels.declarations import (
     Style,
     Unit,
 )
-from dashboards.grafana.export import Exported, dashboard, exported
+from dashboards.grafana.export import DashboardExport, dashboard, list_exports
 from dashboards.grafana.export import panel as export_panel
 from tests.dashboards.grafana.export import checker
 from tests.dashboards.grafana.export.checker import Object
@@ -30,13 +30,13 @@ URL = "https://console.example.com/"
 _GIVEN = {"__all", "__from", "__to", "__url_time_range", "__field"}
 
 
-@pytest.fixture(params=exported(), ids=lambda wanted: wanted.uid)
-def wanted(request: pytest.FixtureRequest) -> Exported:
+@pytest.fixture(params=list_exports(), ids=lambda wanted: wanted.uid)
+def wanted(request: pytest.FixtureRequest) -> DashboardExport:
     return request.param
 
 
 @pytest.fixture
-def made(wanted: Exported) -> Object:
+def made(wanted: DashboardExport) -> Object:
     return dashboard(wanted, URL)
 
 
@@ -49,14 +49,14 @@ def sample(**facts: object) -> Panel:
 
 
 def test_every_board_is_exported_once_for_many_and_once_for_one() -> None:
-    found = {(wanted.board.key, wanted.one) for wanted in exported()}
+    found = {(wanted.board.key, wanted.one) for wanted in list_exports()}
     assert found == {
         (board.key, one)
         for board in BOARDS.values()
         for one in (False, True)
         if board.panels(one=one)
     }
-    assert len({wanted.uid for wanted in exported()}) == len(found)
+    assert len({wanted.uid for wanted in list_exports()}) == len(found)
 
 
 def test_grafana_knows_every_field(made: Object) -> None:
@@ -66,12 +66,12 @@ def test_grafana_knows_every_field(made: Object) -> None:
 def test_whatever_a_board_may_come_to_hold_is_of_grafanas_shape() -> None:
     place = {"id": 1, "gridPos": {"x": 0, "y": 0, "w": 12, "h": 9}}
     for kind, unit in product(get_args(Kind), get_args(Unit)):
-        made = export_panel.panel(sample(kind=kind, unit=unit), one=True)
+        made = export_panel.make_panel(sample(kind=kind, unit=unit), one=True)
         assert checker.wrong_with_panel(place | made) == [], (kind, unit)
 
 
 def test_the_checker_sees_what_grafana_would_leave_out() -> None:
-    made = dashboard(exported()[0], URL)
+    made = dashboard(list_exports()[0], URL)
     next(p for p in made["panels"] if p["type"] == "timeseries")["options"]["legend"]["shown"] = (
         True
     )
@@ -79,7 +79,7 @@ def test_the_checker_sees_what_grafana_would_leave_out() -> None:
     assert len(checker.wrong_with(made)) == 2
 
 
-def test_panels_are_those_of_the_board_in_its_order(wanted: Exported, made: Object) -> None:
+def test_panels_are_those_of_the_board_in_its_order(wanted: DashboardExport, made: Object) -> None:
     assert [panel["title"] for panel in drawn(made)] == [panel.title for panel in wanted.panels]
     rows = [panel["title"] for panel in made["panels"] if panel["type"] == "row"]
     sections = wanted.board.sections(one=wanted.one)
@@ -111,7 +111,7 @@ def test_a_variable_is_asked_after_those_it_stands_on(made: Object) -> None:
 
 
 def test_a_series_has_the_colour_and_the_dash_it_has_in_the_console(
-    wanted: Exported, made: Object
+    wanted: DashboardExport, made: Object
 ) -> None:
     for shown, declared in zip(drawn(made), wanted.panels, strict=True):
         dressed = {
@@ -134,7 +134,9 @@ def test_no_endpoint_of_ours_is_named(made: Object) -> None:
                     assert rest.lstrip('~"').startswith("$"), target["expr"]
 
 
-def test_it_leads_back_to_the_same_board_at_the_same_time(wanted: Exported, made: Object) -> None:
+def test_it_leads_back_to_the_same_board_at_the_same_time(
+    wanted: DashboardExport, made: Object
+) -> None:
     (link,) = (one for one in made["links"] if one["type"] == "link")
     place = "endpoints/${endpoint}/" if wanted.one else ""
     assert link["url"] == (
@@ -148,7 +150,7 @@ def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
     by_endpoint = sample(lines=(PanelLine("reuse_each", by="endpoint_name"),), drill="endpoint")
     fleet, one = (PanelSection("", (by_endpoint,)),), (PanelSection("One", (panels.TTFT,)),)
     board = Board("x", "X", "About.", "chart-line", fleet, one)
-    shown = dashboard(Exported(board, one=False))["panels"][0]
+    shown = dashboard(DashboardExport(board, one=False))["panels"][0]
     (link,) = shown["fieldConfig"]["defaults"]["links"]
     assert link["url"] == (
         "/d/emberline-endpoint-x?var-endpoint=${__field.labels.endpoint_name}"
@@ -158,7 +160,7 @@ def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
 
 def test_kinds_are_drawn_as_what_they_are() -> None:
     def of(kind: Kind) -> Object:
-        return export_panel.panel(
+        return export_panel.make_panel(
             sample(kind=kind, styles={"p50": Style("p50", "#56B4E9")}), one=True
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
-from dashboards.grafana.export import exported, expressions
+from dashboards.grafana.export import expressions, list_exports
 from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question, Window
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 from tests.support.dashboards.fixtures import Scraping
@@ -29,11 +29,11 @@ def test_every_line_of_every_board(scraping: Scraping) -> None:
     window = Window.ending(time.time() - 1, WINDOW_S, STEP_S)
     times = Times(STEP_S, window.length_s)
     asked: dict[str, Question] = {}
-    for wanted in exported():
+    for wanted in list_exports():
         chosen, scope = (DEMO, Scope("demo", "default")) if wanted.one else (ALL, Scope())
         for line in (line for panel in wanted.panels for line in panel.lines):
-            theirs = filled(expressions.templated(line.query, one=wanted.one), chosen)
-            ours = queries.render(line.query, scope, times)
+            theirs = filled(expressions.make_template(line.query, one=wanted.one), chosen)
+            ours = queries.render_for_chart(line.query, scope, times)
             asked[f"{wanted.uid} {line.query} theirs"] = Question(theirs, window.end, window)
             asked[f"{wanted.uid} {line.query} ours"] = Question(ours, window.end, window)
     client = Prometheus(scraping.url, Deadlines(read_s=60, page_s=90))  # some 300 questions at once

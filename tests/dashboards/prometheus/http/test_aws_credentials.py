@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.prometheus.http.aws_credentials import Lender, NoCredentialsError
+from dashboards.prometheus.http.aws_credentials import CredentialsProvider, NoCredentialsError
 from dashboards.prometheus.http.sigv4 import Credentials, Scope, sign
 from tests.support.http_stub import http_stub
 
@@ -80,7 +80,7 @@ def test_a_token_is_signed_too() -> None:
 
 def asked(env: Mapping[str, str]) -> Credentials:
     quiet = {"AWS_SHARED_CREDENTIALS_FILE": "/nowhere"}
-    return Lender().credentials("eu-central-1", {**quiet, **env})
+    return CredentialsProvider().credentials("eu-central-1", {**quiet, **env})
 
 
 def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_web_identity_is_lent_until_shortly_before_its_end(
             "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
             "AWS_ENDPOINT_URL_STS": stub.url,
         }
-        lender = Lender()
+        lender = CredentialsProvider()
         for _ in range(2):
             assert lender.credentials("eu-central-1", env) == Credentials("ASIA", "s", "t+")
         method, path, body = stub.seen[0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.evaluation.firing_alerts import query_firing
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import collect
-from dashboards.boards.results.fleet_summary import summary
-from dashboards.costs.formulas.counts import count
+from dashboards.boards.results.fleet_summary import summarize_fleet
+from dashboards.costs.formulas.counts import count_usage
 from dashboards.overview.extensions import _column
 from dashboards.prometheus.http.client import Fault, FaultKind, Join, QueryResult, Question, Series
 from dashboards.prometheus.http.federation import Federated, FederatedSource, RefusingAsker
@@ -92,11 +92,11 @@ class TestWhatOthersSayWhileOneIsAway:
         )
 
     def test_costs_are_of_the_others_and_say_so(self) -> None:
-        found = count(self.asker(({"endpoint_name": "a"}, (60.0,))), 900, 0)
+        found = count_usage(self.asker(({"endpoint_name": "a"}, (60.0,))), 900, 0)
         assert (list(found.by_endpoint), found.fault, found.missing) == (["a"], None, AWAY)
 
     def test_a_summary_without_a_prompt_does_not_blame_the_callers(self) -> None:
-        assert summary(self.asker(), Scope()).why == AWAY.detail
+        assert summarize_fleet(self.asker(), Scope()).why == AWAY.detail
 
     def test_the_list_s_cells_say_why_they_are_empty(self) -> None:
         answer = self.asker(({"endpoint_name": "a"}, (0.5,))).ask({"q": Question("q", 0)})["q"]
@@ -104,7 +104,7 @@ class TestWhatOthersSayWhileOneIsAway:
         assert (cells["a"].text, cells["b"].why) == ("50 %", AWAY.detail)
 
     def test_firing_alerts_are_of_the_others_and_say_so(self) -> None:
-        found = firing(self.asker(), Scope())
+        found = query_firing(self.asker(), Scope())
         assert (found.why, found.missing) == ("", AWAY.detail)
 
     def test_a_board_shows_the_others_and_names_who_is_away(self) -> None:

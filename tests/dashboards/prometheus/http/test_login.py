@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from console.core.outbound import why_forbidden, why_not_url
+from console.core.outbound import address_problem, url_problem
 from dashboards.prometheus.http.client import FaultKind, Prometheus, Question
 from dashboards.prometheus.http.login import Auth, Login
-from dashboards.prometheus.http.session import NoReplyError, exchange, session
+from dashboards.prometheus.http.session import NoReplyError, exchange, make_session
 from tests.support.certificates import authority, stranger
 from tests.support.http_stub import Answer, Stub, http_stub
 
@@ -92,19 +92,21 @@ def test_a_refused_login_is_said_so() -> None:
 
 def test_addresses_which_hold_credentials_are_refused_when_they_are_reached() -> None:
     for host in ("169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "fd00:ec2::254"):
-        assert why_forbidden(host), host
+        assert address_problem(host), host
     for host in ("127.0.0.1", "10.0.0.1", "::1", "prometheus.svc"):
-        assert why_forbidden(host) == "", host
+        assert address_problem(host) == "", host
     for url in ("ftp://x", "http://u:p@x", "http://x/?a=b", "http://", "http://0.0.0.0", "//x"):
-        assert why_not_url(url), url
-    assert why_not_url("https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1") == ""
+        assert url_problem(url), url
+    assert url_problem("https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1") == ""
 
 
 def test_a_name_that_leads_to_a_forbidden_address_gets_nothing(
     server: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it was when it was looked at: the connection itself is looked at."""
-    monkeypatch.setattr("console.core.outbound.why_forbidden", lambda *_, **__: "It is forbidden.")
+    monkeypatch.setattr(
+        "console.core.outbound.address_problem", lambda *_, **__: "It is forbidden."
+    )
     before = len(server.seen)
     fault = asked(server.url, Login(Auth.BEARER, secret="t0ken"))
     assert "It is forbidden." in str(fault)
@@ -172,7 +174,7 @@ def test_no_secret_is_in_a_repr() -> None:
 
 def test_a_long_question_is_sent_as_a_form() -> None:
     """Proxies refuse first lines of more than 8 KiB; the short ones stay as they were."""
-    with http_stub({"/q": (200, "fine")}) as stub, session(Login()) as asking:
+    with http_stub({"/q": (200, "fine")}) as stub, make_session(Login()) as asking:
         for query in ("up", "up or " * 1000 + "up"):
             answer = asking.request("GET", f"{stub.url}/q", params={"query": query, "time": 5})
             assert answer.text == "fine"

@@ -46,7 +46,7 @@ TOLD = {
     queries.jobs_up(): vector(({"job": "vllm"}, 1)),
     queries.families(): vector(({"__name__": "vllm:num_requests_running"}, 3)),
     queries.endpoints(): vector(({"endpoint_name": "demo"}, 3)),
-    queries.without("pod"): vector(({}, 3)),
+    queries.count_without_label("pod"): vector(({}, 3)),
 }
 
 
@@ -69,7 +69,7 @@ def server() -> Iterator[Stub]:
 
 @pytest.fixture
 def eu() -> str:
-    clusters.add(person("admin"), "eu", {"kind": "in-cluster"})
+    clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
     return "eu"
 
 
@@ -111,7 +111,7 @@ def test_a_kept_secret_is_not_sent_to_another_address(server: Stub) -> None:
             actions.change(admin, "central", changes)
     actions.change(admin, "central", {"url": "http://10.0.0.9", "secret": "another"})
     actions.change(admin, "central", {"tenant": "b"})
-    assert selectors.asked()[0].login.secret == "another"
+    assert selectors.list_in_use()[0].login.secret == "another"
 
 
 def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: Stub) -> None:
@@ -119,14 +119,14 @@ def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: St
         "secret_file": "invalid"
     }
     add("central", server.url, auth="bearer", secret_file="token")
-    assert "token cannot be read" in selectors.asked()[0].why_not
+    assert "token cannot be read" in selectors.list_in_use()[0].why_not
     fault = connections.fleet().ask({"q": Question("up", 0)})["q"].fault
     assert fault is not None
     assert "The metrics source central cannot be asked. The file token" in fault.detail
-    folder = selectors.credentials.folder()
+    folder = selectors.credentials.get_folder()
     folder.mkdir(parents=True)
     (folder / "token").write_text("renewed\n")
-    assert selectors.asked()[0].login.secret == "renewed"
+    assert selectors.list_in_use()[0].login.secret == "renewed"
     (folder / "token").unlink()
     folder.rmdir()
 
@@ -160,7 +160,7 @@ def test_a_pair_that_is_none_is_refused(tmp_path: Path) -> None:
     pem = {"certificate": certificate, "key": "x" + key}
     assert refused("a", url="https://x", auth="mtls", **pem) == {"certificate": "invalid"}
     made = add("a", "https://x", auth="mtls", certificate=certificate, key=key)
-    assert selectors.of_row(made).login.tls()
+    assert selectors.make_source_ref(made).login.tls()
 
 
 def test_one_source_a_cluster_and_one_for_the_rest(eu: str) -> None:
@@ -178,19 +178,22 @@ def test_an_endpoint_is_asked_for_where_its_cluster_s_numbers_are(eu: str) -> No
     make_endpoint("there", placement={"cluster": eu})
     with override_settings(EMBERLINE=_with_url("http://own")):
         assert (
-            _url(connections.of_endpoint("there"))
-            == _url(connections.of_endpoint("here"))
+            _url(connections.connect_endpoint("there"))
+            == _url(connections.connect_endpoint("here"))
             == "http://own"
         )
         add("of-eu", "http://b", cluster=eu)
-        assert _url(connections.of_endpoint("there")) == "http://b"
-        assert _url(connections.of_endpoint("here")) == "http://own"
+        assert _url(connections.connect_endpoint("there")) == "http://b"
+        assert _url(connections.connect_endpoint("here")) == "http://own"
         fleet = connections.fleet()
         assert isinstance(fleet, Federated)
         assert [part.name for part in fleet.parts] == ["console", "of-eu"]
-        assert selectors.owners(selectors.asked()) == {"here": "console", "there": "of-eu"}
+        assert selectors.map_endpoints(selectors.list_in_use()) == {
+            "here": "console",
+            "there": "of-eu",
+        }
         add("rest", "http://c")
-        assert _url(connections.of_endpoint("here")) == "http://c"
+        assert _url(connections.connect_endpoint("here")) == "http://c"
 
 
 def _with_url(url: str) -> Any:
@@ -262,7 +265,7 @@ def test_names_without_their_colon_are_a_finding() -> None:
     told = {**dict.fromkeys(("up", "known", "endpoints"), QueryResult())}
     told |= {f"no {label}": QueryResult() for label in queries.LABELS}
     told["families"] = QueryResult((Series((("__name__", queries.COLONLESS),), (3.0,)),))
-    (finding,) = diagnosis._told(told, {})
+    (finding,) = diagnosis._diagnose_contents(told, {})
     assert "without their colon" in finding.text
 
 
@@ -329,7 +332,7 @@ def test_the_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: 
     words = ("--auth", "bearer", "--secret-from", str(tmp_path / "token"))
     told = run("metrics-source", "add", "central", "--url", server.url, *words)
     assert "emberline metrics-source test central" in told
-    assert selectors.asked()[0].login.secret == SECRET
+    assert selectors.list_in_use()[0].login.secret == SECRET
     code, text = refused_run("metrics-source", "test", "central")
     assert (code, "lack the label pod" in text, "1/2 answer of job vllm" in text) == (2, True, True)
     run("metrics-source", "update", "central", "--disable")

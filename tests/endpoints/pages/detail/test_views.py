@@ -272,7 +272,7 @@ def test_a_key_is_shown_once(page: Client, ready: Endpoint) -> None:
     key = InferenceKey.objects.get(name="my app")
     shown = re.search(r"ebk_[\w-]{20,}", answer.content.decode())
     assert shown
-    assert storage.digest(shown[0]) == key.sha256
+    assert storage.hash_key(shown[0]) == key.sha256
     assert "no-store" in answer.headers["Cache-Control"]
     assert shown[0] not in page.get("/endpoints/demo/access/").content.decode()
     bad = page.post("/endpoints/demo/keys/", {"name": "my app"})

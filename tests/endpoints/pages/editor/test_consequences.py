@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def of(endpoint: Endpoint, change: dict[str, Any], *refused: str) -> consequences.Consequences:
-    return consequences.of(parse(merge(endpoint.spec, change)), endpoint, refused)
+    return consequences.find_consequences(parse(merge(endpoint.spec, change)), endpoint, refused)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_command_shows_what_comes_and_what_goes(demo: Endpoint) -> None:
     found = of(demo, {"worker_args": ["--max-model-len=4096"]})
     signs = {line.sign: line.text for line in found.command if line.sign}
     assert signs == {"-": "--max-model-len=2048", "+": "--max-model-len=4096"}
-    new = consequences.of(demo.parsed, None, ())
+    new = consequences.find_consequences(demo.parsed, None, ())
     assert not any(line.sign for line in new.command)
     assert len(new.command) > 5
 

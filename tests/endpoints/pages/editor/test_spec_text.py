@@ -26,34 +26,34 @@ def whole(data: dict[str, Any]) -> dict[str, Any]:
 def test_what_is_written_is_read_back_equal(data: dict[str, Any]) -> None:
     for one in (data, whole(data)):
         spec = parse(one)
-        back = spec_text.read(spec_text.written(spec.to_dict()))
+        back = spec_text.parse_text(spec_text.to_text(spec.to_dict()))
         assert parse(back.data) == spec
 
 
 def test_what_was_typed_and_is_no_value_comes_back_as_typed(data: dict[str, Any]) -> None:
     typed = nest({**flatten(data), "replicas": "many", "cache.l1.size_gib": "1,5", "name": "-"})
-    back = spec_text.read(spec_text.written(typed)).data
+    back = spec_text.parse_text(spec_text.to_text(typed)).data
     assert (back["replicas"], back["cache"]["l1"]["size_gib"]) == ("many", "1,5")
 
 
 def test_only_what_says_something_of_clusters_is_in_it(data: dict[str, Any]) -> None:
-    text = spec_text.written(parse(merge(data, {"manifest": {"kind": "K"}})).to_dict())
+    text = spec_text.to_text(parse(merge(data, {"manifest": {"kind": "K"}})).to_dict())
     assert "placement" not in text
     assert "tags" not in text
     assert "manifest" not in text, "it is kept beside the text"
-    assert list(spec_text.read(text).data)[:4] == ["name", "model", "engine", "replicas"]
+    assert list(spec_text.parse_text(text).data)[:4] == ["name", "model", "engine", "replicas"]
     flat = parse(data).flat()
-    assert "placement" not in spec_text.written(nest(flat)), "whole, and all at its default"
+    assert "placement" not in spec_text.to_text(nest(flat)), "whole, and all at its default"
 
 
 def test_each_refusal_has_its_line() -> None:
     text = "name: demo\nmodel: m\ncache:\n  l1:\n    size_gib: -1\n  l2: {enabled: 3}\n"
-    lines = spec_text.read(text).lines
+    lines = spec_text.parse_text(text).lines
 
     def refused(path: str) -> FieldError:
         return FieldError(path, None, "m", "r", "c")
 
-    found = spec_text.placed(
+    found = spec_text.locate_errors(
         [refused(p) for p in ("cache.l2.enabled", "cache.l1.size_gib", "replicas", "cache.l1.x")],
         lines,
     )
@@ -79,8 +79,8 @@ def test_each_refusal_has_its_line() -> None:
 )
 def test_what_is_no_spec_is_told(text: str, line: int, said: str) -> None:
     with pytest.raises(SpecErrors) as refused:
-        spec_text.read(text)
-    (one,) = spec_text.unread(refused.value)
+        spec_text.parse_text(text)
+    (one,) = spec_text.syntax_errors(refused.value)
     assert said in one.message
     assert one.line == line or not said
 
@@ -88,7 +88,7 @@ def test_what_is_no_spec_is_told(text: str, line: int, said: str) -> None:
 def test_an_object_of_a_cluster_is_sent_elsewhere() -> None:
     text = "apiVersion: inference.sagemaker.aws.amazon.com/v1\nkind: InferenceEndpointConfig\n"
     with pytest.raises(SpecErrors) as refused:
-        spec_text.read(text)
+        spec_text.parse_text(text)
     assert "page Import" in refused.value.errors[0].remedy
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from endpoints.pages.editor import spec_text
-from endpoints.pages.editor.form_fields import as_typed, read, written
+from endpoints.pages.editor.form_fields import format_value, parse_value, to_form_data
 from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
 from endpoints.spec.fields import BY_PATH, FIELDS
 from tests.endpoints.pages.editor.test_views import EDIT, NEW
@@ -43,7 +43,7 @@ PATHS = st.sampled_from([field.path for field in FIELDS if field.kind is str])
 @given(path=PATHS, text=TEXTS)
 def test_a_text_comes_back_from_yaml_as_the_text_it_was(path: str, text: str) -> None:
     try:
-        back = spec_text.read(spec_text.written(nest({"name": "x", path: text})))
+        back = spec_text.parse_text(spec_text.to_text(nest({"name": "x", path: text})))
     except SpecErrors:
         # A character which YAML has no place for; no field takes it either.
         assert not text.isprintable()
@@ -64,10 +64,10 @@ def test_values_come_back_from_what_a_person_sees(number: float, words: list[str
         ("scaling.triggers", [{"type": word} for word in words]),
     ):
         field = BY_PATH[path]
-        seen = str(written(field, value))
-        back = read(field, seen) if seen else ([] if field.kind is list else {})
+        seen = str(format_value(field, value))
+        back = parse_value(field, seen) if seen else ([] if field.kind is list else {})
         assert back == pytest.approx(value) if isinstance(value, float) else back == value
-        assert as_typed({path: back})[path] == seen
+        assert to_form_data({path: back})[path] == seen
 
 
 @pytest.fixture

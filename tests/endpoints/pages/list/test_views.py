@@ -58,7 +58,7 @@ def answering() -> Iterator[list[int]]:
     columns.register(FilledColumns(Column("x-b", "Column B"), fill))
     yield asked
     for key in ("x-a", "x-b"):
-        columns._filled.pop(key)
+        columns._filled_columns.pop(key)
 
 
 def names(client: Client, query: str = "") -> list[str]:
@@ -166,7 +166,7 @@ def test_a_column_that_fails_leaves_the_list_standing(page: Client, fleet: None)
     try:
         answer = page.get("/endpoints/", headers=PART)
     finally:
-        columns._filled.pop("x-c")
+        columns._filled_columns.pop("x-c")
     assert answer.status_code == 200
     assert "log says why" in answer.content.decode()
 

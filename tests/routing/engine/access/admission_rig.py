@@ -10,7 +10,7 @@ from console.processkit.metrics import Histogram
 from routing.engine.access import admission as module
 from routing.engine.access.admission import RequestAdmission
 from routing.engine.access.callers import Ticket
-from routing.engine.access.keys import OPEN, KeyRing
+from routing.engine.access.keys import OPEN_ACCESS_KEY, KeyRing
 from routing.engine.config import AdmissionConfig, Key, KeyLimits
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import RequestFacts
@@ -54,7 +54,7 @@ class Door:
         ring = KeyRing(self.keys)
         self.admission.configure(self.config, ring, self.keys, capped=self.workers > 0)
 
-    def ask(self, who: Key = OPEN, tokens: int = 100, held: int = 0) -> Request:
+    def ask(self, who: Key = OPEN_ACCESS_KEY, tokens: int = 100, held: int = 0) -> Request:
         request = Request(self, who.id)
         facts = RequestFacts([], tokens, 64, b"")
         try:

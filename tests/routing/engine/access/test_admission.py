@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routing.engine.access.keys import OPEN
+from routing.engine.access.keys import OPEN_ACCESS_KEY
 from routing.engine.config import QueueConfig, Rates
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import RequestFacts
@@ -107,7 +107,9 @@ def test_a_pinned_request_does_not_wait_but_counts() -> None:
     door = Door(endpoint=Rates(max_in_flight=1))
     first = door.ask()
     pinned = Request(door, "")
-    assert door.admission.enter(pinned, OPEN, RequestFacts([], 1, 64, b""), 0, may_wait=False)
+    assert door.admission.enter(
+        pinned, OPEN_ACCESS_KEY, RequestFacts([], 1, 64, b""), 0, may_wait=False
+    )
     pinned.go(0.0)
     waiting = door.ask()
     first.end()

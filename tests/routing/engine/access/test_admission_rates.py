@@ -33,7 +33,7 @@ def test_requests_a_minute(clock: Clock) -> None:
 def test_tokens_are_charged_by_estimate_and_corrected(clock: Clock) -> None:
     door = Door(endpoint=Rates(tokens_per_minute=6000))
     request = door.ask(tokens=1000)
-    charged = 1000 + module._FIRST_COMPLETION
+    charged = 1000 + module._INITIAL_COMPLETION_TOKENS
     assert door.admission.show()["tokens_left"] == 6000 - charged
     request.end(tokens=1500, work=1500, completion=500)
     assert door.admission.show()["tokens_left"] == 4500

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from routing.engine.access.key_usage import FORGOTTEN, KeyUse
+from routing.engine.access.key_usage import REMOVED_KEYS, KeyUse
 from routing.engine.observe.decisions import Decision
 from tests.routing.engine.harness import admin, ask, chat, metric, post, router
 from tests.routing.engine.test_router_access import bearer, keys
@@ -68,7 +68,7 @@ def test_keys_which_went_are_kept_while_there_is_room_and_then_added_up() -> Non
     assert len(shown) <= 4
     assert sum(key["prompt_tokens"] for key in shown.values()) == 50
     assert sum(key["requests"] for key in shown.values()) == 5
-    assert shown[FORGOTTEN]["cached_tokens"] >= 4
+    assert shown[REMOVED_KEYS]["cached_tokens"] >= 4
 
 
 async def test_a_spent_budget_refuses_until_it_begins_anew(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from routing.engine.access import keys as keys_module
 from routing.engine.access.keys import KeyRing, check_model
-from routing.engine.access.paths import Paths
+from routing.engine.access.paths import PathRules
 from routing.engine.config import ConfigError, Key, parse, parse_keys
 from routing.engine.errors import Refusal
-from routing.engine.http.bodies import parse as parse_body
+from routing.engine.http.bodies import parse_body
 from tests.routing.engine.harness import ask, chat, metric, post, router
 from tests.support.fake_worker import FakeWorker
 
@@ -99,7 +99,7 @@ def test_what_is_remembered_is_bounded() -> None:
     for spaces in range(400):
         for scheme in (b"Bearer", b"bearer", b"BEARER", b"bEARER"):
             ring.check(scheme + b" " * (spaces + 1) + b"one")
-    assert len(ring._seen) <= keys_module.SEEN_KEPT
+    assert len(ring._seen) <= keys_module.CACHED_HEADERS
     before = len(ring._seen)
     ring.check(b"Bearer one" + b" " * 1000)
     assert len(ring._seen) == before
@@ -140,7 +140,7 @@ def test_key_entries_are_read_whole() -> None:
     ],
 )  # fmt: skip
 def test_inference_is_open(path: str) -> None:
-    assert not Paths().needs_admin(path.encode())
+    assert not PathRules().needs_admin(path.encode())
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_inference_is_open(path: str) -> None:
     ],
 )  # fmt: skip
 def test_all_else_needs_an_admin(path: str) -> None:
-    assert Paths().needs_admin(path.encode())
-    assert Paths(("/plugin/*",)).needs_admin(path.encode())
-    assert not Paths(("*",)).needs_admin(path.encode())
+    assert PathRules().needs_admin(path.encode())
+    assert PathRules(("/plugin/*",)).needs_admin(path.encode())
+    assert not PathRules(("*",)).needs_admin(path.encode())
 
 
 def test_paths_can_be_opened() -> None:
-    paths = Paths(("/metrics", "/plugin/*"))
+    paths = PathRules(("/metrics", "/plugin/*"))
     for path in (b"/metrics", b"/plugin/a", b"/plugin/a/b"):
         assert not paths.needs_admin(path)
     for path in (b"/metrics/x", b"/plugins", b"/plugin/sleep", b"/plugin/../sleep"):
@@ -169,7 +169,7 @@ def test_paths_can_be_opened() -> None:
 
 
 def test_remembered_paths_are_bounded() -> None:
-    paths = Paths()
+    paths = PathRules()
     for index in range(5000):
         paths.needs_admin(b"/v1/%d" % index)
     assert len(paths._known) <= 1024

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.engine.config import Address, Config, ConfigError, parse, parse_address
-from routing.engine.config.source import ConfigSource, load
+from routing.engine.config.source import ConfigSource, load_config
 
 FULL: dict[str, Any] = {
     "endpoint": "demo",
@@ -181,7 +181,7 @@ def test_yaml_and_json_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(
         '{"listen": "127.0.0.1:1", "workers": [{"url": "http://h:1"}]}'
     )
-    assert load(tmp_path / "c.yaml") == load(tmp_path / "c.json")
+    assert load_config(tmp_path / "c.yaml") == load_config(tmp_path / "c.json")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "", '{"listen": 5}', '{"nothing": 1}'])
@@ -189,7 +189,7 @@ def test_a_broken_file_is_refused(tmp_path: Path, content: str) -> None:
     for name in ("c.json", "c.yaml"):
         (tmp_path / name).write_text(content)
         with pytest.raises(ConfigError):
-            load(tmp_path / name)
+            load_config(tmp_path / name)
 
 
 def replace(path: Path, content: str) -> None:

@@ -21,9 +21,9 @@ from routing.engine.config import (
     parse,
 )
 from routing.engine.discovery import dns, kubernetes, slices
-from routing.engine.discovery.api import Api
-from routing.engine.discovery.base import FindError
-from routing.engine.fleet.roster import merge
+from routing.engine.discovery.api import KubernetesApi
+from routing.engine.discovery.base import DiscoveryError
+from routing.engine.fleet.roster import merge_workers
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
@@ -50,7 +50,7 @@ SUCCESS = "emberline_router_discovery_last_success_timestamp_seconds"
 
 
 def found(*items: dict[str, Any], service: Service = SERVICE, known: tuple[str, ...] = ()) -> Any:
-    listed = slices.workers(items, service, SOURCE, known)
+    listed = slices.workers_of_service(items, service, SOURCE, known)
     return {worker.id: (str(worker.address), worker.draining) for worker in listed}
 
 
@@ -114,7 +114,9 @@ def test_names_which_cannot_be_ids_and_what_is_no_pod() -> None:
 
 def test_tls_names_the_service() -> None:
     service = Service("prod", "workers", tls=True)
-    (one,) = slices.workers([endpoint_slice("a", endpoint("10.0.0.1", "a"))], service, SOURCE, ())
+    (one,) = slices.workers_of_service(
+        [endpoint_slice("a", endpoint("10.0.0.1", "a"))], service, SOURCE, ()
+    )
     assert (one.url, one.tls_name) == ("https://10.0.0.1:8000", "workers.prod.svc")
 
 
@@ -123,7 +125,9 @@ def test_the_configured_worker_holds() -> None:
         return WorkerConfig(name, f"http://h:{port}", Address("h", port), source=source)
 
     own = [worker("a", 1, "config"), worker("b", 1, "config")]
-    merged = merge(own, [worker("a", 2, "dns:x"), worker("h:1", 1, "dns:x"), worker("c", 3, "y")])
+    merged = merge_workers(
+        own, [worker("a", 2, "dns:x"), worker("h:1", 1, "dns:x"), worker("c", 3, "y")]
+    )
     assert [(item.id, item.address.port) for item in merged.values()] == [
         ("a", 1), ("b", 1), ("c", 3),
     ]  # fmt: skip
@@ -136,7 +140,7 @@ def test_the_configured_worker_holds() -> None:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses short enough to wait for."""
     monkeypatch.setattr(kubernetes, "FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr("routing.engine.discovery.kubernetes.LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr("routing.engine.discovery.kubernetes.MAX_PAUSE_S", 0.05)
 
 
 def pod(worker: FakeWorker, name: str, **conditions: bool) -> dict[str, Any]:
@@ -380,9 +384,9 @@ async def test_outside_a_cluster_the_server_must_be_named(monkeypatch: pytest.Mo
     config = parse({"listen": "h:1"}, Path()).discovery.kubernetes
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigError, match=r"discovery\.kubernetes\.server"):
-        Api(config)
+        KubernetesApi(config)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
-    assert str(Api(config)._address) == "[fd00::1]:443"
+    assert str(KubernetesApi(config)._address) == "[fd00::1]:443"
 
 
 async def test_places_change_with_the_configuration(fast: None, tmp_path: Path) -> None:
@@ -421,7 +425,7 @@ async def test_every_address_of_a_name_is_a_worker(monkeypatch: pytest.MonkeyPat
 
     async def answer(_name: str, _port: int) -> list[Address]:
         current = answers[-1]
-        if isinstance(current, FindError):
+        if isinstance(current, DiscoveryError):
             raise current
         return list(current)
 
@@ -432,7 +436,7 @@ async def test_every_address_of_a_name_is_a_worker(monkeypatch: pytest.MonkeyPat
         async with router(ready=1, discovery=settings) as server:
             name = "dns:workers.example:8000"
             assert server.router.table.workers[f"127.0.0.1:{one.port}"].source == name
-            answers.append(FindError("no_name", "nobody knows it"))
+            answers.append(DiscoveryError("no_name", "nobody knows it"))
             async with asyncio.timeout(10):
                 while await metric(server, ERRORS, source=name, reason="no_name") < 2:
                     await asyncio.sleep(0.01)
@@ -445,9 +449,9 @@ async def test_every_address_of_a_name_is_a_worker(monkeypatch: pytest.MonkeyPat
 async def test_the_systems_resolver_is_asked() -> None:
     assert Address("127.0.0.1", 80) in await dns.resolve("localhost", 80)
     assert await dns.resolve("::1", 80) == [Address("::1", 80)]
-    with pytest.raises(FindError) as caught:
+    with pytest.raises(DiscoveryError) as caught:
         await dns.resolve("does-not-exist.invalid", 80)
-    assert caught.value.reason in dns.Dns.reasons
+    assert caught.value.reason in dns.DnsFinder.reasons
     loop = asyncio.get_running_loop()
     with pytest.MonkeyPatch.context() as patch:
 
@@ -455,7 +459,7 @@ async def test_the_systems_resolver_is_asked() -> None:
             raise socket.gaierror(socket.EAI_AGAIN, "try again")
 
         patch.setattr(type(loop), "getaddrinfo", again)
-        with pytest.raises(FindError) as caught:
+        with pytest.raises(DiscoveryError) as caught:
             await dns.resolve("x", 80)
         assert caught.value.reason == "temporary"
 
@@ -516,6 +520,6 @@ async def test_what_follows_an_answers_length_is_not_of_it() -> None:
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    api = Api(KubernetesConfig(f"http://127.0.0.1:{port}"))
+    api = KubernetesApi(KubernetesConfig(f"http://127.0.0.1:{port}"))
     assert await api.get("/x") == {}
     listener.close()

@@ -11,9 +11,9 @@ import pytest
 
 from routing.engine.config import Address, HealthConfig, WorkerConfig
 from routing.engine.fleet.circuit import CLOSED, HALF_OPEN, OPEN, TRIAL_S, Circuit
-from routing.engine.fleet.load import Charge
-from routing.engine.fleet.vitals import Vitals, read
-from routing.engine.fleet.workers import SLOW_START_SHARE, SMALL_FLEET, Table, Worker
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.vitals import Vitals, parse_vitals
+from routing.engine.fleet.workers import SLOW_START_SHARE, SMALL_FLEET, Worker, WorkerTable
 from routing.engine.policies.prefixaware import PrefixAware
 from tests.routing.engine.harness import (
     Client,
@@ -133,7 +133,7 @@ async def test_a_stream_which_began_is_a_trial_passed() -> None:
 
 def test_in_a_large_fleet_those_who_come_are_let_in_together() -> None:
     told: list[str] = []
-    table = Table(lambda worker, what: told.append(f"{worker.id} {what}"))
+    table = WorkerTable(lambda worker, what: told.append(f"{worker.id} {what}"))
     found = [made(table, f"w{index}") for index in range(SMALL_FLEET + 3)]
     for worker in found[: SMALL_FLEET + 1]:
         table.probed(worker, "", False, 3)
@@ -152,7 +152,7 @@ def test_in_a_large_fleet_those_who_come_are_let_in_together() -> None:
 # -- slow start
 
 
-def made(table: Table, name: str) -> Worker:
+def made(table: WorkerTable, name: str) -> Worker:
     address = Address("127.0.0.1", 1)
     worker = Worker(WorkerConfig(name, "http://127.0.0.1:1", address))
     table.add(worker)
@@ -160,7 +160,7 @@ def made(table: Table, name: str) -> Worker:
 
 
 def test_a_late_worker_weighs_more_for_a_while() -> None:
-    table = Table(lambda _worker, _what: None)
+    table = WorkerTable(lambda _worker, _what: None)
     table.rules = HealthConfig(slow_start_s=10.0)
     old = made(table, "old")
     table.probed(old, "", False, 3)
@@ -169,7 +169,7 @@ def test_a_late_worker_weighs_more_for_a_while() -> None:
     new = made(table, "new")
     table.probed(new, "", False, 3)
     assert new.weight == pytest.approx(1 / SLOW_START_SHARE)
-    charges = [Charge(worker, 100) for worker in (old, new)]
+    charges = [RequestCharge(worker, 100) for worker in (old, new)]
     assert new.load == pytest.approx(old.load / SLOW_START_SHARE)
     now = new.slow_since
     seen = []
@@ -186,7 +186,7 @@ def test_a_late_worker_weighs_more_for_a_while() -> None:
 
 
 def test_without_slow_start_nobody_weighs_more() -> None:
-    table = Table(lambda _worker, _what: None)
+    table = WorkerTable(lambda _worker, _what: None)
     table.rules = HealthConfig(slow_start_s=0)
     table._began -= 10.0
     new = made(table, "new")
@@ -243,7 +243,7 @@ def vllm(labels: str, started: float = 1.7e9) -> str:
     ],
 )
 def test_reading_a_workers_metrics(text: str, vitals: Vitals) -> None:
-    assert read(text.encode()) == vitals
+    assert parse_vitals(text.encode()) == vitals
 
 
 async def test_the_caches_size_is_learned_and_configuration_goes_before(tmp_path: Path) -> None:

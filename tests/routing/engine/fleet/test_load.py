@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.engine.config import WorkerConfig, parse
-from routing.engine.fleet.load import Charge, Order
-from routing.engine.fleet.workers import SMALL_FLEET, Table, Worker
+from routing.engine.fleet.load import RequestCharge, WorkersByLoad
+from routing.engine.fleet.workers import SMALL_FLEET, Worker, WorkerTable
 from routing.engine.policies import cost
 
 
@@ -25,8 +25,8 @@ def workers(count: int) -> list[Worker]:
     return found
 
 
-def table(count: int) -> Table:
-    found = Table(lambda _worker, _what: None)
+def table(count: int) -> WorkerTable:
+    found = WorkerTable(lambda _worker, _what: None)
     for worker in workers(count):
         worker.up = True
         found.add(worker)
@@ -36,7 +36,7 @@ def table(count: int) -> Table:
 
 def test_a_prompt_weighs_until_the_first_byte_and_a_stream_until_its_end() -> None:
     (worker,) = workers(1)
-    charge = Charge(worker, 500)
+    charge = RequestCharge(worker, 500)
     assert (worker.in_flight, worker.backlog, worker.decoding) == (1, 500, 0)
     assert worker.load == cost.load(500, 1, 0)
     charge.answered()
@@ -48,19 +48,19 @@ def test_a_prompt_weighs_until_the_first_byte_and_a_stream_until_its_end() -> No
 
 def test_a_request_which_fails_before_its_first_byte_leaves_nothing() -> None:
     (worker,) = workers(1)
-    Charge(worker, 500).end()
+    RequestCharge(worker, 500).end()
     assert (worker.in_flight, worker.backlog, worker.decoding, worker.load) == (0, 0, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3), st.integers(0, 900)), max_size=80))
 def test_the_order_is_right_after_every_change(steps: list[tuple[int, int, int]]) -> None:
     fleet = workers(40)
-    order = Order(fleet)
-    open_charges: list[Charge] = []
+    order = WorkersByLoad(fleet)
+    open_charges: list[RequestCharge] = []
     for at, (index, what, tokens) in enumerate(steps):
         if what < 2 or not open_charges:
             fleet[index].last_pick = at + 1
-            open_charges.append(Charge(fleet[index], tokens))
+            open_charges.append(RequestCharge(fleet[index], tokens))
         elif what == 2:
             open_charges.pop(index % len(open_charges)).end()
         elif not (charge := open_charges[index % len(open_charges)])._decoding:
@@ -79,7 +79,7 @@ def test_only_large_fleets_are_kept_in_order() -> None:
     ordered = large.fleet.order.entries
     assert len(ordered) == SMALL_FLEET + 1
     first = ordered[0][3]
-    Charge(large.workers[first.id], 10)
+    RequestCharge(large.workers[first.id], 10)
     assert ordered[-1][3] is first
     assert large.fleet.least_loaded() is ordered[0][3] is not first
 
@@ -87,7 +87,7 @@ def test_only_large_fleets_are_kept_in_order() -> None:
 def test_a_worker_which_left_the_order_can_still_finish_its_requests() -> None:
     known = table(SMALL_FLEET + 2)
     worker = next(iter(known.workers.values()))
-    charge = Charge(worker, 10)
+    charge = RequestCharge(worker, 10)
     worker.order_draining = True
     known.refresh()
     assert known.fleet.order is not None

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from routing.engine.config import ConfigError, LimitsConfig, SessionKey, parse
 from routing.engine.errors import Refusal
 from routing.engine.http import bodies
-from routing.engine.http.bodies import Budget, ReadPace
+from routing.engine.http.bodies import BufferBudget, ReadPace
 from routing.engine.prompt import canonical
 from routing.engine.prompt.identity import Identifier, Identity
-from routing.engine.tokens.usage import Ratios
+from routing.engine.tokens.usage import BytesPerToken
 from tests.routing.engine.harness import (
     Client,
     Response,
@@ -108,7 +108,7 @@ async def test_too_many_values_are_refused_before_they_are_made(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
-        monkeypatch.setattr("routing.engine.http.bodies.parse", None)
+        monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
         answer = await ask(server, post(padded(said("x") | COMPLEX[name], 300_000)))
         assert (answer.status, answer.code) == (400, "body_too_complex")
         assert "4000" in answer.json["error"]["message"]
@@ -184,8 +184,10 @@ def test_a_body_read_in_slices_gives_what_one_read_at_once_does(
         body["messages"] *= repeat
     wire = json.dumps(body).encode()
     key = SessionKey("body", "user")
-    at_once = Identifier(b"", 16, key, b"", Ratios()).read(path, wire, b"", True)
-    sliced = driven(Identifier(b"", 16, key, b"", Ratios()).read_large(path, wire, b"", True))
+    at_once = Identifier(b"", 16, key, b"", BytesPerToken()).read(path, wire, b"", True)
+    sliced = driven(
+        Identifier(b"", 16, key, b"", BytesPerToken()).read_large(path, wire, b"", True)
+    )
     assert sliced.model == at_once.model
     for name in ("chain", "tokens", "block_tokens", "session", "size"):
         assert getattr(sliced.facts, name) == getattr(at_once.facts, name)
@@ -196,7 +198,7 @@ def test_counted_values_are_those_outside_of_texts(value: Any, repeat: int) -> N
     wire = json.dumps({"x": [value] * repeat, "y": "a,[{:" * 20_000}).encode()
     without = orjson.dumps(_blank(json.loads(wire)))
     most = sum(without.count(mark) * weight for mark, weight in bodies._WEIGHTS.items())
-    assert driven(bodies.parse_large(wire, most, ReadPace())) == bodies.parse(wire)
+    assert driven(bodies.parse_large(wire, most, ReadPace())) == bodies.parse_body(wire)
     with pytest.raises(Refusal):
         driven(bodies.parse_large(wire, most - 1, ReadPace()))
 
@@ -214,7 +216,7 @@ def _blank(value: Any) -> Any:
 
 def turns(path: bytes, body: dict[str, Any]) -> int:
     """How often reading it gives way, if each slice is over at once."""
-    reading = Identifier(b"", 256, None, b"", Ratios()).read_large(
+    reading = Identifier(b"", 256, None, b"", BytesPerToken()).read_large(
         path, json.dumps(body).encode(), b"", True
     )
     for count in itertools.count():
@@ -291,7 +293,7 @@ async def test_limits_are_asked_before_a_body_is_read(
     settings = {"admission": {"requests_per_minute": 1}}
     async with FakeWorker() as worker, router(worker, **settings) as server:
         assert (await ask(server, post(chat("x")))).status == 200
-        monkeypatch.setattr("routing.engine.http.bodies.parse", None)
+        monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
         answer = await ask(server, post(chat("x" * size)))
         assert (answer.status, answer.code) == (429, "rate_limit_exceeded")
         assert int(answer.headers["retry-after"]) > 0
@@ -306,7 +308,7 @@ async def test_a_full_queue_is_seen_before_a_body_is_read(
         async with await Client.to(server.listen) as client:
             await client.send(post(chat("x")))
             await until(lambda: server.router.admission.in_flight == 1)
-            monkeypatch.setattr("routing.engine.http.bodies.parse", None)
+            monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
             answer = await ask(server, post(chat("x")))
             assert (answer.status, answer.code) == (429, "queue_full")
 
@@ -315,7 +317,7 @@ async def test_a_full_queue_is_seen_before_a_body_is_read(
 
 
 def test_the_budget_keeps_a_quarter_for_small_requests() -> None:
-    budget = Budget(1_000_000)
+    budget = BufferBudget(1_000_000)
     assert budget.hold(0, 750_000)
     assert not budget.hold(0, 70_000)
     assert budget.hold(0, 60_000)
@@ -415,7 +417,7 @@ def test_only_so_many_media_are_weighed() -> None:
         part = {"type": "image_url", "image_url": {"url": "x"}}
         return len(canonical.read(b"/v1/chat/completions", said([part] * count), "m")[0])
 
-    first = canonical.MEDIA_WEIGHED
+    first = canonical.MAX_WEIGHED_MEDIA
     assert size(first) > first * canonical.MEDIUM_BYTES
     assert size(first + 100) - size(first) < 100 * 32
     few, many = (
@@ -426,9 +428,9 @@ def test_only_so_many_media_are_weighed() -> None:
 
 
 def test_a_value_of_endless_objects_is_not_walked_to_its_end() -> None:
-    walk = canonical.Walk()
-    tools = [{"cache_control": 1, "n": {}}] * (canonical._WALKED + 10)
-    squeezed = canonical._squeezed(tools, walk)
+    walk = canonical.MediaCount()
+    tools = [{"cache_control": 1, "n": {}}] * (canonical._MAX_OBJECTS + 10)
+    squeezed = canonical._without_media(tools, walk)
     assert "cache_control" not in squeezed[0]
     assert squeezed[-1] is tools[-1]
 

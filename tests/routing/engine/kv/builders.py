@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from routing.engine.kv import chain
-from routing.engine.kv.events import Applier
+from routing.engine.kv.events import EventApplier
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Matches, match
 from routing.engine.kv.wire import Cleared, Event, Removed, Stored
@@ -67,7 +67,7 @@ class Fleet:
 
     def __init__(self) -> None:
         self.index = Index(SECRET)
-        self.applier = Applier(self.index)
+        self.applier = EventApplier(self.index)
 
     def tell(self, worker: str, *events: Event, rank: int = 0) -> None:
         for _ in self.applier.apply(self.index.rank(worker, rank, "m"), events):
@@ -81,7 +81,7 @@ class Fleet:
         self, tokens: Sequence[int], block: int = BLOCK, salt: str = "", lora: str = ""
     ) -> list[int]:
         root = self.index.root("m", lora, salt)
-        return chain.extend(root, chain.pack(tokens), block)
+        return chain.extend_chain(root, chain.pack_tokens(tokens), block)
 
     def ask(self, tokens: Sequence[int], *blocks: int, salt: str = "", lora: str = "") -> Matches:
         sizes = blocks or (BLOCK,)

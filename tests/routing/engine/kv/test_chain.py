@@ -13,7 +13,7 @@ IDS = st.lists(st.integers(0, 2**32 - 1), max_size=200)
 
 
 def hashes(ids: list[int], block: int = 4, start: int = 7) -> list[int]:
-    return chain.extend(start, chain.pack(ids), block)
+    return chain.extend_chain(start, chain.pack_tokens(ids), block)
 
 
 @given(IDS, st.integers(1, 40))
@@ -34,9 +34,9 @@ def test_a_chain_continued_is_the_chain_at_once(
     whole = hashes(ids + more)
     blocks = min(blocks, len(whole))
     parent = whole[blocks - 1] if blocks else 7
-    rest = chain.pack((ids + more)[blocks * 4 :])
-    assert whole[:blocks] + chain.extend(parent, rest, 4) == whole
-    assert chain.extend(parent, memoryview(rest), 4) == whole[blocks:]
+    rest = chain.pack_tokens((ids + more)[blocks * 4 :])
+    assert whole[:blocks] + chain.extend_chain(parent, rest, 4) == whole
+    assert chain.extend_chain(parent, memoryview(rest), 4) == whole[blocks:]
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=40), st.data())
@@ -51,20 +51,20 @@ def test_another_token_changes_its_block_and_all_after(ids: list[int], data: st.
 
 def test_model_adapter_salt_and_key_start_chains_of_their_own() -> None:
     roots = {
-        chain.root(KEY, "m"),
-        chain.root(KEY, "m", "a"),
-        chain.root(KEY, "m", "", "a"),
-        chain.root(KEY, "ma"),
-        chain.root(KEY, "", "m"),
-        chain.root(b"x" * 32, "m"),
+        chain.chain_root(KEY, "m"),
+        chain.chain_root(KEY, "m", "a"),
+        chain.chain_root(KEY, "m", "", "a"),
+        chain.chain_root(KEY, "ma"),
+        chain.chain_root(KEY, "", "m"),
+        chain.chain_root(b"x" * 32, "m"),
     }
     assert len(roots) == 6
-    assert chain.root(KEY, "m", "a", "b") == chain.root(KEY, "m", "a", "b")
-    assert chain.root(KEY, "\ud800") != chain.root(KEY, "m")  # whatever JSON can carry
+    assert chain.chain_root(KEY, "m", "a", "b") == chain.chain_root(KEY, "m", "a", "b")
+    assert chain.chain_root(KEY, "\ud800") != chain.chain_root(KEY, "m")  # whatever JSON can carry
 
 
 def test_what_is_no_token_id_is_refused() -> None:
     with pytest.raises(OverflowError):
-        chain.pack([-1])
+        chain.pack_tokens([-1])
     with pytest.raises(OverflowError):
-        chain.pack([2**32])
+        chain.pack_tokens([2**32])

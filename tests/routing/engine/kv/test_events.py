@@ -91,7 +91,7 @@ def test_one_rank_is_forgotten_alone() -> None:
 def test_an_event_of_a_forgotten_rank_is_not_finished() -> None:
     fleet = Fleet()
     rank = fleet.index.rank("a", 0, "m")
-    long = list(range(4 * events.PIECE))
+    long = list(range(4 * events.BLOCKS_PER_STEP))
     steps = fleet.applier.apply(rank, [stored(long), stored([9, 9])])
     next(steps)
     fleet.index.forget("a")
@@ -104,7 +104,7 @@ def test_removals_in_a_row_end_with_their_rank() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P))
     rank = fleet.index.rank("a", 0, "m")
-    many = [removed([n, n]) for n in range(2 * events.PIECE)]
+    many = [removed([n, n]) for n in range(2 * events.BLOCKS_PER_STEP)]
     steps = fleet.applier.apply(rank, [*many, stored([9, 9])])
     next(steps)
     rank.epoch += 1  # as `empty` does, by order of somebody else

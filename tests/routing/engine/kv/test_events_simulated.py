@@ -22,7 +22,7 @@ BLOCK_BYTES = BLOCK * 46080
 
 
 def predict(index: Index, prompt: list[int], salt: str) -> tuple[int, int]:
-    names = chain.extend(index.root("demo", "", salt), chain.pack(prompt), BLOCK)
+    names = chain.extend_chain(index.root("demo", "", salt), chain.pack_tokens(prompt), BLOCK)
     found = match(index, {BLOCK: names[: usable_blocks(len(prompt), BLOCK)]}).workers.get("w")
     return (found.gpu, found.l1) if found is not None else (0, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from routing.engine.kv import hints
-from routing.engine.kv.census import census
+from routing.engine.kv.census import count_blocks
 from tests.routing.engine.harness import until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
@@ -51,39 +51,39 @@ def test_a_denied_hint_counts_no_more_for_anybody(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, 0, 2), stored(PROMPT, **STORAGE))
     fleet.tell("b", stored(PROMPT, **STORAGE))
     assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
-    assert hints.denied(fleet.index, "c", fleet.names(PROMPT)[1:]) == 9
+    assert hints.remove_hints(fleet.index, "c", fleet.names(PROMPT)[1:]) == 9
     assert fleet.ask(PROMPT).anywhere == BLOCK
     assert fleet.held(PROMPT)["a"] == (2 * BLOCK, 0, 0)
-    assert hints.denied(fleet.index, "c", fleet.names(PROMPT)[1:]) == 0
+    assert hints.remove_hints(fleet.index, "c", fleet.names(PROMPT)[1:]) == 0
     fleet.tell("b", stored(PROMPT, **STORAGE))  # there again
     assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
 
 
 def test_a_workers_own_storage_is_denied_by_itself_only(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, **{**STORAGE, "locality": "LOCAL"}))
-    hints.denied(fleet.index, "b", fleet.names(PROMPT))
+    hints.remove_hints(fleet.index, "b", fleet.names(PROMPT))
     assert fleet.held(PROMPT)["a"] == (0, 0, 10 * BLOCK)
-    hints.denied(fleet.index, "a", fleet.names(PROMPT))
+    hints.remove_hints(fleet.index, "a", fleet.names(PROMPT))
     assert fleet.held(PROMPT) == {}
 
 
 def test_the_census_counts_by_worker_and_tier(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, 0, 4))
-    assert census(fleet.index) == {"a": {"gpu": 4, "l1": 0, "l2": 0}}
+    assert count_blocks(fleet.index) == {"a": {"gpu": 4, "l1": 0, "l2": 0}}
     fleet.tell("a", stored(PROMPT, medium="cpu"))
     fleet.tell("b", stored(PROMPT, **STORAGE), stored(PROMPT, **{**STORAGE, "locality": "LOCAL"}))
-    assert census(fleet.index)["a"] == {"gpu": 4, "l1": 10, "l2": 0}
-    assert census(fleet.index)["b"]["l2"] == 10  # in whichever storage
+    assert count_blocks(fleet.index)["a"] == {"gpu": 4, "l1": 10, "l2": 0}
+    assert count_blocks(fleet.index)["b"]["l2"] == 10  # in whichever storage
     fleet.index.forget("a")
-    assert set(census(fleet.index)) == {"b"}
+    assert set(count_blocks(fleet.index)) == {"b"}
 
 
 def test_a_large_census_is_an_estimate_from_some_shards(fleet: Fleet) -> None:
     for number in range(200):
         fleet.tell("a", stored([number + 7, *PROMPT[1:]], medium="CPU"))
-    whole = census(fleet.index)["a"]["l1"]
+    whole = count_blocks(fleet.index)["a"]["l1"]
     assert whole == 2000
-    assert abs(census(fleet.index, most=500)["a"]["l1"] - whole) < 500
+    assert abs(count_blocks(fleet.index, most=500)["a"]["l1"] - whole) < 500
 
 
 async def test_a_wrong_hint_is_taken_back_and_the_worker_still_believed() -> None:

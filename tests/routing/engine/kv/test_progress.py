@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.fleet.load import Charge
+from routing.engine.fleet.load import RequestCharge
 from routing.engine.kv.progress import Progress
 from tests.routing.engine.fleet.test_load import workers
 from tests.routing.engine.kv.builders import BLOCK, CLEARED, Fleet, removed, stored
@@ -22,8 +22,8 @@ class Room:
         # What vLLM told before: the size of its blocks.
         self.events.tell(self.name, stored(OTHER, 0, 1))
 
-    def sent(self, tokens: list[int], uncached: int | None = None) -> Charge:
-        charge = Charge(self.worker, len(tokens) if uncached is None else uncached)
+    def sent(self, tokens: list[int], uncached: int | None = None) -> RequestCharge:
+        charge = RequestCharge(self.worker, len(tokens) if uncached is None else uncached)
         self.prompt = self.progress.begins(
             self.name, {BLOCK: self.events.names(tokens)}, len(tokens), charge
         )

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from routing.engine.kv.sources import EventSource, SourceError, configured, discovered, resolve
+from routing.engine.kv.sources import (
+    EventSource,
+    SourceError,
+    configured_sources,
+    discovered_sources,
+    resolve_endpoint,
+)
 
 
 def ask(data: Any, status: int = 200, host: str = "10.0.0.7") -> list[EventSource]:
     body = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return discovered(status, body, host)
+    return discovered_sources(status, body, host)
 
 
 # As captured from vLLM 0.32.
@@ -57,7 +63,7 @@ def test_ranks_have_a_source_each() -> None:
     ],
 )
 def test_endpoints(endpoint: str, expected: str) -> None:
-    assert resolve(endpoint, "h") == expected
+    assert resolve_endpoint(endpoint, "h") == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +81,7 @@ def test_endpoints(endpoint: str, expected: str) -> None:
 )
 def test_endpoints_which_are_refused(endpoint: str, reason: str) -> None:
     with pytest.raises(SourceError) as caught:
-        resolve(endpoint, "h")
+        resolve_endpoint(endpoint, "h")
     assert caught.value.reason == reason
     assert "tcp://*:PORT" in str(caught.value) or "ipc:///FOLDER" in str(caught.value)
 
@@ -108,10 +114,12 @@ def test_a_publisher_which_keeps_nothing_has_no_replay() -> None:
 
 
 def test_from_flags() -> None:
-    assert configured(["tcp://*:1", "tcp://x:2"], ["tcp://*:3"], "h") == [
+    assert configured_sources(["tcp://*:1", "tcp://x:2"], ["tcp://*:3"], "h") == [
         EventSource(0, "tcp://h:1", "tcp://h:3"),
         EventSource(1, "tcp://x:2"),
     ]
-    assert configured(["bind:tcp://*:5557"], [], "h") == [EventSource(0, "tcp://*:5557", "", True)]
+    assert configured_sources(["bind:tcp://*:5557"], [], "h") == [
+        EventSource(0, "tcp://*:5557", "", True)
+    ]
     with pytest.raises(SourceError):
-        configured(["bind:udp://x"], [], "h")
+        configured_sources(["bind:udp://x"], [], "h")

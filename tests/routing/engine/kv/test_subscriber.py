@@ -83,7 +83,7 @@ class Following:
         self.said.append((event, facts))
 
     def held(self, tokens: list[int], block: int = 2) -> dict[str, int]:
-        names = chain.extend(self.index.root("m"), chain.pack(tokens), block)
+        names = chain.extend_chain(self.index.root("m"), chain.pack_tokens(tokens), block)
         found = match(self.index, {block: names}).workers
         return {worker: item.tokens for worker, item in found.items()}
 
@@ -302,7 +302,7 @@ async def test_ranks_of_one_worker() -> None:
         async with following(Worker(first, second).target()) as found:
             await found.holds(P, a=8)
             assert sorted(item["rank"] for item in found.status) == [0, 1]
-            names = chain.extend(found.index.root("m"), chain.pack(P), 2)
+            names = chain.extend_chain(found.index.root("m"), chain.pack_tokens(P), 2)
             assert match(found.index, {2: names}).workers["a"].rank == 1
             assert all(item["errors"] == {} for item in found.status)
 
@@ -371,7 +371,7 @@ async def test_another_endpoint_replaces_the_first() -> None:
 async def test_nobody_at_the_endpoint_is_said_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("routing.engine.kv.subscriber.CONNECT_PATIENCE_S", 0.05)
+    monkeypatch.setattr("routing.engine.kv.subscriber.CONNECT_GRACE_S", 0.05)
     target = Worker().target(events=(f"tcp://127.0.0.1:{free_port()}",))
     async with following(target) as found:
         await until(lambda: found.said, "said")

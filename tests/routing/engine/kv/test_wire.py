@@ -168,7 +168,7 @@ def test_any_events_are_read_or_skipped(events: list[Any]) -> None:
     ],
 )
 def test_media(medium: str | None, expected: Tier | None) -> None:
-    assert wire.tier(medium) is expected
+    assert wire.parse_tier(medium) is expected
 
 
 def test_messages_are_read_from_the_end() -> None:

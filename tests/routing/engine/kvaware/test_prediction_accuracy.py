@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from routing.engine.kvaware.prediction_accuracy import STEP_S, WINDOW_S, Window
+from routing.engine.kvaware.prediction_accuracy import STEP_S, WINDOW_S, CounterWindow
 
 
 def test_nothing_has_happened_yet() -> None:
-    window = Window(5.0)
+    window = CounterWindow(5.0)
     assert window.show(5.0, 0, {"timeout": 0}) == {
         "window_s": 0.0,
         "requests": 0,
@@ -20,7 +20,7 @@ def test_nothing_has_happened_yet() -> None:
 
 
 def test_it_forgets_what_is_older_than_the_window() -> None:
-    window = Window(0.0)
+    window = CounterWindow(0.0)
     found, lost = 0, {"timeout": 0, "no_events": 0}
     now = 0.0
     lost["no_events"] = 50  # right at the beginning, never again
@@ -39,7 +39,7 @@ def test_it_forgets_what_is_older_than_the_window() -> None:
 
 
 def test_marks_are_few_however_often_it_is_asked() -> None:
-    window = Window(0.0)
+    window = CounterWindow(0.0)
     for tick in range(10_000):
         window.mark(tick * 0.5, tick, {})
     assert len(window._marks) <= WINDOW_S / STEP_S + 2

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.engine.kv.match import Blocks
-from routing.engine.kvaware.prediction_accuracy import Meter
+from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, becomes, metric, post, router, until
 from tests.routing.engine.kv.builders import engine_hash, stored
@@ -91,7 +91,7 @@ async def test_explain_says_how_far_an_index_can_be_trusted() -> None:
         stream.follower._unsure = True
         assert await index("w0") == "partial"
         assert await metric(server, "emberline_router_kv_index_partial", worker="w0") == 1
-        listening.routing.meters["w0"] = Meter(lying=True)
+        listening.routing.meters["w0"] = PredictionAccuracy(lying=True)
         assert await index("w0") == "not_believed"
 
 

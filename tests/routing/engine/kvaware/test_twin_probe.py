@@ -19,7 +19,7 @@ PROBES = "emberline_router_kv_probes_total"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twin_probe, "FIRST_AFTER_S", 0.01)
-    monkeypatch.setattr("routing.engine.kvaware.twin_probe.LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr("routing.engine.kvaware.twin_probe.POLL_INTERVAL_S", 0.005)
 
 
 def probing(*workers: FakeWorker, **kv: Any) -> Any:

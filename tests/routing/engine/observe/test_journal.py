@@ -150,7 +150,7 @@ async def test_a_disk_which_hangs_costs_records_and_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    monkeypatch.setattr("routing.engine.observe.journal.QUEUED", 3)
+    monkeypatch.setattr("routing.engine.observe.journal.QUEUE_LIMIT", 3)
     path = tmp_path / "d.jsonl"
     os.mkfifo(path)  # opening it waits for a reader who does not come
     async with FakeWorker() as worker:

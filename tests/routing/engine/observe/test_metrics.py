@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from routing.engine.errors import KINDS, REASONS, Refusal
-from routing.engine.fleet.connection_pool import refusal
-from routing.engine.observe.decisions import Decision, Ring
+from routing.engine.fleet.connection_pool import describe_connect_error
+from routing.engine.observe.decisions import Decision, DecisionRing
 from routing.engine.observe.metric_types import Registry
 from routing.engine.observe.metrics import MODELS_LIMIT, Metrics
 from routing.engine.tokens import usage
@@ -29,7 +29,7 @@ CHAT_USAGE = {
 @pytest.mark.parametrize("indent", [None, 2])
 def test_usage_of_a_plain_answer(indent: int | None) -> None:
     body = json.dumps({"choices": ["x" * 9000], "usage": CHAT_USAGE, "z": None}, indent=indent)
-    assert usage.read(body.encode()[-usage.TAIL_BYTES :]) == usage.TokenUsage(100, 7, 96)
+    assert usage.read_usage(body.encode()[-usage.TAIL_BYTES :]) == usage.TokenUsage(100, 7, 96)
 
 
 def test_usage_of_a_stream_is_the_last_that_has_numbers() -> None:
@@ -39,25 +39,25 @@ def test_usage_of_a_stream_is_the_last_that_has_numbers() -> None:
         b'data: {"choices":[],"usage":null}\n\n',
         b"data: [DONE]\n\n",
     ]
-    assert usage.read(b"".join(events)) == usage.TokenUsage(100, 7, 96)
+    assert usage.read_usage(b"".join(events)) == usage.TokenUsage(100, 7, 96)
 
 
 def test_usage_in_other_dialects() -> None:
     responses = b'{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4}}}'
-    assert usage.read(responses) == usage.TokenUsage(5, None, 4)
+    assert usage.read_usage(responses) == usage.TokenUsage(5, None, 4)
     messages = b'{"usage":{"input_tokens":5,"output_tokens":6,"cache_read_input_tokens":3}}'
-    assert usage.read(messages) == usage.TokenUsage(8, 6, 3), (
+    assert usage.read_usage(messages) == usage.TokenUsage(8, 6, 3), (
         "Anthropic's input is without what was cached"
     )
     unknown = b'{"usage":{"prompt_tokens":5,"prompt_tokens_details":null}}'
-    assert usage.read(unknown) == usage.TokenUsage(5, None, None)
+    assert usage.read_usage(unknown) == usage.TokenUsage(5, None, None)
 
 
 def test_what_is_no_number_of_tokens_is_not_reported() -> None:
     odd = b'{"usage":{"prompt_tokens":-5,"completion_tokens":1.5,"cached_tokens":1e30}}'
-    assert usage.read(odd) == usage.TokenUsage(None, None, None)
+    assert usage.read_usage(odd) == usage.TokenUsage(None, None, None)
     broken_last = b'{"usage":{"prompt_tokens":5}}{"usage":{"prompt_tokens":6,}}'
-    assert usage.read(broken_last) == usage.TokenUsage(5, None, None)
+    assert usage.read_usage(broken_last) == usage.TokenUsage(5, None, None)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_no_number_of_tokens_is_not_reported() -> None:
     ],
 )
 def test_usage_is_silent_when_unsure(tail: bytes) -> None:
-    assert usage.read(tail) is None
+    assert usage.read_usage(tail) is None
 
 
 # -- decisions
@@ -83,7 +83,7 @@ def decision(number: int) -> Decision:
 
 
 def test_the_ring_keeps_the_newest() -> None:
-    ring = Ring(3)
+    ring = DecisionRing(3)
     for number in range(5):
         ring.add(decision(number))
     assert [item.id for item in ring.newest(10)] == ["d4", "d3", "d2"]
@@ -187,6 +187,6 @@ def test_zeros_exist_from_the_start() -> None:
     ],
 )
 def test_why_connecting_failed(error: OSError, words: str, refused: bool) -> None:
-    text, is_refusal = refusal(error)
+    text, is_refusal = describe_connect_error(error)
     assert words in text
     assert is_refusal is refused

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from routing.engine.config import ConfigError
 from routing.engine.http.http1 import parse_request
-from routing.engine.observe.tracing import Parent, begin, read
+from routing.engine.observe.tracing import Parent, begin_trace, parse_traceparent
 from tests.routing.engine.access.test_admission_served import Gate, waiting
 from tests.routing.engine.harness import ask, becomes, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker
@@ -91,19 +91,19 @@ def attributes(span: Span) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_is_no_trace_parent(wrong: str) -> None:
-    assert read(wrong.encode()) is None
+    assert parse_traceparent(wrong.encode()) is None
 
 
 def test_a_trace_parent_of_this_and_of_later_versions() -> None:
     wanted = Parent(int(TRACE, 16), int(SPAN, 16), 1)
-    assert read(SAMPLED.encode()) == wanted
-    assert read(f"42-{TRACE}-{SPAN}-01-more".encode()) == wanted
+    assert parse_traceparent(SAMPLED.encode()) == wanted
+    assert parse_traceparent(f"42-{TRACE}-{SPAN}-01-more".encode()) == wanted
 
 
 def test_what_a_traced_request_goes_out_with() -> None:
     lines = f"host: a\r\nTraceParent: {SAMPLED}\r\ntracestate: v=1\r\nx-mine: 1\r\n"
     head = parse_request(f"GET /v1/x HTTP/1.1\r\n{lines}".encode())
-    trace = begin(head, 0.0)
+    trace = begin_trace(head, 0.0)
     assert trace is not None
     fields = trace.attempt("w0")
     span = f"{trace.attempts[0].span_id:016x}"
@@ -115,8 +115,8 @@ def test_what_a_traced_request_goes_out_with() -> None:
 def test_two_parents_are_none_and_their_state_goes_too() -> None:
     lines = f"host: a\r\ntraceparent: {SAMPLED}\r\ntraceparent: {SAMPLED}\r\ntracestate: v=1\r\n"
     head = parse_request(f"GET /v1/x HTTP/1.1\r\n{lines}".encode())
-    assert begin(head, 0.0) is None
-    trace = begin(head, 1.0)
+    assert begin_trace(head, 0.0) is None
+    trace = begin_trace(head, 1.0)
     assert trace is not None
     assert trace.trace_id != int(TRACE, 16)
     assert b"tracestate" not in trace.attempt("w0")
@@ -295,7 +295,7 @@ async def test_spans_without_room_are_dropped_and_requests_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    monkeypatch.setattr("routing.engine.observe.spans.QUEUED", 2)
+    monkeypatch.setattr("routing.engine.observe.spans.QUEUE_LIMIT", 2)
     async with FakeWorker() as worker, receiver() as collector:
         async with router(worker, tracing={"endpoint": collector.url, "sample": 1}) as server:
             for number in range(20):

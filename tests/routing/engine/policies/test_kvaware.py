@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.kv.expected_blocks import GRACE_S, Pending
+from routing.engine.kv.expected_blocks import GRACE_S, ExpectedBlocks
 from routing.engine.kv.match import Blocks
 from routing.engine.kv.prices import L1_SHARE, L2_SHARE, LoadPrices
-from routing.engine.kvaware.prediction_accuracy import Meter
+from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick, RequestFacts
 from routing.engine.policies.kvaware import KvAware
@@ -152,7 +152,7 @@ def test_ranking_changes_nothing(room: Room) -> None:
 
 
 def test_a_guess_lasts_a_moment_after_the_first_byte() -> None:
-    pending = Pending()
+    pending = ExpectedBlocks()
     chains = {16: [1, 2, 3]}
     guess = pending.sent("a", chains)
     pending.answered(guess, 100.0)
@@ -164,7 +164,7 @@ def test_a_guess_lasts_a_moment_after_the_first_byte() -> None:
 
 
 def test_guesses_are_counted_each_for_itself() -> None:
-    pending = Pending()
+    pending = ExpectedBlocks()
     one, two = pending.sent("a", {16: [1, 2]}), pending.sent("a", {16: [1, 2, 3]})
     pending.sent("b", {16: [1]})
     pending.failed(two)
@@ -175,7 +175,7 @@ def test_guesses_are_counted_each_for_itself() -> None:
 
 
 def test_a_lost_worker_has_nothing_on_its_way() -> None:
-    pending = Pending()
+    pending = ExpectedBlocks()
     guess = pending.sent("a", {16: [1, 2]})
     pending.forget("a")
     assert pending.matched({16: [1, 2]}) == {}
@@ -223,7 +223,7 @@ def test_one_odd_answer_moves_a_price_little_and_mixed_ones_teach_nothing() -> N
 
 
 def test_an_index_which_keeps_promising_too_much_is_demoted_once_until_renewed() -> None:
-    meter = Meter()
+    meter = PredictionAccuracy()
     verdicts = [meter.observe(1000, 0, 16) for _ in range(20)]
     assert verdicts.count(True) == 1
     assert meter.lying
@@ -233,16 +233,16 @@ def test_an_index_which_keeps_promising_too_much_is_demoted_once_until_renewed()
 
 
 def test_an_index_which_misses_much_is_built_anew_but_believed() -> None:
-    meter = Meter()
+    meter = PredictionAccuracy()
     assert any(meter.observe(0, 1000, 16) for _ in range(20))
     assert not meter.lying
 
 
 def test_an_eviction_now_and_then_condemns_nobody() -> None:
-    meter = Meter()
+    meter = PredictionAccuracy()
     assert not any(meter.observe(1000, 0 if number % 5 == 4 else 1000, 16) for number in range(50))
 
 
 def test_a_block_more_or_less_is_no_lie() -> None:
-    meter = Meter()
+    meter = PredictionAccuracy()
     assert not any(meter.observe(64, 32, 32) or meter.observe(32, 64, 32) for _ in range(50))

@@ -9,7 +9,7 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routing.engine.policies.prefix_index import NAMES_KEPT, PrefixIndex, slots
+from routing.engine.policies.prefix_index import CACHED_NAMES, PrefixIndex, set_bits
 
 Steps = list[tuple[int, list[int], int]]
 ROOMY = 10**9
@@ -72,7 +72,7 @@ def check(index: PrefixIndex) -> None:
             assert run.parent is None or run.parent in order[at + 1 :], "older than its end"
     knowers = {memory.bit: set(memory.runs) for memory in index.memories.values()}
     for run in index._runs.values():
-        for slot in [*slots(run.holders), *(run.partly or {})]:
+        for slot in [*set_bits(run.holders), *(run.partly or {})]:
             assert run in knowers[1 << slot]
 
 
@@ -170,8 +170,8 @@ def test_names_of_sets_of_workers_are_bounded() -> None:
     for slot in range(12):
         index.remember(f"w{slot}", slot, [slot], 10)
     for bits in range(1, 1 << 12):
-        assert index.names(bits) == tuple(f"w{slot}" for slot in slots(bits))
-        assert len(index._names) <= NAMES_KEPT
+        assert index.names(bits) == tuple(f"w{slot}" for slot in set_bits(bits))
+        assert len(index._names) <= CACHED_NAMES
 
 
 def test_joins_and_leaves_leave_nothing_behind() -> None:

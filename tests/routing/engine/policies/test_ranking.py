@@ -12,12 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routing.engine.config import parse
-from routing.engine.fleet.load import Charge, Order, bucket, least_of, weigh
-from routing.engine.fleet.workers import SMALL_FLEET, Table, Worker
+from routing.engine.fleet.load import (
+    RequestCharge,
+    WorkersByLoad,
+    bucket_minimum,
+    load_bucket,
+    update_load,
+)
+from routing.engine.fleet.workers import SMALL_FLEET, Worker, WorkerTable
 from routing.engine.policies import base, cost, ranking
-from routing.engine.policies.base import SHOWN, Fleet, RequestFacts, RoutingPolicy
+from routing.engine.policies.base import MAX_CANDIDATES, Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.ring import Ring
+from routing.engine.policies.ring import HashRing
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 from tests.routing.engine.harness import Client, admin, chat, post, router
 from tests.support.fake_worker import FakeWorker
@@ -32,8 +38,8 @@ def newcomer(name: str) -> Worker:
     return worker
 
 
-def table(count: int, by_turn: bool = False) -> Table:
-    found = Table(lambda _worker, _what: None)
+def table(count: int, by_turn: bool = False) -> WorkerTable:
+    found = WorkerTable(lambda _worker, _what: None)
     found.by_turn = by_turn
     for number in range(count):
         found.add(newcomer(f"w{number}"))
@@ -43,7 +49,7 @@ def table(count: int, by_turn: bool = False) -> Table:
 
 def load(worker: Worker, tokens: int) -> None:
     worker.backlog = tokens
-    weigh(worker)
+    update_load(worker)
 
 
 def facts(chain: list[int], more: int = 0, session: bytes = b"") -> RequestFacts:
@@ -68,7 +74,7 @@ class Sends:
         self.picks += 1
         worker.last_pick = self.picks
         self.policy.sent(what, worker)
-        weigh(worker)
+        update_load(worker)
         return pick
 
 
@@ -103,7 +109,7 @@ def test_the_pick_of_many_is_as_good_as_if_all_were_compared(given: list[int], d
     least = min(price(worker) for worker in workers)
     picks = [
         policy.rank(prompt, known.fleet),
-        ranking.rank(prompt, known.fleet, matched, base.KV_HIT, SHOWN),
+        ranking.rank(prompt, known.fleet, matched, base.KV_HIT, MAX_CANDIDATES),
         policy.rank(prompt, few, shown=len(few)),
     ]
     for pick in picks:
@@ -302,9 +308,9 @@ def test_only_keys_of_a_worker_which_leaves_move(count: int, seed: int) -> None:
     workers = list(table(count).workers.values())
     rng = random.Random(seed)
     gone = rng.choice(workers)
-    rest = Ring([worker for worker in workers if worker is not gone])
+    rest = HashRing([worker for worker in workers if worker is not gone])
     rng.shuffle(workers)
-    ring = Ring(workers)
+    ring = HashRing(workers)
     for _ in range(50):
         key = rng.getrandbits(64)
         before, after = ring.find(key)[0], rest.find(key)[0]
@@ -313,7 +319,7 @@ def test_only_keys_of_a_worker_which_leaves_move(count: int, seed: int) -> None:
 
 @pytest.mark.parametrize("count", [2, 8, 100])
 def test_everybody_gets_about_a_share(count: int) -> None:
-    ring = Ring(list(table(count).workers.values()))
+    ring = HashRing(list(table(count).workers.values()))
     rng = random.Random(3)
     keys = 400 * count
     shares: dict[str, int] = {}
@@ -328,13 +334,13 @@ def test_everybody_gets_about_a_share(count: int) -> None:
 
 def test_only_those_that_fit_are_found() -> None:
     workers = list(table(10).workers.values())
-    ring = Ring(workers)
+    ring = HashRing(workers)
     fitting = {workers[3].id, workers[8].id}
     for key in blocks("k", 100):
         found, _ = ring.find(key, lambda worker: worker.id in fitting)
         assert found is None or found.id in fitting
     assert ring.find(5, lambda worker: False)[0] is None
-    assert Ring([]).find(5)[0] is None
+    assert HashRing([]).find(5)[0] is None
 
 
 # -- the order by load
@@ -345,7 +351,7 @@ def test_the_least_loaded_of_any_set_is_found(given: list[int], data: Any) -> No
     workers = list(table(len(given)).workers.values())
     for worker, tokens in zip(workers, given, strict=True):
         load(worker, tokens)
-    order = Order(workers)
+    order = WorkersByLoad(workers)
     for _ in range(5):
         mover = workers[data.draw(st.integers(0, len(given) - 1))]
         load(mover, data.draw(st.integers(0, 50_000)))
@@ -358,27 +364,32 @@ def test_the_least_loaded_of_any_set_is_found(given: list[int], data: Any) -> No
     if wanted:
         least = min(workers[at].load for at in wanted)
         assert all(w in [workers[at] for at in wanted] for w in found)
-        assert {bucket(worker.load) for worker in found} == {bucket(least)}
+        assert {load_bucket(worker.load) for worker in found} == {load_bucket(least)}
         assert len(found) == len({worker.id for worker in found}) <= 4
     limit = data.draw(st.integers(0, 50_000))
     near = order.up_to(lambda load: load <= limit, bits)
     assert near & ~bits == 0
     for at in wanted:
         inside = bool(near >> workers[at].slot & 1)
-        assert inside == (least_of(bucket(workers[at].load)) <= limit)
+        assert inside == (bucket_minimum(load_bucket(workers[at].load)) <= limit)
 
 
 def test_with_whom_a_search_begins_is_not_always_the_same() -> None:
     workers = list(table(100).workers.values())
-    order = Order(workers)
+    order = WorkersByLoad(workers)
     firsts = {order.lightest(order.bits, turn, 3)[0].id for turn in range(0, 10_000, 37)}
     assert len(firsts) > 50
 
 
 @given(st.integers(0, 2**40))
 def test_loads_of_one_bucket_differ_by_less_than_an_eighth(tokens: int) -> None:
-    number = bucket(tokens)
-    assert least_of(number) <= tokens < least_of(number + 1) <= max(least_of(number) * 1.125, 8)
+    number = load_bucket(tokens)
+    assert (
+        bucket_minimum(number)
+        <= tokens
+        < bucket_minimum(number + 1)
+        <= max(bucket_minimum(number) * 1.125, 8)
+    )
 
 
 # -- records
@@ -396,7 +407,7 @@ def test_a_record_is_bounded_and_an_explanation_is_not(policy: RoutingPolicy) ->
     pick = policy.rank(facts(chain, session=b"s"), sends.table.fleet)
     shown = [item[0] for item in pick.candidates]
     assert pick.worker.id in shown
-    assert len(shown) == len(set(shown)) <= SHOWN
+    assert len(shown) == len(set(shown)) <= MAX_CANDIDATES
     assert pick.total == 100
     every = policy.rank(facts(chain, session=b"s"), sends.table.fleet, shown=100)
     assert sorted(item[0] for item in every.candidates) == sorted(sends.table.workers)
@@ -412,7 +423,7 @@ async def test_the_admin_port_shows_some_of_many_and_explains_all() -> None:
                 await client.send(post(chat("hello " * 200)))
                 await client.response()
             shown = (await admin(server, "/decisions")).json["decisions"][0]
-            assert len(shown["candidates"]) <= SHOWN
+            assert len(shown["candidates"]) <= MAX_CANDIDATES
             assert shown["candidates_total"] == 30
             body = b'{"model": "m", "prompt": "x"}'
             every = (await admin(server, "/explain", "POST", body)).json
@@ -462,6 +473,6 @@ def test_leaving_workers_free_their_places() -> None:
         known.add(worker)
         policy.set_capacity(worker.id, 1000)
         policy.sent(facts(blocks(number, 3)), worker)
-        Charge(worker, 5).end()
+        RequestCharge(worker, 5).end()
     assert {worker.slot for worker in known.workers.values()} == slots
     assert len(policy.sizes()) == len(policy._capacities) == 20

@@ -7,10 +7,10 @@ import random
 import pytest
 import xxhash
 
-from routing.engine.prompt.block_chains import GROUP, Chains
+from routing.engine.prompt.block_chains import GROUP_BLOCKS, BlockHasher
 
 BLOCK = 16
-GROUP_BYTES = GROUP * BLOCK
+GROUP_BYTES = GROUP_BLOCKS * BLOCK
 
 
 def one_by_one(data: bytes, seed: int) -> list[int]:
@@ -30,21 +30,21 @@ def data() -> bytes:
 @pytest.mark.parametrize("more", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, GROUP_BYTES - 1])
 def test_groups_change_no_number(data: bytes, groups: int, more: int) -> None:
     cut = data[: groups * GROUP_BYTES + more]
-    found = Chains(BLOCK)
+    found = BlockHasher(BLOCK)
     assert found.of(cut, 7).tolist() == one_by_one(cut, 7)
     assert found.of(cut, 7).tolist() == one_by_one(cut, 7)
     assert found.of(cut, 8).tolist() == one_by_one(cut, 8)
 
 
 def test_what_follows_another_beginning_is_not_the_same(data: bytes) -> None:
-    found = Chains(BLOCK)
+    found = BlockHasher(BLOCK)
     found.of(data, 7)
     turned = data[GROUP_BYTES : 2 * GROUP_BYTES] + data[:GROUP_BYTES] + data[2 * GROUP_BYTES :]
     assert found.of(turned, 7).tolist() == one_by_one(turned, 7)
 
 
 def test_a_caller_may_change_what_it_got(data: bytes) -> None:
-    found = Chains(BLOCK)
+    found = BlockHasher(BLOCK)
     found.of(data, 7)[0] = 0
     assert found.of(data, 7).tolist() == one_by_one(data, 7)
 
@@ -52,10 +52,10 @@ def test_a_caller_may_change_what_it_got(data: bytes) -> None:
 def test_memory_is_bounded_and_keeps_what_is_used(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("routing.engine.prompt.block_chains.KEPT", 8)
+    monkeypatch.setattr("routing.engine.prompt.block_chains.CACHED_GROUPS", 8)
     hashed = 0
 
-    class Counting(Chains):
+    class Counting(BlockHasher):
         def _each(self, data: bytes, start: int, end: int, seed: int) -> list[int]:
             nonlocal hashed
             hashed += (end - start) // BLOCK
@@ -69,4 +69,4 @@ def test_memory_is_bounded_and_keeps_what_is_used(
         assert len(found._new) + len(found._old) <= 8
         assert found.of(used, 7).tolist() == one_by_one(used, 7)
     # Four groups are new each turn. The one which comes back was dropped now and then, at most.
-    assert hashed <= GROUP * (50 * 4 + 1)
+    assert hashed <= GROUP_BLOCKS * (50 * 4 + 1)

@@ -13,7 +13,7 @@ from routing.engine.config import SessionKey
 from routing.engine.prompt import canonical
 from routing.engine.prompt.canonical import MEDIUM_BYTES
 from routing.engine.prompt.identity import Identifier
-from routing.engine.tokens.usage import Ratios
+from routing.engine.tokens.usage import BytesPerToken
 
 CHAT, TEXT = b"/v1/chat/completions", b"/v1/completions"
 RESPONSES, ANTHROPIC = b"/v1/responses", b"/v1/messages"
@@ -30,7 +30,7 @@ def data(body: dict[str, Any], path: bytes = CHAT) -> bytes:
 
 
 def chain(body: dict[str, Any], path: bytes = CHAT, spaced: bool = False) -> list[int]:
-    identifier = Identifier(b"", BLOCK, None, b"show", Ratios())
+    identifier = Identifier(b"", BLOCK, None, b"show", BytesPerToken())
     text = json.dumps(body, indent=2) if spaced else json.dumps(body, separators=(",", ":"))
     return list(identifier.read(path, text.encode(), b"", True).facts.chain)
 
@@ -213,7 +213,7 @@ def test_a_chain_begins_the_same_in_every_router_without_a_key() -> None:
     body = json.dumps({"model": "m", "messages": [turn("user", LONG)]}).encode()
 
     def of(hash_key: bytes, show_key: bytes) -> tuple[list[int], str]:
-        reader = Identifier(hash_key, BLOCK, None, show_key, Ratios())
+        reader = Identifier(hash_key, BLOCK, None, show_key, BytesPerToken())
         return list(reader.read(CHAT, body, b"", True).facts.chain), reader.digest(b"x")
 
     one, two = of(b"", b"one"), of(b"", b"two")
@@ -238,21 +238,21 @@ def test_images_are_told_apart_by_hash_and_never_embedded() -> None:
 
 def test_a_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[int] = []
-    real = canonical._hashed
+    real = canonical._hash_text
 
     def counted(text: str) -> str:
         hashed.append(len(text))
         return real(text)
 
-    monkeypatch.setattr("routing.engine.prompt.canonical._hashed", counted)
+    monkeypatch.setattr("routing.engine.prompt.canonical._hash_text", counted)
     written: list[int] = []
-    stable = canonical._stable
+    stable = canonical._sorted_json
 
     def measured(value: Any) -> bytes:
         written.append(len(stable(value)))
         return stable(value)
 
-    monkeypatch.setattr("routing.engine.prompt.canonical._stable", measured)
+    monkeypatch.setattr("routing.engine.prompt.canonical._sorted_json", measured)
     data({"messages": [turn("user", [image("data:," + "A" * 2_000_000)])]})
     assert hashed == [2_000_006]
     assert max(written) < 200, "and never written out"
@@ -291,7 +291,7 @@ def test_marks_for_a_cache_are_no_part_of_a_prompt() -> None:
 def test_depth_is_no_way_to_break_it(depth: int) -> None:
     nested = '{"a":[' * depth + "1" + "]}" * depth
     body = f'{{"tools":[{nested}],"messages":[{{"role":"user","content":[{nested}]}}]}}'
-    reader = Identifier(b"", BLOCK, None, b"", Ratios())
+    reader = Identifier(b"", BLOCK, None, b"", BytesPerToken())
     assert len(reader.read(CHAT, body.encode(), b"", True).facts.chain) == 0 or depth < 200
 
 
@@ -313,13 +313,13 @@ def test_depth_is_no_way_to_break_it(depth: int) -> None:
     ],
 )
 def test_where_a_body_names_its_session(name: str, body: dict[str, Any], session: bytes) -> None:
-    reader = Identifier(b"", BLOCK, SessionKey("body", name), b"", Ratios())
+    reader = Identifier(b"", BLOCK, SessionKey("body", name), b"", BytesPerToken())
     found = reader.read(CHAT, json.dumps({"model": "m", **body}).encode(), b"", False)
     assert found.facts.session == session
 
 
 def test_bytes_per_token_are_learned_for_each_model() -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     reader = Identifier(b"", 64, None, b"", ratios)
     body = json.dumps({"model": "m", "prompt": "x" * 3000}).encode()
 
@@ -338,7 +338,7 @@ def test_bytes_per_token_are_learned_for_each_model() -> None:
 
 
 def test_what_is_learned_is_bounded_and_a_new_model_begins_with_all_the_others() -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     for number in range(1000):
         ratios.learn(f"m{number}", 3000, 1000)
     assert len(ratios._known) == 256

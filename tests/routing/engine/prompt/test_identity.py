@@ -10,14 +10,14 @@ import pytest
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.prompt.identity import Identifier, guess_path
-from routing.engine.tokens.usage import Ratios
+from routing.engine.tokens.usage import BytesPerToken
 
 CHAT = b"/v1/chat/completions"
 LONG = "All work and no play makes Jack a dull boy. " * 40
 
 
 def identifier(session_key: SessionKey | None = None, secret: bytes = b"s" * 32) -> Identifier:
-    return Identifier(secret, 64, session_key, secret, Ratios())
+    return Identifier(secret, 64, session_key, secret, BytesPerToken())
 
 
 def chain(body: Any, path: bytes = CHAT, secret: bytes = b"s" * 32) -> list[int]:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from routing.engine.fleet.probe_request import AskError
+from routing.engine.fleet.probe_request import ProbeError
 from routing.engine.tokens import comparison
 from routing.engine.tokens.requests import ServerDefaults
-from routing.engine.tokens.tokenizer import Local, LocalTokenizer, ModelFiles
+from routing.engine.tokens.tokenizer import LocalTokenizer, LocalTokens, ModelFiles
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import TEMPLATES, template
 from tests.routing.engine.tokens.test_service import Worker, local
 
 
-async def report(mine: Local, workers: Local) -> comparison.TokenReport:
-    return await comparison.compare(mine, Worker(workers), "m", 5.0)
+async def report(mine: LocalTokens, workers: LocalTokens) -> comparison.TokenReport:
+    return await comparison.compare_tokens(mine, Worker(workers), "m", 5.0)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -37,8 +37,8 @@ async def test_another_template_is_found(name: str) -> None:
 async def test_one_which_differs_for_tools_alone() -> None:
     plain = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}"
     files = [local().tokenizer, {"default": plain + "{{ tools | tojson if tools }}"}]
-    mine = Local(ModelFiles(files[0], {"default": plain}), ServerDefaults())  # type: ignore[arg-type]
-    found = await report(mine, Local(ModelFiles(*files), ServerDefaults()))  # type: ignore[arg-type]
+    mine = LocalTokens(ModelFiles(files[0], {"default": plain}), ServerDefaults())  # type: ignore[arg-type]
+    found = await report(mine, LocalTokens(ModelFiles(*files), ServerDefaults()))  # type: ignore[arg-type]
     assert [finding.probe for finding in found.findings] == ["tools", "a tool's result"]
     assert "tools otherwise" in found.findings[0].fix
 
@@ -56,8 +56,8 @@ async def test_special_tokens_around_a_text_are_found() -> None:
     bare = LocalTokenizer(definition, zoo.settings())
     templates = {"default": template("smollm2")}
     found = await report(
-        Local(ModelFiles(bare, templates), ServerDefaults()),
-        Local(ModelFiles(zoo.tokenizer("bert"), templates), ServerDefaults()),
+        LocalTokens(ModelFiles(bare, templates), ServerDefaults()),
+        LocalTokens(ModelFiles(zoo.tokenizer("bert"), templates), ServerDefaults()),
     )
     assert [finding.probe for finding in found.findings] == ["plain text"]
     assert "add_bos_token" in found.findings[0].fix
@@ -65,14 +65,14 @@ async def test_special_tokens_around_a_text_are_found() -> None:
 
 async def test_no_answer_is_no_difference() -> None:
     async def gone(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-        raise AskError("connection refused", refused=True)
+        raise ProbeError("connection refused", refused=True)
 
-    found = await comparison.compare(local(), gone, "m", 5.0)
+    found = await comparison.compare_tokens(local(), gone, "m", 5.0)
     assert (found.verdict, found.compared) == ("unreachable", 0)
     worker = Worker(local())
     worker.status = 400
-    without = Local(ModelFiles(local().tokenizer, {}), ServerDefaults())
-    found = await comparison.compare(without, worker, "m", 5.0)
+    without = LocalTokens(ModelFiles(local().tokenizer, {}), ServerDefaults())
+    found = await comparison.compare_tokens(without, worker, "m", 5.0)
     assert found.verdict == "different"  # plain text is not refused here
 
 
@@ -88,5 +88,5 @@ async def test_no_answer_is_no_difference() -> None:
     ],
 )
 def test_differences_in_words(mine: Any, workers: Any, words: str) -> None:
-    said = comparison.differing(mine, workers)
+    said = comparison.describe_difference(mine, workers)
     assert said.startswith(words) and bool(said) == bool(words)

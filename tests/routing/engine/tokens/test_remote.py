@@ -24,7 +24,7 @@ async def test_a_worker_is_asked_over_its_own_connection() -> None:
         worker: Worker = server.router.table.workers["w0"]
 
         async def question(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-            return await probe_request.ask(worker, path, timeout_s, body)
+            return await probe_request.send_probe(worker, path, timeout_s, body)
 
         service = TokenService(TokensConfig(wait_s=10), None, question)
         done: list[TokenOutcome] = []
@@ -44,9 +44,9 @@ async def test_a_worker_is_asked_over_its_own_connection() -> None:
 async def test_a_question_without_a_body_is_a_get() -> None:
     async with FakeWorker() as fake, router(fake) as server:
         worker = server.router.table.workers["w0"]
-        status, _ = await probe_request.ask(worker, "/v1/models", 10)
+        status, _ = await probe_request.send_probe(worker, "/v1/models", 10)
         assert status == 200
         fake.script = lambda conversation: conversation.cut()
-        with pytest.raises(probe_request.AskError):
-            await probe_request.ask(worker, "/x", 10)
+        with pytest.raises(probe_request.ProbeError):
+            await probe_request.send_probe(worker, "/x", 10)
         assert fake.requests[-1].method == "GET"

@@ -17,8 +17,8 @@ ROOM = 64 * 1024 * 1024
 
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("routing.engine.tokens.splitter.SMALL", 3)
-    monkeypatch.setattr("routing.engine.tokens.splitter.LARGE", 8)
+    monkeypatch.setattr("routing.engine.tokens.splitter.MIN_PART_CHARS", 3)
+    monkeypatch.setattr("routing.engine.tokens.splitter.LONG_TEXT_CHARS", 8)
 
 
 class Reader:
@@ -40,7 +40,9 @@ class Reader:
         assert tokens.ids == ids
         assert tokens.count == len(ids)
         for root, block in keys:
-            assert tokens.chain(root, block) == chain.extend(root, chain.pack(ids), block)
+            assert tokens.chain(root, block) == chain.extend_chain(
+                root, chain.pack_tokens(ids), block
+            )
 
 
 KEYS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), max_size=6)
@@ -81,13 +83,13 @@ def test_a_second_turn_tokenizes_only_what_is_new() -> None:
 def test_a_second_turn_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader()
     hashed: list[int] = []
-    real = chain.extend
+    real = chain.extend_chain
 
     def spy(parent: int, data: bytes | memoryview, block_tokens: int) -> list[int]:
         hashed.append(len(data) // 4)
         return real(parent, data, block_tokens)
 
-    monkeypatch.setattr("routing.engine.kv.chain.extend", spy)
+    monkeypatch.setattr("routing.engine.kv.chain.extend_chain", spy)
     first = reader.read(TURN)
     first.chain(7, 4)
     reader.read(TURN).chain(7, 4)
@@ -123,7 +125,7 @@ def test_what_is_forgotten_meanwhile_does_no_harm() -> None:
     reader.cache._limit = 0
     reader.cache._shrink()
     reader.cache._limit = ROOM
-    assert tokens.chain(1, 4) == chain.extend(1, tokens.data, 4)
+    assert tokens.chain(1, 4) == chain.extend_chain(1, tokens.data, 4)
     together = reader.cache.put_together(found, reader.tokenizer.encode_all(found.missing))
     assert together.ids == reader.tokenizer.encode(TURN + NEXT).tolist()
     assert reader.read(TURN + NEXT).ids == together.ids
@@ -151,6 +153,6 @@ def test_many_salts_do_not_fill_the_memory() -> None:
 
 
 def test_without_a_cache() -> None:
-    tokens = TokenSequence(chain.pack([1, 2, 3, 4, 5]))
+    tokens = TokenSequence(chain.pack_tokens([1, 2, 3, 4, 5]))
     assert (tokens.ids, tokens.count) == ([1, 2, 3, 4, 5], 5)
-    assert tokens.chain(9, 2) == chain.extend(9, tokens.data, 2)
+    assert tokens.chain(9, 2) == chain.extend_chain(9, tokens.data, 2)

@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.engine.fleet.probe_request import AskError
+from routing.engine.fleet.probe_request import ProbeError
 from routing.engine.tokens import comparison, outcomes, remote, requests, service
 from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.segments import TokenSequence
 from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService, TokenTicket
-from routing.engine.tokens.tokenizer import Local, LocalTokenizer, ModelFiles
+from routing.engine.tokens.tokenizer import LocalTokenizer, LocalTokens, ModelFiles
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import golden, template
 
@@ -30,10 +30,10 @@ HI = [{"role": "user", "content": "Hi"}]
 LONG_CHAT = {"messages": [{"role": "user", "content": LONG}]}
 
 
-def local(name: str = "gpt2", chat_template: str = "smollm2", **settings: Any) -> Local:
+def local(name: str = "gpt2", chat_template: str = "smollm2", **settings: Any) -> LocalTokens:
     tokenizer = LocalTokenizer(json.loads(zoo.definition(name)), {**zoo.settings(), **settings})
     templates = {"default": template(chat_template)} if chat_template else {}
-    return Local(ModelFiles(tokenizer, templates), ServerDefaults())
+    return LocalTokens(ModelFiles(tokenizer, templates), ServerDefaults())
 
 
 class Rig:
@@ -63,7 +63,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(used: Local | None = None, ask: Any = None, **config: Any) -> AsyncIterator[Rig]:
+async def rig(
+    used: LocalTokens | None = None, ask: Any = None, **config: Any
+) -> AsyncIterator[Rig]:
     made = TokenService(TokensConfig(**{"wait_s": 20.0, **config}), used, ask)
     try:
         yield Rig(made)
@@ -275,7 +277,7 @@ async def test_special_tokens_around_a_text_keep_chains_apart() -> None:
         },
     }
     tokenizer = LocalTokenizer(definition, zoo.settings())
-    used = Local(ModelFiles(tokenizer, {}), ServerDefaults())
+    used = LocalTokens(ModelFiles(tokenizer, {}), ServerDefaults())
     async with rig(used) as service:
         for prompt in ("Once", LONG, LONG + "more"):
             plain = await service.tokens(TEXT, {"prompt": prompt, "add_special_tokens": False})
@@ -287,7 +289,7 @@ async def test_special_tokens_around_a_text_keep_chains_apart() -> None:
 
 
 async def test_special_tokens_behind_a_text() -> None:
-    used = Local(ModelFiles(zoo.tokenizer("bert"), {}), ServerDefaults())
+    used = LocalTokens(ModelFiles(zoo.tokenizer("bert"), {}), ServerDefaults())
     async with rig(used) as service:
         for prompt in ("once upon", LONG):
             tokens = await service.tokens(TEXT, {"prompt": prompt})
@@ -308,7 +310,7 @@ async def test_special_tokens_behind_a_text() -> None:
     ],
 )
 async def test_what_is_doubtful_is_not_believed(
-    used: Local | None, trust: str, reason: str
+    used: LocalTokens | None, trust: str, reason: str
 ) -> None:
     async with rig(used) as service:
         service.service.trust = trust
@@ -367,7 +369,7 @@ async def test_memory_is_compared_with_the_full_way_now_and_then(
 class Worker:
     """Answers as a worker with the same files would."""
 
-    def __init__(self, used: Local) -> None:
+    def __init__(self, used: LocalTokens) -> None:
         self.local = used
         self.asked: list[dict[str, Any]] = []
         self.gate = asyncio.Event()
@@ -383,8 +385,8 @@ class Worker:
         if self.status != 200:
             return self.status, b"{}"
         named = TEXT if "prompt" in data else CHAT
-        prompt = requests.read(named, data, ServerDefaults())
-        assert not isinstance(prompt, requests.Ids)
+        prompt = requests.read_prompt(named, data, ServerDefaults())
+        assert not isinstance(prompt, requests.IdsPrompt)
         ids = comparison.local_ids(self.local, prompt)
         if ids is None:
             return 400, b"{}"
@@ -507,7 +509,7 @@ async def test_a_worker_is_asked_where_there_is_no_template() -> None:
 
 async def test_a_worker_which_is_not_there() -> None:
     async def ask(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-        raise AskError("refused", refused=True)
+        raise ProbeError("refused", refused=True)
 
     async with rig(None, ask) as service:
         assert (await service.outcome(TEXT, {"prompt": "a"})).reason == "remote_error"

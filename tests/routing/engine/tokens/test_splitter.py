@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from routing.engine.tokens import splitter as tokens_splitter
 from routing.engine.tokens.splitter import Splitter
-from routing.engine.tokens.tokenizer import LocalTokenizer, load
+from routing.engine.tokens.tokenizer import LocalTokenizer, load_model_files
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.support.vllm.installation import model_path
 
@@ -20,7 +20,7 @@ KINDS = [*zoo.MAKERS, pytest.param("real", marks=pytest.mark.vllm)]
 
 @cache
 def tokenizer(name: str) -> LocalTokenizer:
-    return load(model_path()).tokenizer if name == "real" else zoo.tokenizer(name)
+    return load_model_files(model_path()).tokenizer if name == "real" else zoo.tokenizer(name)
 
 
 @cache
@@ -31,8 +31,8 @@ def splitter(name: str) -> Splitter:
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that short texts are cut in all the ways long ones are."""
-    monkeypatch.setattr("routing.engine.tokens.splitter.SMALL", 3)
-    monkeypatch.setattr("routing.engine.tokens.splitter.LARGE", 8)
+    monkeypatch.setattr("routing.engine.tokens.splitter.MIN_PART_CHARS", 3)
+    monkeypatch.setattr("routing.engine.tokens.splitter.LONG_TEXT_CHARS", 8)
 
 
 CONTENTS = [
@@ -93,7 +93,7 @@ def test_parts_tokenized_alone_are_the_whole(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_long_texts_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert tokens_splitter.LARGE > 100
+    assert tokens_splitter.LONG_TEXT_CHARS > 100
     chance = random.Random(5)
     for words in (WORDS, ["one ", "two, ", "three. "], [*WORDS, *CONTENTS], ["x", "y"]):
         text = "".join(chance.choices(words, k=5000))

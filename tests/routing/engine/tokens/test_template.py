@@ -15,7 +15,7 @@ from routing.engine.tokens.outcomes import (
     WITHOUT,
     NoTokens,
 )
-from routing.engine.tokens.requests import ChatPrompt, Ids, ServerDefaults, TextPrompt
+from routing.engine.tokens.requests import ChatPrompt, IdsPrompt, ServerDefaults, TextPrompt
 from routing.engine.tokens.segments import TokenSequence
 from routing.engine.tokens.template import ChatTemplates, TemplateUnusable
 from tests.routing.engine.tokens.questions import TEMPLATES, golden, template
@@ -37,7 +37,7 @@ def named(pair: tuple[dict[str, Any], dict[str, Any]]) -> str:
 
 def render(question: dict[str, Any]) -> str:
     defaults = ServerDefaults(**question.get("server", {}))
-    prompt = requests.read(question["path"].encode(), question["body"], defaults)
+    prompt = requests.read_prompt(question["path"].encode(), question["body"], defaults)
     if isinstance(prompt, TextPrompt):
         return prompt.text
     assert isinstance(prompt, ChatPrompt)
@@ -82,7 +82,7 @@ def test_requests_are_not_touched() -> None:
 
 def refusal(path: bytes, body: dict[str, Any], **defaults: Any) -> str:
     with pytest.raises(NoTokens) as caught:
-        requests.read(path, body, ServerDefaults(**defaults))
+        requests.read_prompt(path, body, ServerDefaults(**defaults))
     assert caught.value.reason in WITHOUT
     return caught.value.reason
 
@@ -168,21 +168,21 @@ def test_only_a_template_which_names_content_can_go_on() -> None:
 
 def test_ids_need_nothing() -> None:
     for prompt in ([1, 2, 3], [[1, 2, 3]]):
-        read = requests.read(b"/v1/completions", {"prompt": prompt}, ServerDefaults())
-        assert isinstance(read, Ids)
+        read = requests.read_prompt(b"/v1/completions", {"prompt": prompt}, ServerDefaults())
+        assert isinstance(read, IdsPrompt)
         assert TokenSequence(read.data).ids == [1, 2, 3]
 
 
 def test_a_server_may_leave_tools_out() -> None:
     body = {"messages": HI, "tools": [{"function": {"name": "f"}}], "tool_choice": "none"}
-    kept = requests.read(CHAT, body, ServerDefaults())
-    dropped = requests.read(CHAT, body, ServerDefaults(no_tools_when_none=True))
+    kept = requests.read_prompt(CHAT, body, ServerDefaults())
+    dropped = requests.read_prompt(CHAT, body, ServerDefaults(no_tools_when_none=True))
     assert isinstance(kept, ChatPrompt) and kept.tools
     assert isinstance(dropped, ChatPrompt) and dropped.tools is None
 
 
 def chat(**body: Any) -> ChatPrompt:
-    read = requests.read(CHAT, {"messages": HI, **body}, ServerDefaults())
+    read = requests.read_prompt(CHAT, {"messages": HI, **body}, ServerDefaults())
     assert isinstance(read, ChatPrompt)
     return read
 

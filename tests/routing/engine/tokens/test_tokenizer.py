@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routing.engine.tokens.tokenizer import LocalTokenizer, TokenizerUnusable, load
+from routing.engine.tokens.tokenizer import LocalTokenizer, TokenizerUnusable, load_model_files
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import golden
 from tests.support.vllm.installation import model_path
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, **files: Any) -> Path:
 def doubts(tmp_path: Path, model_type: str = "", **changes: Any) -> tuple[str, ...]:
     settings = {**zoo.settings(), **changes}
     found = folder(tmp_path, tokenizer_config=settings, config={"model_type": model_type})
-    return load(found).tokenizer.doubts
+    return load_model_files(found).tokenizer.doubts
 
 
 def decoder(**changes: Any) -> dict[str, Any]:
@@ -71,11 +71,11 @@ def test_models_with_rules_of_their_own_are_doubted(tmp_path: Path) -> None:
 
 def test_special_tokens_of_an_older_model_come_from_a_file_of_their_own(tmp_path: Path) -> None:
     older = {"bos_token": {"content": "<think>", "lstrip": False}}
-    found = load(folder(tmp_path, special_tokens_map=older)).tokenizer
+    found = load_model_files(folder(tmp_path, special_tokens_map=older)).tokenizer
     assert found.special_tokens["bos_token"] == "<think>"
     assert found.special_tokens["eos_token"] == "<|im_end|>"
     newer = {**zoo.settings(), **decoder()}
-    found = load(folder(tmp_path, tokenizer_config=newer)).tokenizer
+    found = load_model_files(folder(tmp_path, tokenizer_config=newer)).tokenizer
     assert found.special_tokens["bos_token"] == "<|im_start|>"
 
 
@@ -112,7 +112,7 @@ def test_truncation_and_padding_in_the_file_mean_nothing() -> None:
 
 def templates(tmp_path: Path, given: Path | None = None, **settings: Any) -> dict[str, str]:
     found = folder(tmp_path, tokenizer_config={**zoo.settings(), **settings})
-    return load(found, given).templates
+    return load_model_files(found, given).templates
 
 
 def test_where_the_chat_template_comes_from(tmp_path: Path) -> None:
@@ -132,26 +132,26 @@ def test_where_the_chat_template_comes_from(tmp_path: Path) -> None:
 
 def test_a_path_to_the_file_itself(tmp_path: Path) -> None:
     (folder(tmp_path) / "chat_template.jinja").write_text("file")
-    assert load(tmp_path / "tokenizer.json").templates == {"default": "file"}
+    assert load_model_files(tmp_path / "tokenizer.json").templates == {"default": "file"}
 
 
 def test_what_cannot_be_used_says_so(tmp_path: Path) -> None:
     with pytest.raises(TokenizerUnusable, match="has no tokenizer"):
-        load(tmp_path)
+        load_model_files(tmp_path)
     for content in ("{", "[]", '{"version": "9"}'):
         (tmp_path / "tokenizer.json").write_text(content)
         with pytest.raises(TokenizerUnusable):
-            load(tmp_path)
+            load_model_files(tmp_path)
     folder(tmp_path, tokenizer_config={"chat_template": [{"name": "x"}]})
     with pytest.raises(TokenizerUnusable, match="chat template"):
-        load(tmp_path)
+        load_model_files(tmp_path)
     with pytest.raises(TokenizerUnusable, match="chat template"):
-        load(folder(tmp_path), tmp_path / "missing.jinja")
+        load_model_files(folder(tmp_path), tmp_path / "missing.jinja")
 
 
 @pytest.mark.vllm
 def test_the_ids_are_vllms() -> None:
-    tokenizer = load(model_path()).tokenizer
+    tokenizer = load_model_files(model_path()).tokenizer
     assert tokenizer.doubts == ()
     for question, answer in golden():
         if "text" in answer:

@@ -247,7 +247,7 @@ class TestLogs:
 
     def test_silence_ends_nothing_while_the_container_runs(self) -> None:
         silent: Any = Silent()
-        lines = list(logs.follow(silent, "demo", "demo-x", "worker", logs.Begin()))
+        lines = list(logs.follow(silent, "demo", "demo-x", "worker", logs.LogPosition()))
         assert lines == [
             "2026-01-01T12:00:00.1Z a",
             "2026-01-01T12:00:00.25Z b",
@@ -260,7 +260,7 @@ class TestLogs:
 
     def test_whoever_does_not_stay_gets_what_there_is(self) -> None:
         silent: Any = Silent()
-        begin = logs.Begin(tail=7, stay=False)
+        begin = logs.LogPosition(tail=7, stay=False)
         assert list(logs.follow(silent, "demo", "demo-x", "worker", begin))
         (asked,) = silent.asked
         assert ("tailLines", "7") in asked

@@ -10,7 +10,12 @@ import pytest
 
 from console.provisioners.base import PermanentError, ProvisionError, TemporaryError
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.errors import ApiRequest, refused, unreachable, untrusted
+from console.provisioners.kubernetes.api.errors import (
+    ApiRequest,
+    error_from_status,
+    unreachable_error,
+    untrusted_error,
+)
 
 PATCH = ApiRequest("patch", kinds.DEPLOYMENT, "models", "demo-worker")
 SCALER = ApiRequest("patch", kinds.SCALED_OBJECT, "models", "demo-worker")
@@ -97,7 +102,7 @@ TEMPORARY = {"QuotaExceeded", "NamespaceEnding", "StillStopping", "ClusterBusy"}
 def test_each_refusal_has_its_reason_and_its_remedy(
     status: int, body: dict[str, Any], asked: ApiRequest, reason: str, words: str
 ) -> None:
-    error = refused(status, body, asked)
+    error = error_from_status(status, body, asked)
     assert error.reason == reason
     assert re.search(re.escape(words) if "[" in words else words, error.message)
     assert type(pickle.loads(pickle.dumps(error))) is type(error)
@@ -106,25 +111,27 @@ def test_each_refusal_has_its_reason_and_its_remedy(
 
 
 def test_a_subresource_is_what_the_role_must_name() -> None:
-    error = refused(403, FORBIDDEN, ApiRequest("get", kinds.POD, "models", "demo-0", "log"))
+    error = error_from_status(
+        403, FORBIDDEN, ApiRequest("get", kinds.POD, "models", "demo-0", "log")
+    )
     assert 'resources ["pods/log"], verbs ["get"]' in error.message
 
 
 def test_the_server_says_when_to_come_again() -> None:
-    error = refused(429, {}, PATCH, retry_after_s=7)
+    error = error_from_status(429, {}, PATCH, retry_after_s=7)
     assert isinstance(error, TemporaryError)
     assert error.delay_s == 7
-    late = refused(429, {}, PATCH, retry_after_s=86400)
+    late = error_from_status(429, {}, PATCH, retry_after_s=86400)
     assert isinstance(late, TemporaryError)
     assert late.delay_s == 60
 
 
 def test_a_chatty_server_is_cut() -> None:
-    assert len(refused(400, said("x" * 10_000), PATCH).message) < 800
+    assert len(error_from_status(400, said("x" * 10_000), PATCH).message) < 800
 
 
 def test_silence_is_temporary_and_a_foreign_certificate_is_not() -> None:
-    silent, foreign = unreachable(PATCH, "refused"), untrusted(PATCH, "self-signed")
+    silent, foreign = unreachable_error(PATCH, "refused"), untrusted_error(PATCH, "self-signed")
     assert isinstance(silent, TemporaryError)
     assert silent.reason == "ClusterUnreachable"
     assert isinstance(foreign, PermanentError)

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from console.provisioners.kubernetes.api.kubeconfig import MAX_BYTES, KubeconfigError, parse
+from console.provisioners.kubernetes.api.kubeconfig import (
+    MAX_BYTES,
+    KubeconfigError,
+    parse_kubeconfig,
+)
 from tests.support.certificates import authority
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
@@ -37,7 +41,7 @@ def document(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None 
 
 
 def test_contexts_are_listed_and_one_is_used() -> None:
-    found = parse(document({"certificate-authority-data": PEM}))
+    found = parse_kubeconfig(document({"certificate-authority-data": PEM}))
     assert [(one.name, one.server, one.namespace, one.why_not) for one in found.contexts] == [
         ("work", "https://k.example:6443", "llm", ""),
         ("play", "https://other.example", "", ""),
@@ -49,9 +53,9 @@ def test_contexts_are_listed_and_one_is_used() -> None:
 
 
 def test_nothing_secret_is_shown() -> None:
-    found = parse(document(user={"password": "hunter2", "client-key-data": PEM}))
+    found = parse_kubeconfig(document(user={"password": "hunter2", "client-key-data": PEM}))
     assert "s3cret" not in repr(found)
-    login = parse(document(user={"password": "hunter2", "username": "x"})).login()
+    login = parse_kubeconfig(document(user={"password": "hunter2", "username": "x"})).login()
     assert "s3cret" not in repr(login)
     assert "hunter2" not in repr(login)
 
@@ -74,7 +78,7 @@ def test_nothing_secret_is_shown() -> None:
 def test_what_would_run_or_read_here_is_refused(
     cluster: dict[str, Any], user: dict[str, Any], said: str
 ) -> None:
-    found = parse(document(cluster, user))
+    found = parse_kubeconfig(document(cluster, user))
     assert said in found.contexts[0].why_not
     assert found.contexts[1].why_not == "", "the other context is still of use"
     with pytest.raises(KubeconfigError, match=said) as refused:
@@ -84,7 +88,9 @@ def test_what_would_run_or_read_here_is_refused(
 
 def test_http_to_this_machine_is_allowed() -> None:
     for host in ("127.0.0.1", "localhost", "[::1]"):
-        assert parse(document({"server": f"http://{host}:8001"})).contexts[0].why_not == ""
+        assert (
+            parse_kubeconfig(document({"server": f"http://{host}:8001"})).contexts[0].why_not == ""
+        )
 
 
 @pytest.mark.parametrize(
@@ -99,18 +105,18 @@ def test_http_to_this_machine_is_allowed() -> None:
 )
 def test_what_is_no_kubeconfig(text: str, said: str) -> None:
     with pytest.raises(KubeconfigError, match=said):
-        parse(text)
+        parse_kubeconfig(text)
 
 
 def test_only_keeps_the_chosen_context() -> None:
-    kept = parse(document()).only("play")
+    kept = parse_kubeconfig(document()).only("play")
     assert "s3cret" not in kept
-    assert parse(kept).login().token == "n0ne"
+    assert parse_kubeconfig(kept).login().token == "n0ne"
 
 
 def test_a_context_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(KubeconfigError, match="Choose one of: work, play"):
-        parse(document()).login("home")
+        parse_kubeconfig(document()).login("home")
 
 
 def token(**claims: Any) -> str:
@@ -120,7 +126,7 @@ def token(**claims: Any) -> str:
 
 def test_when_a_login_ends(tmp_path: Path) -> None:
     def ends(**user: Any) -> float | None:
-        return parse(document(user=user)).login().ends_at
+        return parse_kubeconfig(document(user=user)).login().ends_at
 
     assert ends() is None
     assert ends(token=token(exp=1900000000)) == 1900000000

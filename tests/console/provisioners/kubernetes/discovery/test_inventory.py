@@ -11,9 +11,9 @@ from console.provisioners.kubernetes.discovery.inventory import (
     CapabilityFinding,
     Inventory,
     Offers,
-    gpus_taken,
+    count_gpus_taken,
+    parse_quantity,
     pools,
-    quantity,
 )
 
 GPU = "nvidia.com/gpu"
@@ -48,7 +48,7 @@ def pod(on: str, *asked: int, phase: str = "Running", init: tuple[Any, ...] = ()
     [("1", 1), ("250m", 0.25), ("2Ti", 2 * 1024**4), ("1k", 1000), ("x", 0), ("", 0), (8, 8)],
 )
 def test_quantities(text: Any, number: float) -> None:
-    assert float(quantity(text)) == number
+    assert float(parse_quantity(text)) == number
 
 
 def test_what_is_free_is_what_nobody_asked_for() -> None:
@@ -60,7 +60,7 @@ def test_what_is_free_is_what_nobody_asked_for() -> None:
         pod("n2", 1, init=((4, {}),)),
         pod("n2", 1, init=((1, {"restartPolicy": "Always"}),)),
     ]
-    assert gpus_taken(pods) == {("n1", GPU): 3, ("n2", GPU): 6}
+    assert count_gpus_taken(pods) == {("n1", GPU): 3, ("n2", GPU): 6}
     other, h100 = pools(nodes, pods)
     assert (other.instance_type, other.gpus, other.gpu) == ("", 0, "")
     assert (h100.gpu, h100.nodes, h100.gpus, h100.gpus_free) == ("H100", 2, 16, 7)

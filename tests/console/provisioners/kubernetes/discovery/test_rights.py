@@ -46,8 +46,10 @@ def rule(group: str, resource: str, *verbs: str, **more: Any) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
 
 
-def check(api: Stub, found: Inventory = ALL, followed: tuple[str, ...] = ()) -> rights.Granted:
-    return rights.check(Reader(access(api.url)), "llm", found, followed)
+def check(
+    api: Stub, found: Inventory = ALL, followed: tuple[str, ...] = ()
+) -> rights.GrantedRights:
+    return rights.check_rights(Reader(access(api.url)), "llm", found, followed)
 
 
 def missing(api: Stub) -> dict[str, tuple[str, ...]]:
@@ -56,7 +58,7 @@ def missing(api: Stub) -> dict[str, tuple[str, ...]]:
 
 def test_every_kind_that_is_applied_has_its_right() -> None:
     asked = {(one.group, one.resource) for one in rights.RIGHTS if set(one.verbs) > {"patch"}}
-    assert {(kind.group, kind.plural) for kind in kinds.APPLIED} <= asked
+    assert {(kind.group, kind.plural) for kind in kinds.APPLIED_KINDS} <= asked
     for right in rights.RIGHTS:
         assert "*" not in (right.group, right.resource, *right.verbs)
 
@@ -134,7 +136,7 @@ def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
 
 def test_what_only_following_needs_is_asked_for_where_objects_are_followed(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
-    group = {one.title for one in rights.RIGHTS if one.part == rights.FOLLOW} - {"events"}
+    group = {one.title for one in rights.RIGHTS if one.part == rights.FOLLOW_GROUP} - {"events"}
     nobody = check(api)
     assert not group & {one.title for one in nobody.missing}
     assert not [title for title in group if title.split(".")[0] in nobody.manifest]
@@ -167,7 +169,7 @@ def test_what_only_following_needs_is_asked_for_where_objects_are_followed(api: 
     asked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
     names = {one["spec"]["resourceAttributes"]["name"] for one in asked}
     assert names == {"", *by_name["resourceNames"]}, "a right to one definition is not one to all"
-    assert rights.Granted.of_json(json.loads(json.dumps(asdict(found)))) == found
+    assert rights.GrantedRights.of_json(json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_without_following_nothing_is_missing(api: Stub) -> None:
@@ -181,7 +183,7 @@ def test_without_following_nothing_is_missing(api: Stub) -> None:
     found = check(api, followed=("llm",))
     assert found.enough
     here = {(one.title, one.verbs) for one in found.missing if not one.cluster}
-    follow = [one for one in rights.RIGHTS if one.part == rights.FOLLOW]
+    follow = [one for one in rights.RIGHTS if one.part == rights.FOLLOW_GROUP]
     assert here == {(one.title, one.verbs) for one in follow if not one.cluster}
 
 
@@ -189,8 +191,8 @@ def test_what_receivers_need_is_asked_for_where_they_are_kept(api: Stub) -> None
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
     title = "alertmanagerconfigs.monitoring.coreos.com"
     found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
-    for parts, asked in (((), False), ((rights.RECEIVERS,), True)):
-        granted = rights.check(Reader(access(api.url)), "llm", found, ("team-a",), parts)
+    for parts, asked in (((), False), ((rights.RECEIVERS_GROUP,), True)):
+        granted = rights.check_rights(Reader(access(api.url)), "llm", found, ("team-a",), parts)
         lost = [one.namespace for one in granted.missing if one.title == title]
         assert (lost == [""]) is asked
         assert ("alertmanagerconfigs" in granted.manifest) is asked
@@ -202,7 +204,7 @@ def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
     config = cluster.plane.kubeconfig_of("person-8", space).read_text()
     login = ClusterAccess(KUBECONFIG, config)
     found = discover(login)
-    before = rights.check(Reader(login), space, found, followed)
+    before = rights.check_rights(Reader(login), space, found, followed)
     assert (before.who, before.enough) == ("person-8", False)
     made = []
     for body in yaml.safe_load_all(before.manifest):
@@ -211,7 +213,8 @@ def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
         made.append((body["kind"], where, body["metadata"]["name"]))
     try:
         until(
-            lambda: not rights.check(Reader(login), space, found, followed).missing, what="granted"
+            lambda: not rights.check_rights(Reader(login), space, found, followed).missing,
+            what="granted",
         )
         again = discover(login)
         assert again.notes == ()

@@ -23,7 +23,7 @@ def verbs(group: str, resource: str, cluster: bool = False) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("kind", kinds.APPLIED, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", kinds.APPLIED_KINDS, ids=lambda kind: kind.kind)
 def test_what_is_applied_may_be_applied(kind: ObjectKind) -> None:
     assert verbs(kind.group, kind.plural, not kind.namespaced) >= WRITE
 

@@ -41,12 +41,13 @@ def login(cluster: Cluster, space: str) -> ClusterAccess:
 @pytest.fixture
 def granted(cluster: Cluster, space: str, login: ClusterAccess) -> Iterator[None]:
     """Grant the namespace level only, as a namespace owner can."""
-    shown = rights.check(Reader(login), space, discover(login)).manifest
+    shown = rights.check_rights(Reader(login), space, discover(login)).manifest
     for body in yaml.safe_load_all(shown):
         if body["metadata"].get("namespace"):
             cluster.api.apply(body["kind"], space, body)
     until(
-        lambda: rights.check(Reader(login), space, discover(login)).enough, what="the Role in force"
+        lambda: rights.check_rights(Reader(login), space, discover(login)).enough,
+        what="the Role in force",
     )
     yield
 
@@ -104,4 +105,4 @@ def test_the_role_gives_nothing_elsewhere(login: ClusterAccess, cluster: Cluster
     other = cluster.namespace()
     for right in rights.RIGHTS:
         for verb in right.verbs:
-            assert not rights.allowed(reader, verb, right.group, right.resource, other)
+            assert not rights.is_allowed(reader, verb, right.group, right.resource, other)

@@ -13,7 +13,11 @@ from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_DIR
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
-from console.provisioners.kubernetes.rendering.values import cpu, literal, memory
+from console.provisioners.kubernetes.rendering.values import (
+    cpu_quantity,
+    escape_dollars,
+    memory_quantity,
+)
 from console.provisioners.pods import DiskClaim, InitStep, Pod, Volume
 from tests.console.provisioners.kubernetes.rendering.matrix import (
     CACHE,
@@ -144,7 +148,7 @@ def test_a_dollar_stays_a_dollar() -> None:
     ("text", "sent"), [("$A", "$$A"), ("$(B)", "$$(B)"), ("$(A)", "$(A)"), ("100$", "100$$")]
 )
 def test_literal(text: str, sent: str) -> None:
-    assert literal(text, {"A"}) == sent
+    assert escape_dollars(text, {"A"}) == sent
 
 
 def test_a_replica_knows_which_it_is() -> None:
@@ -410,12 +414,12 @@ def test_a_step_says_what_it_needs() -> None:
     [(0, "0"), (1, "1"), (GIB, "1Gi"), (1536 * 2**20, "1536Mi"), (1_265_000_000, "1265M")],
 )
 def test_memory(size: int, text: str) -> None:
-    assert memory(size) == text
+    assert memory_quantity(size) == text
 
 
 @pytest.mark.parametrize(("cores", "text"), [(1.0, "1"), (0.5, "500m"), (7.5, "7500m")])
 def test_cpu(cores: float, text: str) -> None:
-    assert cpu(cores) == text
+    assert cpu_quantity(cores) == text
 
 
 def test_what_needs_no_gpu_rather_leaves_nodes_with_gpus_alone() -> None:

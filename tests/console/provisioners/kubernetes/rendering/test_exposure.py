@@ -9,7 +9,7 @@ import pytest
 
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.rendering.anchor import OwnedItem, inventory, owned
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem, inventory, set_owner
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, declined
 from console.provisioners.pods import Autoscale, Exposure, Peer, Scrape
@@ -48,7 +48,7 @@ def test_the_anchor_comes_first_and_lists_the_rest(name: str) -> None:
     assert inventory(anchor) == listed
     assert len(listed) == len(others)
     for data in others:
-        assert kinds.of(data)
+        assert kinds.kind_of(data)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[["a"]]', "null"])
@@ -58,7 +58,7 @@ def test_an_inventory_somebody_broke_is_empty(text: str) -> None:
 
 def test_the_anchor_owns_what_is_in_its_namespace() -> None:
     for data in render(SPECS["worker-s3"], TARGET, SECRETS)[1:]:
-        mine = owned(data, "demo-worker", "u-1")["metadata"]
+        mine = set_owner(data, "demo-worker", "u-1")["metadata"]
         if data["kind"] == "PersistentVolume":
             assert "ownerReferences" not in mine
         else:

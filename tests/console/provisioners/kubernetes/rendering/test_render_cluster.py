@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.provisioners.base import WorkloadSpec
-from console.provisioners.kubernetes.rendering.anchor import owned
+from console.provisioners.kubernetes.rendering.anchor import set_owner
 from console.provisioners.kubernetes.rendering.names import WORKLOAD
 from console.provisioners.kubernetes.rendering.render import render
 from tests.console.provisioners.kubernetes.rendering.matrix import (
@@ -33,7 +33,7 @@ def put(cluster: Cluster, space: str, spec: WorkloadSpec) -> None:
     anchor, *others = render(spec, replace(TARGET, namespace=space), SECRETS)
     made = cluster.api.apply("ConfigMap", space, anchor, "emberline", force="true")
     for data in others:
-        mine = owned(data, spec.name, made["metadata"]["uid"])
+        mine = set_owner(data, spec.name, made["metadata"]["uid"])
         cluster.api.apply(data["kind"], space, mine, "emberline", force="true")
 
 

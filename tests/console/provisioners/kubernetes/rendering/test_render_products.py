@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cachetier.tier.node_spec import in_pods as cache_pods
 from cachetier.tier.node_spec import node_spec
+from cachetier.tier.node_spec import to_pods as cache_pods
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from console.provisioners.base import Drift
-from console.provisioners.kubernetes.workload.drift import drift, keep, without
+from console.provisioners.kubernetes.workload.drift import find_drift, storable, without_released
 
 PORT = 'k:{"containerPort":8000,"protocol":"TCP"}'
 NOON = 1767268800.0  # 2026-01-01T12:00:00Z
@@ -97,7 +97,7 @@ def my_container(found: dict[str, Any]) -> Any:
 
 
 def test_what_the_server_fills_in_is_no_drift() -> None:
-    assert drift(applied(), live()) == ()
+    assert find_drift(applied(), live()) == ()
 
 
 def test_who_scaled_it_and_when() -> None:
@@ -105,7 +105,7 @@ def test_who_scaled_it_and_when() -> None:
     found["spec"]["replicas"] = 5
     del mine(found)["f:spec"]["f:replicas"]
     edited(found, {"f:spec": {"f:replicas": {}}}, "kubectl")
-    seen = drift(applied(), found)
+    seen = find_drift(applied(), found)
     assert seen == (Drift("Deployment/demo", ".spec.replicas", 2, 5, "kubectl", NOON),)
     assert seen[0].key == "Deployment/demo.spec.replicas"
 
@@ -120,7 +120,7 @@ def test_a_field_deep_in_lists_is_named_as_the_server_names_it() -> None:
     path = {"f:containers": {'k:{"name":"worker"}': {"f:image": {}, "f:args": {}}}}
     edited(found, {"f:spec": {"f:template": {"f:spec": path}}})
     base = '.spec.template.spec.containers[name="worker"]'
-    seen = {one.path: one for one in drift(applied(), found)}
+    seen = {one.path: one for one in find_drift(applied(), found)}
     assert set(seen) == {f"{base}.image", f"{base}.args", f"{base}.env"}
     assert seen[f"{base}.image"].manager == seen[f"{base}.args"].manager == "kubectl-edit"
     assert seen[f"{base}.env"].manager == ""  # removed: an absent field has no owner
@@ -133,7 +133,7 @@ def test_one_entry_of_a_list_that_was_removed_is_named() -> None:
     path = {'k:{"name":"worker"}': {"f:env": {'k:{"name":"B"}': {".": {}, "f:name": {}}}}}
     edited(found, {"f:spec": {"f:template": {"f:spec": {"f:containers": path}}}})
     del my_container(found)["f:env"]
-    (seen,) = drift(applied(), found)
+    (seen,) = find_drift(applied(), found)
     assert seen.path == '.spec.template.spec.containers[name="worker"].env[name="A"]'
     assert (seen.found, seen.manager) == (None, "")
 
@@ -141,39 +141,39 @@ def test_one_entry_of_a_list_that_was_removed_is_named() -> None:
 def test_an_atomic_mapping_is_ours_as_a_whole() -> None:
     found = live()
     found["spec"]["selector"]["matchLabels"]["other"] = "x"
-    assert drift(applied(), found) == ()
+    assert find_drift(applied(), found) == ()
 
 
 def test_a_foreign_owner_of_the_value_we_want_is_no_drift() -> None:
     found = live()
     del mine(found)["f:spec"]["f:replicas"]
     edited(found, {"f:spec": {"f:replicas": {}}})
-    assert drift(applied(), found) == ()
+    assert find_drift(applied(), found) == ()
 
 
 def test_a_removed_label_has_no_owner() -> None:
     found = live()
     del found["metadata"]["labels"]
     del mine(found)["f:metadata"]
-    (seen,) = drift(applied(), found)
+    (seen,) = find_drift(applied(), found)
     assert (seen.path, seen.wanted, seen.found) == (".metadata.labels", {"a.b/c": "x"}, None)
 
 
 def test_what_is_gone_is_one_drift() -> None:
-    assert drift(applied(), None) == (Drift("Deployment/demo", "", "there", None),)
+    assert find_drift(applied(), None) == (Drift("Deployment/demo", "", "there", None),)
 
 
 def test_what_is_left_to_others_is_not_applied() -> None:
     found = live()
     base = 'Deployment/demo.spec.template.spec.containers[name="worker"]'
     left = frozenset({f"{base}.image", f'{base}.env[name="A"]', "Deployment/demo.spec.replicas"})
-    body = without(applied(), found, left)
+    body = without_released(applied(), found, left)
     assert "replicas" not in body["spec"]
     assert "image" not in container_of(body)
     assert container_of(body)["env"] == []
     assert container_of(body)["name"] == "worker"
     assert container_of(applied())["image"] == "vllm:1"
-    others = without(applied(), found, frozenset({"Deployment/demo-2.spec.replicas"}))
+    others = without_released(applied(), found, frozenset({"Deployment/demo-2.spec.replicas"}))
     assert others == applied()
 
 
@@ -184,13 +184,13 @@ def test_no_secret_is_kept_or_shown() -> None:
         "metadata": {"name": "demo-env"},
         "data": {"KEY": "c2VjcmV0"},
     }
-    kept = keep(secret)
+    kept = storable(secret)
     assert "c2VjcmV0" not in str(kept)
     found = copy.deepcopy(secret) | {"data": {"KEY": "Zm9yZWlnbg=="}}
     found["metadata"] = {"name": "demo-env", "managedFields": []}
     edited(found, {"f:data": {"f:KEY": {}}})
-    (seen,) = drift(kept, found)
+    (seen,) = find_drift(kept, found)
     assert (seen.path, seen.wanted, seen.found) == (".data.KEY", "(secret)", "(secret)")
     assert seen.manager == "kubectl-edit"
     long = {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "x" * 9999}}
-    assert len(str(keep(long))) < 1000
+    assert len(str(storable(long))) < 1000

@@ -12,7 +12,7 @@ from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.anchor import OwnedItem
 from console.provisioners.kubernetes.workload import observation, related_objects
 from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
-from console.provisioners.kubernetes.workload.observation import WorkloadObservation, judged
+from console.provisioners.kubernetes.workload.observation import WorkloadObservation, to_observation
 from console.provisioners.kubernetes.workload.pods import replica
 
 NOON = 1767268800.0  # 2026-01-01T12:00:00Z
@@ -226,13 +226,13 @@ def test_a_rollout_is_ready_only_when_the_old_are_gone() -> None:
 
 def test_the_platform_gave_up_on_this_revision_and_says_why() -> None:
     bad = pod(**container(BACKOFF, lastState=died("OOMKilled", 137)))
-    seen = judged(looked(deployment(conditions=[GAVE_UP]), bad))
+    seen = to_observation(looked(deployment(conditions=[GAVE_UP]), bad))
     assert seen.failed == "ProgressDeadlineExceeded"
     assert "OOMKilled" in seen.message
     assert seen.parts[0].reason == "ProgressDeadlineExceeded"
     stale = deployment(conditions=[GAVE_UP])
     stale["metadata"]["generation"] = 4  # the next revision is not evaluated yet
-    assert judged(looked(stale, bad)).failed == ""
+    assert to_observation(looked(stale, bad)).failed == ""
 
 
 def test_pods_of_a_stateful_set_have_a_deadline_of_ours() -> None:
@@ -240,8 +240,8 @@ def test_pods_of_a_stateful_set_have_a_deadline_of_ours() -> None:
     found = dataclasses.replace(
         looked(deployment(), bad, startup_s=600), kind=kinds.STATEFUL_SET, now=NOON + 599
     )
-    assert judged(found).failed == ""
-    late = judged(dataclasses.replace(found, now=NOON + 601))
+    assert to_observation(found).failed == ""
+    late = to_observation(dataclasses.replace(found, now=NOON + 601))
     assert late.failed == "ProgressDeadlineExceeded"
     assert late.replicas[0].index == 1
 
@@ -249,22 +249,22 @@ def test_pods_of_a_stateful_set_have_a_deadline_of_ours() -> None:
 def test_pods_are_in_the_order_they_came_and_those_that_ended_are_history() -> None:
     young, old, over = pod("demo-x-a"), pod("demo-x-z"), pod("demo-x-b", phase="Failed")
     old["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
-    seen = judged(looked(deployment(), young, over, old))
+    seen = to_observation(looked(deployment(), young, over, old))
     assert [(r.name, r.index) for r in seen.replicas] == [("demo-x-z", 0), ("demo-x-a", 1)]
-    ending = judged(looked(deployment(), young, ending=True))
+    ending = to_observation(looked(deployment(), young, ending=True))
     assert ending.replicas[0].state is ReplicaState.STOPPING
     assert ending.message == "Being removed."
 
 
 def test_the_number_is_an_autoscalers_only_where_there_is_one() -> None:
-    assert judged(looked(deployment())).wanted is None
+    assert to_observation(looked(deployment())).wanted is None
     scaler = OwnedItem("autoscaling/v2", "HorizontalPodAutoscaler", "demo")
     items = frozenset({DEPLOYMENT, scaler})
-    assert judged(looked(deployment(), items=items)).wanted == 2
+    assert to_observation(looked(deployment(), items=items)).wanted == 2
 
 
 def test_who_deleted_the_deployment_left_a_message() -> None:
-    assert "Deployment demo is gone" in judged(looked(None)).message
+    assert "Deployment demo is gone" in to_observation(looked(None)).message
 
 
 ROUTE = {"spec": {"hostnames": ["demo.example"]}}
@@ -325,12 +325,14 @@ def parent(*conditions: dict[str, Any]) -> dict[str, Any]:
 def test_what_lies_around_says_so(
     kind: kinds.ObjectKind, body: dict[str, Any], ready: bool | None, reason: str
 ) -> None:
-    (part,) = related_objects.around([(kind, body)])
+    (part,) = related_objects.related_conditions([(kind, body)])
     assert (part.ready, part.reason) == (ready, reason)
 
 
 def test_a_service_of_the_cluster_alone_says_nothing() -> None:
-    assert related_objects.around([(kinds.SERVICE, {"spec": {"type": "ClusterIP"}})]) == []
+    assert (
+        related_objects.related_conditions([(kinds.SERVICE, {"spec": {"type": "ClusterIP"}})]) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -368,7 +370,7 @@ def test_a_service_of_the_cluster_alone_says_nothing() -> None:
 def test_the_address_outside_is_told_once_there_is_one(
     kind: kinds.ObjectKind, body: dict[str, Any], secure: bool, url: str
 ) -> None:
-    assert related_objects.url([(kind, body)], secure=secure) == url
+    assert related_objects.external_url([(kind, body)], secure=secure) == url
 
 
 def event(kind: str, name: str, **more: Any) -> dict[str, Any]:
@@ -389,7 +391,7 @@ def test_events_are_those_of_this_workload_alone() -> None:
         event("Deployment", "demo-1"),
         event("Node", "demo"),
     ]
-    seen = observation.of_workload(found, "demo", [DEPLOYMENT])
+    seen = observation.workload_events(found, "demo", [DEPLOYMENT])
     assert {one.subject for one in seen} == {
         "Pod/demo-7d4b9f8c6d-x2x2x",
         "ReplicaSet/demo-7d4b9f8c6d",
@@ -405,7 +407,7 @@ def test_an_event_that_repeats_tells_how_often_and_since_when() -> None:
     new = event("Deployment", "demo", series=series, eventTime="2026-01-01T12:00:00.000000Z")
     del new["lastTimestamp"]
     old = event("Deployment", "demo", firstTimestamp="2026-01-01T11:00:00Z", count=3)
-    first, second = observation.of_workload([new, old], "demo", [DEPLOYMENT])
+    first, second = observation.workload_events([new, old], "demo", [DEPLOYMENT])
     assert (first.count, first.first_at, first.last_at) == (3, NOON - 3600, NOON)
     assert (second.count, second.first_at) == (7, NOON)
     assert second.last_at == pytest.approx(NOON + 300.123456)

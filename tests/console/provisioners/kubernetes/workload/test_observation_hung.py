@@ -9,7 +9,7 @@ import pytest
 
 from console.provisioners.base import ReplicaState
 from console.provisioners.kubernetes.workload import observation
-from console.provisioners.kubernetes.workload.observation import judged
+from console.provisioners.kubernetes.workload.observation import to_observation
 from tests.console.provisioners.kubernetes.workload.test_observation import (
     BACKOFF,
     DEPLOYMENT,
@@ -60,7 +60,9 @@ def unhealthy(
 def seen_with(status: dict[str, Any], now: float, *found: dict[str, Any]) -> Any:
     body = pod("demo-7d4b9f8c6d-x2x2x", **status)
     told = dataclasses.replace(looked(deployment(), body), now=now)
-    return judged(told, observation.of_workload(found, "demo", [DEPLOYMENT])).replicas[0]
+    return to_observation(told, observation.workload_events(found, "demo", [DEPLOYMENT])).replicas[
+        0
+    ]
 
 
 def test_one_that_hangs_is_not_taken_for_its_earlier_death() -> None:

@@ -220,13 +220,13 @@ def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.Monkey
         Silence.objects.update(ends_at=timezone.now() - timedelta(hours=1))
         return {"console": "s-2"}, None
 
-    monkeypatch.setattr("dashboards.alerts.notify.alertmanagers.replace", slow)
-    monkeypatch.setattr("dashboards.alerts.notify.alertmanagers.expire", ended.append)
+    monkeypatch.setattr("dashboards.alerts.notify.alertmanagers.replace_silence", slow)
+    monkeypatch.setattr("dashboards.alerts.notify.alertmanagers.expire_silences", ended.append)
     answer = client.patch(f"{API}{one['id']}/", {"comment": "late"})
     assert (answer.status_code, answer.json()["code"]) == (409, "ended")
     assert ended == [{"console": "s-2"}]  # restarted there with a new id
     assert Silence.objects.get().comment == "a new driver"
     monkeypatch.setattr(
-        "dashboards.alerts.notify.alertmanagers.replace", None
+        "dashboards.alerts.notify.alertmanagers.replace_silence", None
     )  # an expired silence causes no request
     assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409

@@ -81,8 +81,8 @@ def test_page_api_and_terminal_say_the_same_without_secrets(settings: Any) -> No
     notify_routes.create(ada, {"receiver": "mail", "matchers": ["severity=page"]})
     text = browser("viewer").get("/alerts/receivers/alertmanagerconfig.yml").text
     told = program("viewer").get("/api/v1/alertmanager-config/").json()
-    assert text == told["alertmanager_config"] == selectors.for_alertmanager().object()
-    assert told["alertmanager_yml"] == selectors.for_alertmanager().yml()
+    assert text == told["alertmanager_config"] == selectors.alertmanager_export().object()
+    assert told["alertmanager_yml"] == selectors.alertmanager_export().yml()
     assert "T0KEN" not in str(told)
     assert "kubectl create secret generic emberline-receivers --from-file=hook-url=FILE" in text
     receivers = {one["name"]: one for one in yaml.safe_load(text)["spec"]["receivers"]}

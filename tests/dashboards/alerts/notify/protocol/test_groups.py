@@ -10,10 +10,10 @@ from dashboards.alerts.notify.protocol.groups import (
     GroupDecision,
     GroupStatus,
     Terms,
-    begun,
     decide,
-    key,
-    labels_of,
+    group_key,
+    group_labels,
+    new_status,
 )
 
 T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -47,8 +47,8 @@ def look(
 
 
 def test_the_first_alert_waits_for_others_of_its_group() -> None:
-    assert begun([A], TERMS, T0).due_at == at(30)
-    assert begun([alert("old", started=at(-3600)), A], TERMS, T0).due_at == T0
+    assert new_status([A], TERMS, T0).due_at == at(30)
+    assert new_status([alert("old", started=at(-3600)), A], TERMS, T0).due_at == T0
     assert look(GroupStatus(at(30)), 29, A).send == ()
     decision = look(GroupStatus(at(30)), 30, A, B)
     assert decision.send == (A, B)
@@ -100,7 +100,7 @@ def test_what_fires_again_is_not_also_told_as_ended() -> None:
 
 def test_groups_are_made_of_the_labels_that_are_there() -> None:
     one = Alert({"alertname": "A", "endpoint": "", "pool": "p"})
-    assert labels_of(one, ("alertname", "endpoint", "worker")) == {"alertname": "A"}
-    assert key({"a": "1", "b": "2"}) == key({"b": "2", "a": "1"})
-    assert key({"a": "1"}) != key({"a": "1", "b": "2"})
-    assert key({"a": "1\tb"}) != key({"a": "1", "b": ""})
+    assert group_labels(one, ("alertname", "endpoint", "worker")) == {"alertname": "A"}
+    assert group_key({"a": "1", "b": "2"}) == group_key({"b": "2", "a": "1"})
+    assert group_key({"a": "1"}) != group_key({"a": "1", "b": "2"})
+    assert group_key({"a": "1\tb"}) != group_key({"a": "1", "b": ""})

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trustme
 
-from console.core.outbound import why_forbidden, why_not_url
+from console.core.outbound import address_problem, url_problem
 from dashboards.alerts.notify.protocol import http_post
-from dashboards.alerts.notify.protocol.http_post import PostError, post, shown
+from dashboards.alerts.notify.protocol.http_post import PostError, post, redact_url
 from tests.support.http_stub import HANG, http_stub
 from tests.support.ports import free_port
 
@@ -30,9 +30,9 @@ SECRET = "T0KEN"
     ],
 )
 def test_addresses_nobody_should_reach_are_refused(address: str) -> None:
-    assert why_forbidden(address)
+    assert address_problem(address)
     host = f"[{address}]" if ":" in address else address
-    assert why_not_url(f"http://{host}/latest/meta-data/")
+    assert url_problem(f"http://{host}/latest/meta-data/")
     with pytest.raises(PostError) as refused:
         post(f"http://{host}/", b"", {})
     assert refused.value.permanent
@@ -40,7 +40,7 @@ def test_addresses_nobody_should_reach_are_refused(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.1.2.3", "192.168.1.1", "8.8.8.8"])
 def test_private_networks_and_this_machine_are_allowed(address: str) -> None:
-    assert why_forbidden(address) == ""
+    assert address_problem(address) == ""
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_private_networks_and_this_machine_are_allowed(address: str) -> None:
     ],
 )
 def test_what_is_no_address_is_said_before_it_is_asked(url: str) -> None:
-    assert why_not_url(url, query=True)
+    assert url_problem(url, query=True)
 
 
 def test_a_name_is_judged_by_what_it_means_when_it_is_used(monkeypatch: Any) -> None:
@@ -96,7 +96,7 @@ def test_who_does_not_answer_is_left_and_nothing_secret_is_said() -> None:
         assert not raised.value.permanent
     with pytest.raises(PostError, match="no host"):
         post("http://nowhere.invalid/", b"", {})
-    assert shown(f"https://h.example:8443/{SECRET}?{SECRET}") == "https://h.example:8443/…"
+    assert redact_url(f"https://h.example:8443/{SECRET}?{SECRET}") == "https://h.example:8443/…"
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.core.errors import Refused
-from dashboards.alerts.notify.protocol.alert import common, fingerprint
-from dashboards.alerts.notify.protocol.matchers import Matcher, matches, parse, pinned
+from dashboards.alerts.notify.protocol.alert import common_pairs, fingerprint
+from dashboards.alerts.notify.protocol.matchers import Matcher, matches, parse, pinned_value
 
 LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "chat"}
 
@@ -75,9 +75,9 @@ def test_what_is_no_text_is_refused(given: object) -> None:
 
 
 def test_an_endpoint_is_pinned_by_equality_only() -> None:
-    assert pinned(parse('severity=page\nendpoint="chat"'), "endpoint") == "chat"
-    assert pinned(parse("endpoint=~chat"), "endpoint") == ""
-    assert pinned(parse("endpoint!=chat"), "endpoint") == ""
+    assert pinned_value(parse('severity=page\nendpoint="chat"'), "endpoint") == "chat"
+    assert pinned_value(parse("endpoint=~chat"), "endpoint") == ""
+    assert pinned_value(parse("endpoint!=chat"), "endpoint") == ""
 
 
 def test_a_fingerprint_is_alertmanager_s_own() -> None:
@@ -89,8 +89,8 @@ def test_a_fingerprint_is_alertmanager_s_own() -> None:
 
 
 def test_what_alerts_have_in_common() -> None:
-    assert common([]) == {}
-    assert common([LABELS, {**LABELS, "endpoint": "docs"}]) == {
+    assert common_pairs([]) == {}
+    assert common_pairs([LABELS, {**LABELS, "endpoint": "docs"}]) == {
         "alertname": "HighTTFT",
         "severity": "page",
     }

@@ -121,9 +121,9 @@ def test_actions_ask_for_the_right_themselves() -> None:
         lambda: actions.set_rule(viewer, "HighTTFT", "", wish),
         lambda: actions.set_rule(viewer, "HighTTFT", "demo", wish),
         lambda: actions.reset_rule(viewer, "HighTTFT", ""),
-        lambda: actions.create_own(viewer, "Mine", OWN),
-        lambda: actions.change_own(viewer, "LongQueue", {"enabled": False}),
-        lambda: actions.delete_own(viewer, "LongQueue"),
+        lambda: actions.create_user_rule(viewer, "Mine", OWN),
+        lambda: actions.change_user_rule(viewer, "LongQueue", {"enabled": False}),
+        lambda: actions.delete_user_rule(viewer, "LongQueue"),
     ):
         with pytest.raises(PermissionDenied):
             refused()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards.alerts.evaluation.history import past
-from dashboards.alerts.rules import BY_NAME, GROUPS, RULES, UNSET, Own
+from dashboards.alerts.evaluation.history import query_history
+from dashboards.alerts.rules import BY_NAME, DEFAULT_SETTINGS, GROUPS, RULES, UserRule
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from dashboards.boards.queries import Scope
@@ -22,7 +22,7 @@ from tests.support.http_stub import http_stub
 pytestmark = pytest.mark.django_db
 KEPT = Path(__file__).parent / "query_counts.json"
 ONE = "/alerts/rules/HighTTFT/"
-MINE = Own("Mine", "queue > 3", 60, "page", "too many wait")
+MINE = UserRule("Mine", "queue > 3", 60, "page", "too many wait")
 LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "demo", "namespace": "default"}
 
 
@@ -176,7 +176,7 @@ class Asked:
 def test_the_past_of_a_rule_is_stretches_of_time_and_a_line_with_its_threshold() -> None:
     whose = (("endpoint", "demo"), ("endpoint_name", "demo"), ("namespace", "default"))
     asked = Asked([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
-    found = past(asked, BY_NAME["HighTTFT"], Scope("demo"), UNSET, "1h")
+    found = query_history(asked, BY_NAME["HighTTFT"], Scope("demo"), DEFAULT_SETTINGS, "1h")
     assert [(one.whose, one.lasted) for one in found.episodes] == [("demo", "15 s")] * 2
     assert found.episodes[0].since > found.episodes[1].since
     assert found.drawing.chart is not None
@@ -189,7 +189,7 @@ def test_the_past_of_a_rule_is_stretches_of_time_and_a_line_with_its_threshold()
 
 def test_the_past_of_a_rule_of_ones_own_has_a_line_too() -> None:
     asked = Asked(value=[((("endpoint", "demo"),), (1.0, 5.0))])
-    chart = past(asked, MINE, Scope(), UNSET, "1h").drawing.chart
+    chart = query_history(asked, MINE, Scope(), DEFAULT_SETTINGS, "1h").drawing.chart
     assert chart is not None
     assert [(one.label, one.latest) for one in chart.lines] == [("demo", "5"), ("Threshold", "3")]
     assert asked.questions["value"] == "topk(12, queue)"
@@ -198,17 +198,17 @@ def test_the_past_of_a_rule_of_ones_own_has_a_line_too() -> None:
 def test_the_past_asks_about_nobody_elses_endpoints() -> None:
     asked = Asked()
     mine = Scope(among=("a", "b"))
-    past(asked, BY_NAME["HighTTFT"], mine, UNSET, "")
+    query_history(asked, BY_NAME["HighTTFT"], mine, DEFAULT_SETTINGS, "")
     assert 'endpoint_name=~"a|b"' in asked.questions["value"]
     assert 'endpoint=~"a|b"' in asked.questions["alerts"]
-    past(asked, BY_NAME["HighTTFT"], Scope(among=()), UNSET, "")
+    query_history(asked, BY_NAME["HighTTFT"], Scope(among=()), DEFAULT_SETTINGS, "")
     assert 'endpoint_name="-"' in asked.questions["value"]
-    past(asked, BY_NAME["GPUHot"], mine, UNSET, "")
+    query_history(asked, BY_NAME["GPUHot"], mine, DEFAULT_SETTINGS, "")
     assert '"endpoint", "a"' in asked.questions["value"]
-    past(asked, BY_NAME["L2SlowGet"], mine, UNSET, "")
+    query_history(asked, BY_NAME["L2SlowGet"], mine, DEFAULT_SETTINGS, "")
     assert "value" not in asked.questions
     away = Asked(fault=Fault(FaultKind.UNREACHABLE, "It is away."))
-    assert "It is away." in past(away, MINE, Scope(), UNSET, "6h").why
+    assert "It is away." in query_history(away, MINE, Scope(), DEFAULT_SETTINGS, "6h").why
 
 
 def test_lists_ask_no_more_of_the_database_with_more_settings() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from routing.engine.tokens.outcomes import NoTokens
-from routing.engine.tokens.tokenizer import load
+from routing.engine.tokens.tokenizer import load_model_files
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.bodies import Bodies
 from tests.routing.engine.tokens.questions import TEMPLATES, ask_vllm, golden
@@ -44,7 +44,7 @@ def test_a_tokenizer_without_doubts_is_read_as_vllm_reads_it(tmp_path: Path) -> 
             asked.append({**question, "folder": str(folder)})
     compared = set()
     for question, answer in zip(asked, ask_vllm(model_path(), asked), strict=True):
-        tokenizer = load(Path(question["folder"])).tokenizer
+        tokenizer = load_model_files(Path(question["folder"])).tokenizer
         if tokenizer.doubts:
             continue
         body = question["body"]
