@@ -39,10 +39,12 @@ down: ## stop everything that `make up` started
 status: install ## what runs
 	@$(BIN)/python -m console.launcher status
 
-lint: install ## ruff, mypy, import contracts, migrations
+lint: install ## ruff, mypy, import contracts, structure, terms, migrations
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python .ci/structure.py --check
+	@$(BIN)/python .ci/terms.py
 	@$(BIN)/mypy
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 

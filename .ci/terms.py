@@ -29,7 +29,7 @@ GLOSSARY = {
     r"Requests sent again": "Retried requests",
     r"Waiting at the router": "Router queue depth",
     r"How unlike": "Load imbalance",
-    r"Slowest first tokens": "TTFT p99",
+    r"Slowest first tokens": "TTFT p95, TTFT p99",
     r"Placed without knowing": "Fallback decisions",
     r"How late the index": "KV event lag",
     r"Time to look something up": "Lookup latency",

@@ -109,7 +109,7 @@ def _build_sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, An
             if look.panel in ("", panel.id)
         ]
         if panels:
-            anchor = slugify(section.title)
+            anchor = section.anchor or slugify(section.title)
             # open state shared by the endpoint and fleet boards
             key = f"{place.board.key}/{anchor}"
             found.append({"title": section.title, "panels": panels, "anchor": anchor, "key": key})

@@ -81,7 +81,7 @@ def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
     where = f"Clusters: {', '.join(known[:3])}." if known else "Workers run on this machine."
     steps = [
         SetupStep(
-            "Somewhere to run",
+            "Compute",
             where if known or own else "Register a cluster, or start the console with local ones.",
             bool(known) or own,
             reverse("clusters:list"),
@@ -116,7 +116,7 @@ def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
     if allows(viewer, "admin"):
         text = "Give people accounts, and roles everywhere or in teams."
         there = reverse("accounts:people")
-        steps.append(SetupStep("Colleagues", text, accounts.has_several_users(), there))
+        steps.append(SetupStep("Team members", text, accounts.has_several_users(), there))
     return steps
 
 

@@ -65,7 +65,7 @@ def _section(name: str, parts: dict[str, Any]) -> type[serializers.Serializer[An
 SpecSerializer = _section("endpoint_spec", nest({f.path: _described(f) for f in FIELDS}))
 
 _NOTE = serializers.CharField(
-    required=False, max_length=500, help_text="Why: kept with the revision and in the trail."
+    required=False, max_length=500, help_text="Reason: kept with the revision and in the audit log."
 )
 # Request form of a spec; its sections keep their component names in the document.
 WishSerializer = type("EndpointWishSerializer", (SpecSerializer,), {"note": _NOTE})

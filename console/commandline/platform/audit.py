@@ -46,7 +46,7 @@ def audit(asked: CommandContext) -> str:
         return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
     rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
     latest = list(islice(rows, max(asked.options["limit"], 0)))
-    none = "Nothing of that kind is on the trail."
+    none = "No audit log entry matches."
     return output.rows(reversed(latest), asked.options["output"], _HEAD, _cells, none=none)
 
 

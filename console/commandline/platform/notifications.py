@@ -94,7 +94,7 @@ def expire(asked: CommandContext) -> str:
 
 
 def list_receivers(asked: CommandContext) -> str:
-    none = "Nobody is told of alerts. Add a receiver under Alerts, Receivers."
+    none = "No alert receivers configured. Add a receiver under Alerts, Receivers."
     found = asked.client.receivers.list()
     return output.rows(found, asked.options["output"], _RECEIVERS, _facts, none=none)
 

@@ -132,8 +132,8 @@ def sessions_end(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 _FACTOR = {
-    "optional": "for who wants one",
-    "admins": "asked of admins",
+    "optional": "optional",
+    "admins": "required for admins",
     "everybody": "asked of all",
 }
 

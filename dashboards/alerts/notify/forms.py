@@ -108,7 +108,7 @@ class ReceiverForm(ProblemForm):
     """
 
     everything = forms.BooleanField(
-        label="Tell it of all alerts",
+        label="Send all alerts",
         required=False,
         initial=True,
         help_text="Without this it is told of nothing until you give it a route.",

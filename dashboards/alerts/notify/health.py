@@ -75,7 +75,7 @@ def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doin
             "Receivers are told so after two minutes; nothing that fired is taken for ended.",
         )
     if not elsewhere and not _receiving().exists():
-        return Doing.IDLE, "Nobody is told of alerts.", "Add a receiver, or give one a route."
+        return Doing.IDLE, "No alert receivers configured.", "Add a receiver, or give one a route."
     return Doing.WORKING, "", ""
 
 

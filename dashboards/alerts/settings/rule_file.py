@@ -133,7 +133,7 @@ def storage_round() -> Round:
         return Round("metrics storage", purpose, Doing.FAILING, None, text, remedy)
     lost = metrics_store.list_losses(layout.prometheus)
     if not lost:
-        return Round("metrics storage", purpose, Doing.WORKING, None, "All of it can be read.")
+        return Round("metrics storage", purpose, Doing.WORKING, None, "All sources can be read.")
     last = lost[-1]
     period = f"from {last.since or 'an unknown time'} to {last.until or 'an unknown time'}"
     text = (

@@ -48,7 +48,7 @@ HIT_RATES = of_workers(
 )
 REUSED = of_workers(
     id="reused-tokens",
-    title="Tokens not computed again, by tier",
+    title="Cached prompt tokens by tier",
     about="A second.",
     lines=(PanelLine("reused_tokens_by_tier", by="tier"),),
     unit="tokens_per_s",
@@ -62,7 +62,7 @@ REUSED = of_workers(
 )
 REUSE_BY_WORKER = of_workers(
     id="reuse-workers",
-    title="Prompt tokens not computed again, by worker",
+    title="Prefix cache hit rate by worker",
     about=f"All tiers together. At most {TOP} workers, the busiest.",
     lines=by_worker("reuse"),
     unit="share",
@@ -139,7 +139,7 @@ TIER_WRITTEN = of_workers(
 )
 TIER_LOOKUP = of_workers(
     id="tier-lookup",
-    title="Time to look something up",
+    title="Lookup latency",
     about="p95 for each tier that answers later, as workers count.",
     lines=(PanelLine("tier_lookup_p95", by="tier"),),
     unit="seconds",
@@ -369,20 +369,24 @@ L2_NODES = of_l2(
 _BETWEEN = (CHUNKS, LOAD_SPEED, MOVED, TIER_READ, TIER_WRITTEN, TIER_LOOKUP, FAILED)
 _LMCACHE = PanelSection("LMCache", (LM_HITS, LM_TOKENS, LM_HELD, LM_RETRIEVE, LM_EVICTED))
 _NODES = (L2_FOUND, L2_FILL, L2_TIME, L2_BYTES, L2_EVICTED, L2_RESULTS, L2_TROUBLE, L2_NODES)
+_CACHED_ANCHOR = "what-was-not-computed-again"  # links written before the title was reworded
+
 BOARD = Board(
     "cache",
     "Cache",
     "Whether the cache helps, tier by tier.",
     "database",
     (
-        PanelSection("What was not computed again", (SOURCES, HIT_RATES, REUSE, REUSED)),
+        PanelSection("Cached prompt tokens", (SOURCES, HIT_RATES, REUSE, REUSED), _CACHED_ANCHOR),
         PanelSection("On the device", (FULL_BY_ENDPOINT, BLOCKS)),
         PanelSection("Between tiers", _BETWEEN),
         PanelSection("L2 tiers", _NODES),
         _LMCACHE,
     ),
     (
-        PanelSection("What was not computed again", (SOURCES, HIT_RATES, REUSED, REUSE_BY_WORKER)),
+        PanelSection(
+            "Cached prompt tokens", (SOURCES, HIT_RATES, REUSED, REUSE_BY_WORKER), _CACHED_ANCHOR
+        ),
         PanelSection("On the device", (FULL, CAPACITY, BLOCKS)),
         PanelSection("Between tiers", _BETWEEN),
         _LMCACHE,

@@ -20,7 +20,7 @@ def _per(key: str, what: str, query: str, metric: str) -> Panel:
     return _money(
         id=f"usd-per-{key}",
         title=f"Cost of {what}",
-        about=f"{_PRICED}, over what was served at the moment. Little load: dear.",
+        about=f"{_PRICED}, over what was served at the moment. Unit cost is high at low load.",
         lines=(
             PanelLine(f"worker_hours_per_{query}", by="endpoint_name", factor="worker_usd_hour"),
         ),
@@ -88,7 +88,7 @@ SAVED_BY_TIER = of_workers(
 )
 REUSED_DAY = of_workers(
     id="tokens-reused-day",
-    title="Tokens not computed again within a day",
+    title="Cached prompt tokens per day",
     about="Of the day before each moment, by where the worker found them.",
     lines=(PanelLine("reused_tokens_day_by_tier", by="source"),),
     unit="tokens",

@@ -110,8 +110,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class PanelSection:
+    """`anchor` keeps the links of a section whose title was reworded; "" is the title's slug."""
+
     title: str
     panels: tuple[Panel, ...]
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

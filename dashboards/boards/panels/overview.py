@@ -103,7 +103,7 @@ TTFT = of_workers(
 )
 SOURCES = of_workers(
     id="sources",
-    title="Where prompt tokens came from",
+    title="Prompt tokens by source",
     about="Tokens found in a tier were not computed again. Together they are 100 %.",
     lines=(PanelLine("prompt_share_by_source", by="tier"),),
     unit="share",
@@ -125,7 +125,7 @@ SHARE = of_router(
 )
 REASONS_PANEL = of_router(
     id="decisions",
-    title="Why the router chose",
+    title="Routing reasons",
     about="Decisions a second. Much grey, orange or red: caches are hardly used.",
     lines=(PanelLine("decisions_by_reason", by="reason"),),
     unit="per_s",
@@ -165,7 +165,7 @@ BY_ENDPOINT = of_router(
 )
 REUSE = of_workers(
     id="reuse",
-    title="Prompt tokens not computed again",
+    title="Prefix cache hit rate",
     about=f"By endpoint, all tiers together. {_BUSIEST}",
     lines=by_endpoint("reuse"),
     unit="share",
@@ -190,7 +190,7 @@ L2 = of_l2(
 )
 TTFT_BY_ENDPOINT = of_workers(
     id="ttft-endpoints",
-    title="Slowest first tokens",
+    title="TTFT p95",
     about=f"p95 of each endpoint: one in twenty waited longer. {_BUSIEST}",
     lines=by_endpoint("ttft_p95"),
     unit="seconds",
@@ -326,7 +326,7 @@ FINISHED = of_workers(
 )
 QUEUE = of_router(
     id="queue",
-    title="Waiting at the router",
+    title="Router queue depth",
     about="Requests held back until a worker has room, and how many may.",
     lines=(PanelLine("queue_depth", name="depth"), PanelLine("queue_limit", name="limit")),
     unit="count",
@@ -339,15 +339,18 @@ QUEUE = of_router(
     cause=None,
 )
 
+# Links written before the titles were reworded.
+_LATENCY_ANCHOR, _CACHE_ANCHOR = "what-callers-feel", "what-the-cache-does"
+
 BOARD = Board(
     "overview",
     "Overview",
-    "What callers feel, and what the cache does for them.",
+    "Latency, errors and cache.",
     "chart-line",
     (
         PanelSection("", (FLEET_NOW, GOOD)),
         PanelSection(
-            "What callers feel",
+            "Latency and errors",
             (
                 BY_ENDPOINT,
                 TTFT,
@@ -356,16 +359,19 @@ BOARD = Board(
                 FAILED_BY_ENDPOINT,
                 WAITING_BY_ENDPOINT,
             ),
+            _LATENCY_ANCHOR,
         ),
-        PanelSection("What the cache does", (SOURCES, REUSE, REASONS_PANEL, L2, SHARE)),
+        PanelSection("Cache", (SOURCES, REUSE, REASONS_PANEL, L2, SHARE), _CACHE_ANCHOR),
         PanelSection(
             "Work done", (FINISHED_BY_ENDPOINT, PROMPT_BY_ENDPOINT, GENERATED_BY_ENDPOINT)
         ),
     ),
     (
         PanelSection("", (NOW, GOOD)),
-        PanelSection("What callers feel", (OUTCOME, TTFT, ITL, E2E, WHERE_TIME_GOES, QUEUE)),
-        PanelSection("What the cache does", (SOURCES, BY_CACHE, SHARE, REASONS_PANEL)),
+        PanelSection(
+            "Latency and errors", (OUTCOME, TTFT, ITL, E2E, WHERE_TIME_GOES, QUEUE), _LATENCY_ANCHOR
+        ),
+        PanelSection("Cache", (SOURCES, BY_CACHE, SHARE, REASONS_PANEL), _CACHE_ANCHOR),
         PanelSection("Work done", (TOKENS, FINISHED, ON_TIME)),
     ),
 )

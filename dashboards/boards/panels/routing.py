@@ -21,7 +21,7 @@ STRATEGIES = of_router(
 )
 BALANCE = of_router(
     id="imbalance",
-    title="How unlike the workers' loads are",
+    title="Load imbalance (max/mean)",
     about="The busiest worker's requests over the mean's. 1: all the same; above 2: look why.",
     lines=(PanelLine("imbalance", name="imbalance"),),
     unit="count",
@@ -30,7 +30,7 @@ BALANCE = of_router(
 )
 SKEW = of_workers(
     id="prompt-skew",
-    title="How unlike the workers' prompts are",
+    title="Prompt token imbalance",
     about="Spread of prompt tokens over workers, over their mean, as workers count. 0: the same.",
     lines=(PanelLine("prompt_skew", name="skew"),),
     unit="count",
@@ -99,7 +99,7 @@ QUEUED = of_router(
 )
 TTFT_P95_BY_CACHE = of_router(
     id="ttft-cache-p95",
-    title="Slowest first tokens by what was cached",
+    title="TTFT p95 by cached share",
     about="p95 of streamed answers, as the router saw it.",
     lines=(PanelLine("ttft_p95_by_cache", by="cache"),),
     unit="seconds",
@@ -120,7 +120,7 @@ ERRORS = of_router(
 )
 RETRIES = of_router(
     id="retries",
-    title="Requests sent again",
+    title="Retried requests",
     about="A second, by why the first worker was left.",
     lines=(PanelLine("retries_by_reason", by="reason"),),
     unit="per_s",
@@ -191,7 +191,7 @@ LAG = of_router(
 )
 KV_FALLBACKS = of_router(
     id="kv-fallbacks",
-    title="Placed without knowing their blocks",
+    title="Fallback decisions",
     about="Requests a second, by why kvaware could not tell.",
     lines=(PanelLine("kv_fallbacks_by_reason", by="reason"),),
     unit="per_s",

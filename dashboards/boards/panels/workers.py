@@ -86,7 +86,7 @@ GENERATED = of_workers(
 )
 TTFT_BY_WORKER = of_workers(
     id="ttft-workers",
-    title="Slowest first tokens by worker",
+    title="TTFT p95 by worker",
     about=f"p95: one in twenty waited longer. {_BUSIEST}",
     lines=by_worker("ttft_p95"),
     unit="seconds",
@@ -95,7 +95,7 @@ TTFT_BY_WORKER = of_workers(
 )
 REJECTED = of_workers(
     id="rejected",
-    title="Refused at the door",
+    title="Rejected requests",
     about="Requests a second which found the worker's own queue full.",
     lines=(PanelLine("rejected_by_reason", by="reason"),),
     unit="per_s",

@@ -182,7 +182,7 @@ class Metrics:
             "emberline_router_traced_requests_total", "Requests recorded as spans.", ("result",)
         )
         self.retries = registry.counter(
-            "emberline_router_retries_total", "Requests sent again.", ("reason",)
+            "emberline_router_retries_total", "Retried requests.", ("reason",)
         )
 
     def _declare_tokens(self) -> None:

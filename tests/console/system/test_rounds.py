@@ -57,7 +57,7 @@ def test_telling_of_alerts(asked: Path) -> None:
     now = timezone.now()
     Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
     found = of("alerts")
-    assert (found.state, found.text) == (RoundState.IDLE, "Nobody is told of alerts.")
+    assert (found.state, found.text) == (RoundState.IDLE, "No alert receivers configured.")
     told()
     Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
     found = of("alerts")

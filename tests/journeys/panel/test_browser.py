@@ -137,7 +137,7 @@ def test_sections_fold_and_are_remembered(
     expect(folded).to_be_hidden()
     expect(folded.locator(".main-svg")).to_have_count(0)
     # The list of sections leads there, unfolds it and leaves the address alone.
-    page.get_by_role("link", name="What the cache does").click()
+    page.locator("[data-jump]", has_text="Cache").click()
     expect(folded.locator(".main-svg").first).to_be_visible(timeout=20_000)
     expect(sections.nth(1).locator("> summary")).to_be_focused()
     assert page.url == url

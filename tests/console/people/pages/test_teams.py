@@ -40,10 +40,10 @@ def test_a_deletion_is_typed(teams: Teams, people: Cast) -> None:
 
 def test_a_teams_admin_sees_forms_and_others_do_not(teams: Teams, people: Cast) -> None:
     gina = client_of(teams.gina).get("/access/teams/ours/").content.decode()
-    assert "Take in" in gina
+    assert "Add member" in gina
     assert "Delete…" not in gina
     frank = client_of(teams.frank).get("/access/teams/ours/").content.decode()
-    assert "Take in" not in frank
+    assert "Add member" not in frank
     assert "Leave" in frank
     assert "Delete…" in client_of(people.ada).get("/access/teams/ours/").content.decode()
     assert client_of(teams.frank).get("/access/teams/theirs/").status_code == 404

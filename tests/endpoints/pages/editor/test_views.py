@@ -297,7 +297,7 @@ def test_somebody_of_one_team_makes_endpoints_for_it(db: None) -> None:
     text = text_of(answer)
     assert "Team Search" in text
     assert "Ads" not in text
-    assert "nobody's team" not in text
+    assert "No team" not in text
     refused = page.post(NEW, {**sent(answer, name="chat"), "team": other.slug})
     assert refused.status_code == 400
     assert 'id="id_team_error"' in refused.content.decode()

@@ -32,7 +32,7 @@ def hook() -> Iterator[Stub]:
 
 def test_an_admin_adds_tries_changes_and_removes_one_on_the_pages(hook: Stub) -> None:
     ada = browser("admin")
-    assert "Nobody is told of alerts" in ada.get(PAGES).text
+    assert "No alert receivers configured" in ada.get(PAGES).text
     new = f"{PAGES}new/?kind=webhook"
     typed = {"name": "on-call", "url": f"{hook.url}/T0KEN", "everything": "on", "secret": ""}
     refused = ada.post(new, {**typed, "url": "http://169.254.169.254/"})
@@ -173,7 +173,7 @@ def test_the_page_says_whether_anybody_looks() -> None:
     Dispatch.objects.update(reason="PrometheusAway", message="It cannot be reached.")
     assert "It cannot be reached." in viewer.get(PAGES).text
     Dispatch.objects.update(reason="Looking", message="")
-    assert "Nobody is told of alerts." in viewer.get(PAGES).text
+    assert "No alert receivers configured." in viewer.get(PAGES).text
     one = Receiver.objects.create(name="on-call", kind="email", to=["a@example.org"])
     Route.objects.create(receiver=one)
     assert "data-trouble" not in viewer.get(PAGES).text
