@@ -73,7 +73,7 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replicas", type=int, help="short for --set replicas=...")
     parser.add_argument("--strategy", help="short for --set routing.strategy=...")
     parser.add_argument("--team", help="whose it is to be; yours if you are in one alone")
-    parser.add_argument("--note", default="", help="reason, kept with the revision and in the audit log")
+    parser.add_argument("--note", default="", help="reason, for the revision and the audit log")
     parser.add_argument(
         "--worker-arg",
         action="append",
