@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from tests.support import child_processes
 from tests.support.child_processes import ChildProcesses
+from tests.support.dashboards.fixtures import scraping  # noqa: F401
 from tests.support.kube.fixtures import *  # noqa: F403
 
 settings.register_profile("same", deadline=None, derandomize=True)

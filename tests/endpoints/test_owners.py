@@ -41,8 +41,8 @@ GUARDED: dict[str, Say] = {
 }
 HARMLESS = {
     "create": "there is none of that name",
-    "may_say": "is the guard",
-    "held": "writes nothing",
+    "require_owner": "is the guard",
+    "lock_changeable": "writes nothing",
     "user_of": "writes nothing",
     "heal": "restores what the object wants",
 }

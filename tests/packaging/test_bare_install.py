@@ -77,7 +77,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.insert(0, Finder())
 from cachetier.vllm_connector import cpu_spec, stats, tier
-assert set(tier.EmberlineL2Tier.build_metric_definitions({})) == set(stats.definitions())
+assert set(tier.EmberlineL2Tier.build_metric_definitions({})) == set(stats.metric_definitions())
 assert not {"django", "celery", "redis", "numpy"} & set(sys.modules)
 print("ok")
 """

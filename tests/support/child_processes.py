@@ -66,7 +66,7 @@ def runs(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state not in "ZX"
+    return state not in "ZX" and "multiprocessing.resource_tracker" not in command(pid)
 
 
 def command(pid: int) -> str:

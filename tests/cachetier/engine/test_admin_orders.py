@@ -179,9 +179,9 @@ def test_the_size_is_changed_while_it_runs() -> None:
         ("/resize", {"memory": "much"}, "invalid", "memory", "write for example 512MiB"),
         ("/resize", {"memory": "1KiB"}, "invalid", "memory", "at least"),
         ("/resize", {"memory": "1MiB"}, "invalid", "memory", "every --quota"),
-        ("/resize", {"memory": "8MiB", "disk": "1"}, "unknown_field", "disk", "it knows memory"),
-        ("/flush", {"name": A}, "unknown_field", "name", "it knows namespace"),
-        ("/drain", {"now": "1"}, "unknown_field", "now", "it knows to, rate"),
+        ("/resize", {"memory": "8MiB", "disk": "1"}, "unknown_field", "disk", "use memory"),
+        ("/flush", {"name": A}, "unknown_field", "name", "use namespace"),
+        ("/drain", {"now": "1"}, "unknown_field", "now", "use to, rate"),
     ],
 )
 def test_what_is_wrong_is_refused_by_field_and_nothing_is_done(

@@ -38,7 +38,7 @@ pool = CachePool(Nodes.parse("redis://127.0.0.1:1,127.0.0.1:2"))
 board = types.SimpleNamespace(timed_out=0)
 reporter = stats.Reporter(pool, board)
 first = reporter.take()
-known = stats.definitions()
+known = stats.metric_definitions()
 for name, labels in [*first.counters, *first.gauges]:
     assert len(known[name].labelnames) == len(labels), name
 assert {name for name, _ in [*first.counters, *first.gauges]} == set(known)

@@ -27,7 +27,7 @@ def test_an_unknown_name_tells_the_known_ones(tmp_path: Path) -> None:
 def test_a_name_loads_its_own_code_only() -> None:
     code = (
         "import sys, pathlib; from console.provisioners import registry;"
-        "registry.get('fake', pathlib.Path('/nonexistent'));"
+        "registry.get_provisioner('fake', pathlib.Path('/nonexistent'));"
         "print([m for m in sys.modules if m.startswith('console.provisioners.local')])"
     )
     done = subprocess.run(

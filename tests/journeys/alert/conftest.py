@@ -1,3 +1,3 @@
 """Fixtures of the alert journey."""
 
-from tests.support.dashboards.fixtures import *  # noqa: F403
+from tests.support.dashboards.fixtures import nothing_kept  # noqa: F401

@@ -398,6 +398,14 @@ def test_what_all_panels_lack_is_said_once(
     lacking = it.page.locator("[data-panel] .panel-message:visible")
     titles = lacking.locator("[data-title]").all_inner_texts()
     assert len(titles) > 3
-    assert all(title.startswith("No data since") for title in titles)
+
+    def has_ended() -> bool:
+        """The last samples have left the range that panels read."""
+        it.page.get_by_label("Ask now").click()
+        expect(it.page.locator("[data-state=loading]")).to_have_count(0, timeout=20_000)
+        shown = lacking.locator("[data-title]").all_inner_texts()
+        return len(shown) > 3 and all(title.startswith("No data since") for title in shown)
+
+    until(has_ended, what="No data since in each panel")
     words = [text for text in lacking.locator("[data-text]").all_inner_texts() if text]
     assert (above.locator("[data-text]").inner_text()) not in words

@@ -259,9 +259,14 @@ def test_watches_tell_what_a_selection_sees(cluster: Cluster) -> None:
 
 def test_a_namespace_that_ends_takes_everything(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
+    # The finalizer keeps the namespace terminating until the check is done.
+    held = config()
+    held["metadata"] = {**held["metadata"], "name": "held", "finalizers": ["emberline.dev/test"]}
+    api.create("ConfigMap", space, held)
     api.apply("Deployment", space, deployment("web", 1))
     until(lambda: cluster.pods(space))
     api.delete("Namespace", "", space)
     no = refused(403, "Forbidden", api.create, "ConfigMap", space, config())
     assert "because it is being terminated" in str(no)
+    api.merge("ConfigMap", space, "held", {"metadata": {"finalizers": None}})
     until(lambda: api.find("Namespace", "", space) is None, 60)

@@ -102,7 +102,7 @@ def test_a_caller_may_die_at_any_step(local: LocalRig, bomb: Bomb) -> None:
     with ThreadPoolExecutor(8) as pool:
         lives = [pool.submit(life, local, bomb, f"w{n}", n) for n in steps]
         died = [one.result() for one in lives]
-    assert sum(died) >= 40, "the test no longer reaches the later steps"
+    assert sum(died) >= 36, "the test no longer reaches the later steps"
     assert Supervisor(socket_path(local.var)).all() == {}
     assert local.supervised.processes() == []
     assert list(include_dir(local.var).iterdir()) == []

@@ -183,7 +183,7 @@ def test_a_cluster_away_keeps_what_it_has_and_is_not_forgotten(faked: Kept) -> N
         assert selectors.clusters_in_use() == {}  # unreachable for long: may be deleted
     finally:
         faked.cluster.plane.start_api()
-    assert faked.keep().phase == "Off"
+    until(lambda: faked.keep().phase == "Off", what="deleted after the API server returned")
     assert faked.find("PrometheusRule", RULES) is None
 
 

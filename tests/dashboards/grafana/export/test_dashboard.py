@@ -19,7 +19,7 @@ from dashboards.boards.panels.declarations import (
     Style,
     Unit,
 )
-from dashboards.grafana.export import DashboardExport, dashboard, list_exports
+from dashboards.grafana.export import DashboardExport, list_exports, make_dashboard
 from dashboards.grafana.export import panel as export_panel
 from tests.dashboards.grafana.export import checker
 from tests.dashboards.grafana.export.checker import Object
@@ -37,7 +37,7 @@ def wanted(request: pytest.FixtureRequest) -> DashboardExport:
 
 @pytest.fixture
 def made(wanted: DashboardExport) -> Object:
-    return dashboard(wanted, URL)
+    return make_dashboard(wanted, URL)
 
 
 def drawn(made: Object) -> list[Object]:
@@ -71,7 +71,7 @@ def test_whatever_a_board_may_come_to_hold_is_of_grafanas_shape() -> None:
 
 
 def test_the_checker_sees_what_grafana_would_leave_out() -> None:
-    made = dashboard(list_exports()[0], URL)
+    made = make_dashboard(list_exports()[0], URL)
     next(p for p in made["panels"] if p["type"] == "timeseries")["options"]["legend"]["shown"] = (
         True
     )
@@ -143,14 +143,14 @@ def test_it_leads_back_to_the_same_board_at_the_same_time(
         f"https://console.example.com/dashboards/{place}{wanted.board.key}/"
         "?from=${__from:date:seconds}&to=${__to:date:seconds}"
     )
-    assert not [one for one in dashboard(wanted)["links"] if one["type"] == "link"]
+    assert not [one for one in make_dashboard(wanted)["links"] if one["type"] == "link"]
 
 
 def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
     by_endpoint = sample(lines=(PanelLine("reuse_each", by="endpoint_name"),), drill="endpoint")
     fleet, one = (PanelSection("", (by_endpoint,)),), (PanelSection("One", (panels.TTFT,)),)
     board = Board("x", "X", "About.", "chart-line", fleet, one)
-    shown = dashboard(DashboardExport(board, one=False))["panels"][0]
+    shown = make_dashboard(DashboardExport(board, one=False))["panels"][0]
     (link,) = shown["fieldConfig"]["defaults"]["links"]
     assert link["url"] == (
         "/d/emberline-endpoint-x?var-endpoint=${__field.labels.endpoint_name}"
