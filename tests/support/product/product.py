@@ -18,7 +18,7 @@ import psutil
 
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 Found = TypeVar("Found")
 MARK = "EMBERLINE_SUPERVISED"
 
