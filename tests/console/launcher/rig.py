@@ -27,6 +27,8 @@ HANG = "hang"
 
 
 def main(var: Path, verb: str, fault: str) -> int:
+    # A shell starts background jobs with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     layout = Layout(var)
     at, _, number = fault.partition(":")
 

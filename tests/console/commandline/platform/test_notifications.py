@@ -28,7 +28,7 @@ def test_silences() -> None:
 
 
 def test_receivers() -> None:
-    assert "Nobody is told" in run("receiver", "list")
+    assert "No alert receivers configured" in run("receiver", "list")
     with http_stub({"/T0KEN": (200, "")}) as stub:
         wish = {"name": "chat", "kind": "slack", "url": f"{stub.url}/T0KEN"}
         receivers.create(person("admin"), wish)

@@ -80,5 +80,5 @@ def test_the_trail() -> None:
     assert "team/west" in run("audit", "--target", "team/")
     assert "user/ada" not in run("audit", "--target", "team/")
     assert len(json.loads(run("audit", "--limit", "1", "-o", "json"))) == 1
-    assert "Nothing of that kind" in run("audit", "--actor", "nobody")
+    assert "No audit log entry matches" in run("audit", "--actor", "nobody")
     assert refused("audit", "--since", "yesterday")[0] == 3
