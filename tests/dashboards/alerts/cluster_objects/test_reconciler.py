@@ -198,7 +198,7 @@ def test_what_fails_half_way_is_known_and_not_called_somebodys_change(faked: Kep
     assert (shown.phase, shown.status.corrected) == ("Ready", 0)
     with faked.cluster.plane.failing("DELETE .*/prometheusrules/", 503, times=1):
         assert faked.set(rules=False).phase == "Deleting"
-    assert faked.keep().objects == []
+    until(lambda: faked.keep().objects == [], what="deleted in the foreground")
 
 
 def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import asyncio
 import json
 import os
 import stat
@@ -178,6 +179,11 @@ async def test_the_file_changes_while_the_router_runs(tmp_path: Path) -> None:
             await ask(server, post(chat("b")))
             await until(lambda: one.exists() and two.exists())
             await until(lambda: one.stat().st_size and two.stat().st_size)
+            # Counted by the writer's thread after the write.
+            for _ in range(200):
+                if await metric(server, RECORDS, result="written") == 2:
+                    break
+                await asyncio.sleep(0.01)
             assert await metric(server, RECORDS, result="written") == 2
             data["decisions"] = {}
             config.write_text(json.dumps(data))
