@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -20,6 +20,15 @@ from tests.support.fake_worker import FakeWorker
 from tests.support.waiting import until as until_sync
 
 RECORDS = "emberline_router_decision_records_total"
+
+
+async def counted(server: Any, records: int) -> None:
+    """Wait for the count, which the writer's thread updates after the file."""
+    for _ in range(500):
+        if await metric(server, RECORDS, result="written") == records:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{records} records were not counted as written within 5 s")
 
 
 def show(decision: Decision) -> dict[str, Any]:
@@ -138,7 +147,7 @@ async def test_requests_become_records(tmp_path: Path) -> None:
             refused = await ask(server, post(chat("lost")))
             assert refused.status in (502, 503)
             await until(lambda: path.exists() and path.read_bytes().count(b"\n") == 2)
-            assert await metric(server, RECORDS, result="written") == 2
+            await counted(server, 2)
         text = path.read_text()
         first, second = [json.loads(line) for line in text.splitlines()]
         assert first["id"] == answer.headers["x-emberline-decision"]
@@ -179,12 +188,7 @@ async def test_the_file_changes_while_the_router_runs(tmp_path: Path) -> None:
             await ask(server, post(chat("b")))
             await until(lambda: one.exists() and two.exists())
             await until(lambda: one.stat().st_size and two.stat().st_size)
-            # Counted by the writer's thread after the write.
-            for _ in range(200):
-                if await metric(server, RECORDS, result="written") == 2:
-                    break
-                await asyncio.sleep(0.01)
-            assert await metric(server, RECORDS, result="written") == 2
+            await counted(server, 2)
             data["decisions"] = {}
             config.write_text(json.dumps(data))
             server.reload(True)
