@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -43,7 +44,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         yield
     finally:
         CHILDREN.note(item.nodeid)
-    if nextitem is None and (left := CHILDREN.left_behind()):
+    if nextitem is not None:
+        return
+    forks = sys.modules.get("tests.support.vllm.forks")
+    if forks is not None:  # it serves the whole run and ends with it
+        forks.close_fork_server()
+    if left := CHILDREN.left_behind():
         pytest.fail("child processes left behind:\n" + "\n".join(left), pytrace=False)
 
 

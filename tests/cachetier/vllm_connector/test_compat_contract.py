@@ -191,4 +191,4 @@ def test_an_unknown_version_is_refused_in_words(seen: dict[str, object]) -> None
     )
     done = run_vllm_python("-c", program, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode != 0
-    assert "knows vLLM 0.32, this is 0.33.1" in done.stderr
+    assert "supports vLLM 0.32, not 0.33.1" in done.stderr

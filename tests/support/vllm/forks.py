@@ -128,6 +128,7 @@ class ForkServer:
 
     def close(self) -> None:
         """Kill what still runs."""
+        atexit.unregister(self.close)
         self._channel.shutdown(socket.SHUT_RDWR)
         self._process.wait(30)
         self.log.unlink(missing_ok=True)
@@ -165,3 +166,9 @@ def run_vllm_python(
             fork.kill()
             raise
         return subprocess.CompletedProcess(argv, code, files[1].read_text(), files[2].read_text())
+
+
+def close_fork_server() -> None:
+    """End the server, if one was started, and everything it started."""
+    if fork_server.cache_info().currsize:
+        fork_server().close()
