@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,9 @@ from tests.support import child_processes
 from tests.support.child_processes import ChildProcesses
 from tests.support.dashboards.fixtures import scraping  # noqa: F401
 from tests.support.kube.fixtures import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
@@ -51,6 +55,26 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         forks.close_fork_server()
     if left := CHILDREN.left_behind():
         pytest.fail("child processes left behind:\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def _chromium() -> Iterator[Browser]:
+    """Not for the session: its event loop runs in this thread, where async tests need theirs."""
+    from tests.support.browser import chromium
+
+    # Django would take the tests for async code.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with chromium() as browser:
+        yield browser
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def chrome(_chromium: Browser) -> Iterator[Browser]:
+    """The module's Chromium; pages left open would go on polling beside the next test."""
+    yield _chromium
+    for context in _chromium.contexts:
+        context.close()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from dashboards.benchmarks.models import Benchmark
 from tests.dashboards.benchmarks.conftest import Fleet, passes
 from tests.dashboards.benchmarks.test_views import made
 from tests.journeys.operate.test_every_page import violations
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.waiting import until
 
@@ -23,15 +22,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("tidy")]
 LOOKS = ((1280, "light"), (390, "dark"))
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 """A folder for pictures, for who wants to look."""
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with chromium() as found:
-        yield found
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:

@@ -12,7 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 from console.clusters import refresh
 from console.clusters.models import Cluster
 from tests.console.clusters.conftest import api, kubeconfig  # noqa: F401
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.http_stub import Stub
 from tests.support.people import PASSWORD, Cast
 
@@ -36,23 +36,24 @@ def logged_in(browser: Browser, url: str, width: int, theme: str) -> Watched:
     return watched
 
 
-def test_a_cluster_is_added_and_seen(people: Cast, api: Stub, live_server: LiveServer) -> None:
-    with chromium() as browser:
-        wide = logged_in(browser, live_server.url, 1280, "light")
-        wide.open("/clusters/add/")
-        wide.page.fill("#id_name", "work")
-        wide.page.fill("#id_kubeconfig", kubeconfig(api.url))
-        wide.page.press("#id_kubeconfig", "Tab")
-        wide.page.wait_for_selector("#contexts input[type=radio][value=work]:checked")
-        wide.page.click("button[type=submit] >> text=Add cluster")
-        wide.page.wait_for_selector("text=Not known yet")
-        # Playwright keeps an event loop in this thread, where Django's ORM is not at home.
-        with ThreadPoolExecutor(1) as elsewhere:
-            elsewhere.submit(look).result()
-        wide.page.wait_for_selector("#cluster >> text=g5.xlarge")
-        narrow = logged_in(browser, live_server.url, 390, "dark")
-        for watched in (wide, narrow):
-            for path in ("/clusters/", "/clusters/work/", "/clusters/work/edit/"):
-                watched.open(path)
-                assert not watched.overflows()
-            assert watched.complaints == []
+def test_a_cluster_is_added_and_seen(
+    chrome: Browser, people: Cast, api: Stub, live_server: LiveServer
+) -> None:
+    wide = logged_in(chrome, live_server.url, 1280, "light")
+    wide.open("/clusters/add/")
+    wide.page.fill("#id_name", "work")
+    wide.page.fill("#id_kubeconfig", kubeconfig(api.url))
+    wide.page.press("#id_kubeconfig", "Tab")
+    wide.page.wait_for_selector("#contexts input[type=radio][value=work]:checked")
+    wide.page.click("button[type=submit] >> text=Add cluster")
+    wide.page.wait_for_selector("text=Not known yet")
+    # Playwright keeps an event loop in this thread, where Django's ORM is not at home.
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit(look).result()
+    wide.page.wait_for_selector("#cluster >> text=g5.xlarge")
+    narrow = logged_in(chrome, live_server.url, 390, "dark")
+    for watched in (wide, narrow):
+        for path in ("/clusters/", "/clusters/work/", "/clusters/work/edit/"):
+            watched.open(path)
+            assert not watched.overflows()
+        assert watched.complaints == []

@@ -22,7 +22,7 @@ from django.test import Client
 from playwright.sync_api import Browser
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.people import PASSWORD, Cast, client_of
 from tests.support.urlwalk import places
 
@@ -131,13 +131,14 @@ def _why(node: dict[str, Any]) -> str:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_everybody_can_use_every_page(furnished: Cast, live_server: LiveServer, share: int) -> None:
+def test_everybody_can_use_every_page(
+    chrome: Browser, furnished: Cast, live_server: LiveServer, share: int
+) -> None:
     found = pages(client_of(furnished.ada), ONLY, share, SHARES)
     wrong = []
-    with chromium() as browser:
-        watched = log_in(browser, live_server.url)
-        for number, path in enumerate(found):
-            wrong += look(watched, path, menu=number == 0)
+    watched = log_in(chrome, live_server.url)
+    for number, path in enumerate(found):
+        wrong += look(watched, path, menu=number == 0)
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -147,17 +148,14 @@ def test_the_walk_finds_the_pages(furnished: Cast) -> None:
     assert len(found) > 30
 
 
-def test_the_look_sees_what_is_wrong(live_server: LiveServer) -> None:
-    with chromium() as browser:
-        watched = watch(browser, live_server.url, 390)
-        watched.page.goto(live_server.url + "/healthz")
-        watched.page.set_content(
-            "<h1>One</h1><h1>Two</h1><input><div style='width: 900px'>wide</div>"
-        )
-        assert watched.overflows()
-        assert any(line.startswith("label:") for line in violations(watched))
-        assert not watched.fits()
-        wide = "<style>div { width: 9px } @media (%s) { div { width: 2000px } }</style><div>x</div>"
-        for where, fits in (("min-width: 1000px", False), ("min-width: 2000px", True)):
-            watched.page.set_content(wide % where)
-            assert watched.fits() is fits
+def test_the_look_sees_what_is_wrong(chrome: Browser, live_server: LiveServer) -> None:
+    watched = watch(chrome, live_server.url, 390)
+    watched.page.goto(live_server.url + "/healthz")
+    watched.page.set_content("<h1>One</h1><h1>Two</h1><input><div style='width: 900px'>wide</div>")
+    assert watched.overflows()
+    assert any(line.startswith("label:") for line in violations(watched))
+    assert not watched.fits()
+    wide = "<style>div { width: 9px } @media (%s) { div { width: 2000px } }</style><div>x</div>"
+    for where, fits in (("min-width: 1000px", False), ("min-width: 2000px", True)):
+        watched.page.set_content(wide % where)
+        assert watched.fits() is fits

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.routing.doctor.stubs import WORKER, router_of
 from tests.routing.index_answer import answer
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.http_stub import Stub, http_stub
@@ -19,15 +19,6 @@ from tests.support.http_stub import Stub, http_stub
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 HOME = "/routing/endpoints/demo"
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with chromium() as found:
-        yield found
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -19,7 +19,7 @@ from console.signon import totp
 from console.signon.core.configuration import Provider
 from console.signon.models import Session
 from tests.console.signon.test_confirmation import old
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.oidc import OpenIdProvider, running
 from tests.support.people import PASSWORD, cast, client_of
 
@@ -68,90 +68,92 @@ def own(watched: Watched, idp: OpenIdProvider) -> list[str]:
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
 def test_signing_on_setting_up_a_factor_and_logging_in_with_it(
-    idp: OpenIdProvider, live_server: LiveServer, settings: Settings, width: int, theme: str
+    chrome: Browser,
+    idp: OpenIdProvider,
+    live_server: LiveServer,
+    settings: Settings,
+    width: int,
+    theme: str,
 ) -> None:
     settings.SIGNON = replace(settings.SIGNON, second_factor="admins", break_glass=("ghost",))
     User.objects.create_user("alice", password=PASSWORD, role="viewer")
     Team.objects.create(name="Search", slug="search")
-    with chromium() as browser:
-        watched = watch(browser, live_server.url, width, theme)
-        page = watched.page
-        watched.open("/login/?next=/profile/")
-        picture(watched, f"login-{width}")
-        page.get_by_role("button", name="Sign on with ACME").click()
-        agree(watched, "sub-eve")
-        # An admin must have a second factor here, and gets nowhere before.
-        page.wait_for_url(re.compile("/profile/security/factor/"))
-        picture(watched, f"factor-{width}")
-        assert not watched.overflows()
-        secret = re.sub(r"\s", "", page.locator("li code").inner_text())
-        page.get_by_label("Code which the app shows now").fill(now(secret))
-        page.get_by_role("button", name="Turn on").click()
-        expect(page.locator("h1")).to_have_text("Recovery codes")
-        picture(watched, f"recovery-{width}")
-        codes = page.locator("pre").inner_text().split()
-        page.get_by_role("link", name="I have kept them").click()
-        expect(page.locator("h1")).to_have_text("Security")
-        picture(watched, f"security-{width}")
-        assert not watched.overflows()
-        watched.open("/sign-on/")
-        page.get_by_role("button", name="Test ACME").click()
-        expect(page.get_by_text("answers, and is the issuer written down")).to_be_visible()
-        picture(watched, f"sign-on-{width}")
-        assert not watched.overflows()
-        watched.open("/profile/security/")
-        page.get_by_role("button", name="Log out").last.click()
-        watched.open("/login/")
-        page.get_by_role("button", name="Sign on with ACME").click()
-        agree(watched, "sub-eve")
-        page.wait_for_url(re.compile("/login/code/"))
-        picture(watched, f"code-{width}")
-        page.get_by_label("Code").fill(codes[0])
-        page.keyboard.press("Enter")
-        page.wait_for_selector("aside.navbar")
-        assert own(watched, idp) == []
+    watched = watch(chrome, live_server.url, width, theme)
+    page = watched.page
+    watched.open("/login/?next=/profile/")
+    picture(watched, f"login-{width}")
+    page.get_by_role("button", name="Sign on with ACME").click()
+    agree(watched, "sub-eve")
+    # An admin must have a second factor here, and gets nowhere before.
+    page.wait_for_url(re.compile("/profile/security/factor/"))
+    picture(watched, f"factor-{width}")
+    assert not watched.overflows()
+    secret = re.sub(r"\s", "", page.locator("li code").inner_text())
+    page.get_by_label("Code which the app shows now").fill(now(secret))
+    page.get_by_role("button", name="Turn on").click()
+    expect(page.locator("h1")).to_have_text("Recovery codes")
+    picture(watched, f"recovery-{width}")
+    codes = page.locator("pre").inner_text().split()
+    page.get_by_role("link", name="I have kept them").click()
+    expect(page.locator("h1")).to_have_text("Security")
+    picture(watched, f"security-{width}")
+    assert not watched.overflows()
+    watched.open("/sign-on/")
+    page.get_by_role("button", name="Test ACME").click()
+    expect(page.get_by_text("answers, and is the issuer written down")).to_be_visible()
+    picture(watched, f"sign-on-{width}")
+    assert not watched.overflows()
+    watched.open("/profile/security/")
+    page.get_by_role("button", name="Log out").last.click()
+    watched.open("/login/")
+    page.get_by_role("button", name="Sign on with ACME").click()
+    agree(watched, "sub-eve")
+    page.wait_for_url(re.compile("/login/code/"))
+    picture(watched, f"code-{width}")
+    page.get_by_label("Code").fill(codes[0])
+    page.keyboard.press("Enter")
+    page.wait_for_selector("aside.navbar")
+    assert own(watched, idp) == []
     assert Session.objects.get().method == "with ACME and a recovery code"
 
 
 def test_a_confirmation_carries_on_what_was_typed(
-    live_server: LiveServer, settings: Settings
+    chrome: Browser, live_server: LiveServer, settings: Settings
 ) -> None:
     people = cast()
     client = old(client_of(people.alice))
     key = client.cookies[settings.SESSION_COOKIE_NAME].value
-    with chromium() as browser:
-        watched = watch(browser, live_server.url, 390, "light")
-        page = watched.page
-        cookie = {"name": settings.SESSION_COOKIE_NAME, "value": key, "url": live_server.url}
-        page.context.add_cookies([cookie])
-        watched.open("/profile/")
-        page.get_by_label("Name").fill("deploy bot")
-        page.get_by_role("button", name="Create token").click()
-        expect(page.locator("h1")).to_have_text("Confirm that it is you")
-        picture(watched, "confirm-390")
-        page.get_by_label("Your password").fill(PASSWORD)
-        page.keyboard.press("Enter")
-        expect(page.get_by_text("deploy bot").first).to_be_visible()
-        assert watched.complaints == []
+    watched = watch(chrome, live_server.url, 390, "light")
+    page = watched.page
+    cookie = {"name": settings.SESSION_COOKIE_NAME, "value": key, "url": live_server.url}
+    page.context.add_cookies([cookie])
+    watched.open("/profile/")
+    page.get_by_label("Name").fill("deploy bot")
+    page.get_by_role("button", name="Create token").click()
+    expect(page.locator("h1")).to_have_text("Confirm that it is you")
+    picture(watched, "confirm-390")
+    page.get_by_label("Your password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("deploy bot").first).to_be_visible()
+    assert watched.complaints == []
     assert ApiToken.objects.get(user=people.alice).name == "deploy bot"
 
 
 def test_a_provider_that_is_away_leaves_the_page_usable(
-    idp: OpenIdProvider, live_server: LiveServer, settings: Settings
+    chrome: Browser, idp: OpenIdProvider, live_server: LiveServer, settings: Settings
 ) -> None:
     settings.OIDC_PROVIDERS = (replace(settings.OIDC_PROVIDERS[0], issuer="http://127.0.0.1:9"),)
     cast()
-    with chromium() as browser:
-        watched = watch(browser, live_server.url, 390, "dark")
-        page = watched.page
-        watched.open("/login/")
-        page.get_by_role("button", name="Sign on with ACME").click()
-        expect(page.get_by_role("alert")).to_contain_text("ACME does not answer")
-        picture(watched, "away-390")
-        page.get_by_label("User name").fill("alice")
-        page.get_by_label("Password").fill(PASSWORD)
-        page.keyboard.press("Enter")
-        page.wait_for_selector("aside.navbar")
+    watched = watch(chrome, live_server.url, 390, "dark")
+    page = watched.page
+    watched.open("/login/")
+    page.get_by_role("button", name="Sign on with ACME").click()
+    expect(page.get_by_role("alert")).to_contain_text("ACME does not answer")
+    picture(watched, "away-390")
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("aside.navbar")
 
 
 def now(secret: str) -> str:

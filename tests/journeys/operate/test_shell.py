@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import Browser
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.people import PASSWORD, Cast, cast
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -24,70 +25,68 @@ def log_in(watched: Watched, name: str = "ada") -> None:
     watched.page.wait_for_selector("aside.navbar")
 
 
-def test_the_theme_is_kept(people: Cast, live_server: LiveServer) -> None:
-    with chromium() as browser:
-        watched = watch(browser, live_server.url, theme="dark")
-        log_in(watched)
-        shown = "document.documentElement.dataset.bsTheme"
-        assert watched.page.evaluate(shown) == "dark"  # as the system says
-        watched.page.click("[data-theme-choice=light]")
-        watched.open("/audit/")
-        assert watched.page.evaluate(shown) == "light"
-        assert watched.page.get_attribute("[data-theme-choice=light]", "aria-pressed") == "true"
-        watched.page.click("[data-theme-choice=auto]")
-        assert watched.page.evaluate(shown) == "dark"
-        assert watched.complaints == []
+def test_the_theme_is_kept(chrome: Browser, people: Cast, live_server: LiveServer) -> None:
+    watched = watch(chrome, live_server.url, theme="dark")
+    log_in(watched)
+    shown = "document.documentElement.dataset.bsTheme"
+    assert watched.page.evaluate(shown) == "dark"  # as the system says
+    watched.page.click("[data-theme-choice=light]")
+    watched.open("/audit/")
+    assert watched.page.evaluate(shown) == "light"
+    assert watched.page.get_attribute("[data-theme-choice=light]", "aria-pressed") == "true"
+    watched.page.click("[data-theme-choice=auto]")
+    assert watched.page.evaluate(shown) == "dark"
+    assert watched.complaints == []
 
 
 def test_keyboard_alone_reaches_the_content_and_the_menu(
-    people: Cast, live_server: LiveServer
+    chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
-    with chromium() as browser:
-        watched = watch(browser, live_server.url, width=390)
-        log_in(watched)
-        watched.open("/audit/")
-        watched.page.keyboard.press("Tab")
-        assert watched.page.evaluate("document.activeElement.textContent") == "Skip to content"
-        watched.page.keyboard.press("Enter")
-        assert watched.page.evaluate("document.activeElement.id") == "content"
-        menu = watched.page.locator("button[aria-label=Menu]")
-        assert menu.get_attribute("aria-expanded") == "false"
-        menu.focus()
-        watched.page.keyboard.press("Enter")
-        watched.page.locator("#menu.show").wait_for()
-        assert watched.page.locator("#menu a[href='/audit/']").is_visible()
+    watched = watch(chrome, live_server.url, width=390)
+    log_in(watched)
+    watched.open("/audit/")
+    watched.page.keyboard.press("Tab")
+    assert watched.page.evaluate("document.activeElement.textContent") == "Skip to content"
+    watched.page.keyboard.press("Enter")
+    assert watched.page.evaluate("document.activeElement.id") == "content"
+    menu = watched.page.locator("button[aria-label=Menu]")
+    assert menu.get_attribute("aria-expanded") == "false"
+    menu.focus()
+    watched.page.keyboard.press("Enter")
+    watched.page.locator("#menu.show").wait_for()
+    assert watched.page.locator("#menu a[href='/audit/']").is_visible()
 
 
 def test_the_audit_filter_works_as_a_part_and_stays_in_the_address(
-    people: Cast, live_server: LiveServer
+    chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
-    with chromium() as browser:
-        watched = watch(browser, live_server.url)
-        log_in(watched, "alice")
-        log_in(watch(browser, live_server.url), "ada")
-        watched.open("/audit/")
-        assert watched.page.locator("#audit-rows tbody tr").count() == 2
-        with watched.page.expect_response(lambda answer: "actor=ada" in answer.url):
-            watched.page.select_option("#audit-actor", "ada")
-        watched.page.wait_for_url("**/audit/?actor=ada*")
-        watched.page.wait_for_function("document.querySelectorAll('#audit-rows tr').length === 2")
-        assert watched.complaints == []
+    watched = watch(chrome, live_server.url)
+    log_in(watched, "alice")
+    log_in(watch(chrome, live_server.url), "ada")
+    watched.open("/audit/")
+    assert watched.page.locator("#audit-rows tbody tr").count() == 2
+    with watched.page.expect_response(lambda answer: "actor=ada" in answer.url):
+        watched.page.select_option("#audit-actor", "ada")
+    watched.page.wait_for_url("**/audit/?actor=ada*")
+    watched.page.wait_for_function("document.querySelectorAll('#audit-rows tr').length === 2")
+    assert watched.complaints == []
 
 
-def test_a_token_is_made_and_revoked_by_hand(people: Cast, live_server: LiveServer) -> None:
-    with chromium() as browser:
-        watched = watch(browser, live_server.url)
-        log_in(watched, "alice")
-        watched.open("/profile/")
-        watched.page.fill("#id_name", "ci")
-        watched.page.click("text=Create token")
-        clear = watched.page.text_content("#secret-once")
-        assert clear is not None
-        headers = {"Authorization": f"Bearer {clear}"}
-        answer = watched.page.request.get("/api/v1/me/", headers=headers)
-        assert answer.json()["token"] == "ci"
-        watched.page.on("dialog", lambda dialog: dialog.accept())
-        watched.page.click("text=Revoke")
-        watched.page.wait_for_selector("text=is revoked")
-        assert watched.page.request.get("/api/v1/me/", headers=headers).status == 401
-        assert watched.complaints == []
+def test_a_token_is_made_and_revoked_by_hand(
+    chrome: Browser, people: Cast, live_server: LiveServer
+) -> None:
+    watched = watch(chrome, live_server.url)
+    log_in(watched, "alice")
+    watched.open("/profile/")
+    watched.page.fill("#id_name", "ci")
+    watched.page.click("text=Create token")
+    clear = watched.page.text_content("#secret-once")
+    assert clear is not None
+    headers = {"Authorization": f"Bearer {clear}"}
+    answer = watched.page.request.get("/api/v1/me/", headers=headers)
+    assert answer.json()["token"] == "ci"
+    watched.page.on("dialog", lambda dialog: dialog.accept())
+    watched.page.click("text=Revoke")
+    watched.page.wait_for_selector("text=is revoked")
+    assert watched.page.request.get("/api/v1/me/", headers=headers).status == 401
+    assert watched.complaints == []

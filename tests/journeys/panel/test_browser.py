@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -15,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.boards.panels import BOARDS, FIRST
 from tests.journeys.operate.test_every_page import violations
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint
 from tests.support.dashboards.fixtures import Scraping
@@ -29,15 +27,6 @@ HIDE = """value => {
   Object.defineProperty(document, "hidden", {value, configurable: true});
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with chromium() as found:
-        yield found
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 def seen(chrome: Browser, live_server: Any, settings: Any, url: str, **look: Any) -> Watched:

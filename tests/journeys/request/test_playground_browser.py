@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.support.asgi_server import asgi_server
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.fleet import Fleet, fleet
 
@@ -24,15 +24,6 @@ pytestmark = [
 
 HOME = "/playground/endpoints/demo/"
 LONG = "The quick brown fox jumps over the lazy dog and the sleeping cat. " * 40
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with chromium() as found:
-        yield found
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from console.accounts.models import User
 from console.provisioners.base import ClusterEvent, Drift, PartCondition
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement import provisioner
-from tests.support.browser import PHONE, Watched, chromium, watch
+from tests.support.browser import PHONE, Watched, watch
 from tests.support.endpoints.paper_cluster import PaperCluster
 from tests.support.endpoints.world import World
 
@@ -72,22 +72,23 @@ def picture(watched: Watched, name: str) -> None:
         watched.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
 
 
-def test_all_that_a_cluster_tells(alice: User, shown: Endpoint, live_server: LiveServer) -> None:
-    with chromium() as browser:
-        watched = logged_in(browser, live_server.url, PHONE, "dark")
-        watched.open("/endpoints/demo/")
-        page: Any = watched.page
-        for text in ("kubectl-edit", "NoMetrics", "FailedScheduling", "Revision 0 failed"):
-            page.wait_for_selector(f"text={text}")
-        assert page.locator("[data-step=Loaded][data-state=done]").count() == 1
-        picture(watched, "detail")
-        assert watched.fits()
-        page.on("dialog", lambda dialog: dialog.accept())
-        page.click("text=Heal demo-worker")
-        page.wait_for_selector("text=is made as wanted again")
-        watched.open("/endpoints/demo/logs/?replica=demo-router-7c9f")
-        page.wait_for_selector("#log >> text=router of demo-router-7c9f: line 2")
-        assert page.locator("#log").inner_text().count("line 2") == 1
-        picture(watched, "logs")
-        assert watched.fits()
-        assert watched.complaints == []
+def test_all_that_a_cluster_tells(
+    chrome: Browser, alice: User, shown: Endpoint, live_server: LiveServer
+) -> None:
+    watched = logged_in(chrome, live_server.url, PHONE, "dark")
+    watched.open("/endpoints/demo/")
+    page: Any = watched.page
+    for text in ("kubectl-edit", "NoMetrics", "FailedScheduling", "Revision 0 failed"):
+        page.wait_for_selector(f"text={text}")
+    assert page.locator("[data-step=Loaded][data-state=done]").count() == 1
+    picture(watched, "detail")
+    assert watched.fits()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("text=Heal demo-worker")
+    page.wait_for_selector("text=is made as wanted again")
+    watched.open("/endpoints/demo/logs/?replica=demo-router-7c9f")
+    page.wait_for_selector("#log >> text=router of demo-router-7c9f: line 2")
+    assert page.locator("#log").inner_text().count("line 2") == 1
+    picture(watched, "logs")
+    assert watched.fits()
+    assert watched.complaints == []

@@ -5,82 +5,81 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from console.accounts.models import User
 from endpoints.models import Endpoint
 from tests.endpoints.pages.detail.test_cluster_views_browser import logged_in, picture
-from tests.support.browser import chromium
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_new_endpoint_on_a_phone(alice: User, live_server: LiveServer) -> None:
-    with chromium() as browser:
-        watched = logged_in(browser, live_server.url, 390, "dark")
-        watched.open("/endpoints/new/")
-        page: Any = watched.page
-        expect(page.locator("#look-title")).to_contain_text("1 thing to put right")
-        assert page.locator(".invalid-feedback").count() == 0, "nobody is blamed before typing"
-        page.get_by_role("button", name="Use this with Long documents").click()
-        expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
-        page.fill("[name=name]", "Not a name")
-        expect(page.locator("#live-name")).to_contain_text("cannot be a name")
-        expect(page.locator("[name=name]")).to_have_attribute("aria-invalid", "true")
-        page.fill("[name=name]", "docs")
-        expect(page.locator("#live-name")).to_be_empty()
-        expect(page.locator("#look-title")).to_contain_text("Ready to create")
-        text = page.locator("#id_yaml")
-        page.wait_for_function("document.querySelector('#id_yaml').value.includes('name: docs')")
-        text.fill(text.input_value().replace("replicas: 1", "replicas: 3"))
-        expect(page.locator("[name=replicas]")).to_have_value("3")
-        text.fill(text.input_value().replace("replicas: 3", "replicas: [3"))
-        expect(page.locator("#yaml-errors")).to_contain_text("Line")
-        expect(page.locator("[name=replicas]")).to_have_value("3")
-        picture(watched, "editor-new")
-        page.locator("#yaml-errors [data-line]").first.click()
-        assert page.evaluate("document.activeElement.id") == "id_yaml"
-        text.fill(text.input_value().replace("replicas: [3", "replicas: 2"))
-        expect(page.locator("[name=replicas]")).to_have_value("2")
-        assert not watched.overflows()
-        asked: list[str] = []
-        page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
-        page.get_by_role("link", name="Endpoints").last.click(no_wait_after=True)
-        page.wait_for_function("true")
-        assert asked == ["beforeunload"], "what is typed is not left without a word"
-        page.get_by_role("button", name="Create endpoint").click()
-        page.wait_for_url("**/endpoints/docs/")
-        assert asked == ["beforeunload"], "saving asks nothing"
-        assert watched.complaints == []
+def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: LiveServer) -> None:
+    watched = logged_in(chrome, live_server.url, 390, "dark")
+    watched.open("/endpoints/new/")
+    page: Any = watched.page
+    expect(page.locator("#look-title")).to_contain_text("1 thing to put right")
+    assert page.locator(".invalid-feedback").count() == 0, "nobody is blamed before typing"
+    page.get_by_role("button", name="Use this with Long documents").click()
+    expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
+    page.fill("[name=name]", "Not a name")
+    expect(page.locator("#live-name")).to_contain_text("cannot be a name")
+    expect(page.locator("[name=name]")).to_have_attribute("aria-invalid", "true")
+    page.fill("[name=name]", "docs")
+    expect(page.locator("#live-name")).to_be_empty()
+    expect(page.locator("#look-title")).to_contain_text("Ready to create")
+    text = page.locator("#id_yaml")
+    page.wait_for_function("document.querySelector('#id_yaml').value.includes('name: docs')")
+    text.fill(text.input_value().replace("replicas: 1", "replicas: 3"))
+    expect(page.locator("[name=replicas]")).to_have_value("3")
+    text.fill(text.input_value().replace("replicas: 3", "replicas: [3"))
+    expect(page.locator("#yaml-errors")).to_contain_text("Line")
+    expect(page.locator("[name=replicas]")).to_have_value("3")
+    picture(watched, "editor-new")
+    page.locator("#yaml-errors [data-line]").first.click()
+    assert page.evaluate("document.activeElement.id") == "id_yaml"
+    text.fill(text.input_value().replace("replicas: [3", "replicas: 2"))
+    expect(page.locator("[name=replicas]")).to_have_value("2")
+    assert not watched.overflows()
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    page.get_by_role("link", name="Endpoints").last.click(no_wait_after=True)
+    page.wait_for_function("true")
+    assert asked == ["beforeunload"], "what is typed is not left without a word"
+    page.get_by_role("button", name="Create endpoint").click()
+    page.wait_for_url("**/endpoints/docs/")
+    assert asked == ["beforeunload"], "saving asks nothing"
+    assert watched.complaints == []
 
 
-def test_two_people_change_one(alice: User, demo: Endpoint, live_server: LiveServer) -> None:
-    with chromium() as browser:
-        watched = logged_in(browser, live_server.url, 1280, "light")
-        page: Any = watched.page
-        watched.open("/endpoints/demo/edit/")
-        page.fill("[name=replicas]", "3")
-        expect(page.locator("#changes-title")).to_contain_text("1 change")
-        other: Any = page.context.new_page()
-        other.goto(f"{watched.base}/endpoints/demo/edit/")
-        other.locator("#group-routing summary").click()
-        other.select_option("[name='routing.strategy']", "session")
-        expect(other.locator("[name='routing.session_key']")).to_be_visible()
-        other.fill("#id_note", "for the mornings")
-        other.get_by_role("button", name="Save changes").click()
-        other.wait_for_url("**/endpoints/demo/")
-        page.fill("[name=replicas]", "1")
-        expect(page.locator("#look")).to_contain_text("Somebody changed demo")
-        page.get_by_role("button", name="Save changes").click()
-        expect(page.locator("#conflict")).to_contain_text("for the mornings")
-        expect(page.locator("[name=replicas]")).to_have_value("1")
-        picture(watched, "editor-conflict")
-        assert not watched.overflows()
-        page.get_by_role("button", name="Merge, and show me").click()
-        expect(page.locator("[name='routing.strategy']")).to_have_value("session")
-        expect(page.locator("#changes-title")).to_contain_text("1 change")
-        page.get_by_role("button", name="Save changes").click()
-        page.wait_for_url("**/endpoints/demo/")
-        # The refusal itself is what Chromium reports.
-        assert all("409" in complaint for complaint in watched.complaints)
+def test_two_people_change_one(
+    chrome: Browser, alice: User, demo: Endpoint, live_server: LiveServer
+) -> None:
+    watched = logged_in(chrome, live_server.url, 1280, "light")
+    page: Any = watched.page
+    watched.open("/endpoints/demo/edit/")
+    page.fill("[name=replicas]", "3")
+    expect(page.locator("#changes-title")).to_contain_text("1 change")
+    other: Any = page.context.new_page()
+    other.goto(f"{watched.base}/endpoints/demo/edit/")
+    other.locator("#group-routing summary").click()
+    other.select_option("[name='routing.strategy']", "session")
+    expect(other.locator("[name='routing.session_key']")).to_be_visible()
+    other.fill("#id_note", "for the mornings")
+    other.get_by_role("button", name="Save changes").click()
+    other.wait_for_url("**/endpoints/demo/")
+    page.fill("[name=replicas]", "1")
+    expect(page.locator("#look")).to_contain_text("Somebody changed demo")
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.locator("#conflict")).to_contain_text("for the mornings")
+    expect(page.locator("[name=replicas]")).to_have_value("1")
+    picture(watched, "editor-conflict")
+    assert not watched.overflows()
+    page.get_by_role("button", name="Merge, and show me").click()
+    expect(page.locator("[name='routing.strategy']")).to_have_value("session")
+    expect(page.locator("#changes-title")).to_contain_text("1 change")
+    page.get_by_role("button", name="Save changes").click()
+    page.wait_for_url("**/endpoints/demo/")
+    # The refusal itself is what Chromium reports.
+    assert all("409" in complaint for complaint in watched.complaints)

@@ -10,7 +10,7 @@ from django.test import Client
 from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.browser import PHONE, Watched, chromium, watch
+from tests.support.browser import PHONE, Watched, watch
 from tests.support.console import make_endpoint, person
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -31,43 +31,41 @@ def opened(browser: Browser, cookie: Any, width: int, theme: str) -> Watched:
     return watched
 
 
-def test_search_tick_and_pause_without_a_mouse(cookie: dict[str, str]) -> None:
+def test_search_tick_and_pause_without_a_mouse(chrome: Browser, cookie: dict[str, str]) -> None:
     for name in ("chat", "docs", "batch"):
         make_endpoint(name)
-    with chromium() as browser:
-        watched = opened(browser, cookie, 1280, "light")
-        watched.open("/endpoints/")
-        page: Any = watched.page
-        assert page.locator("#bulk-form").is_hidden(), "nothing is ticked"
-        page.fill("#filter-q", "chat")
-        expect(page.locator("[aria-label='Tick docs']")).to_have_count(0)
-        assert "q=chat" in page.url
-        page.check("[aria-label='Tick chat']")
-        assert page.locator("[data-bulk-count]").inner_text() == "1 endpoint"
-        # The list asks for itself; what is ticked stays so.
-        with page.expect_response(lambda answer: "/endpoints/?" in answer.url):
-            pass
-        expect(page.locator("[aria-label='Tick chat']")).to_be_checked()
-        page.click("#bulk-form >> text=Pause")
-        page.wait_for_selector("text=Pause 1 endpoint?")
-        page.click("button:has-text('Pause 1 endpoint')")
-        page.wait_for_selector("[data-ok=yes] >> text=is being paused")
-        page.keyboard.press("/")
-        page.keyboard.type("docs lo")
-        page.wait_for_selector("#quick-hits >> text=docs: Logs")
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/endpoints/docs/logs/")
-        assert watched.complaints == []
+    watched = opened(chrome, cookie, 1280, "light")
+    watched.open("/endpoints/")
+    page: Any = watched.page
+    assert page.locator("#bulk-form").is_hidden(), "nothing is ticked"
+    page.fill("#filter-q", "chat")
+    expect(page.locator("[aria-label='Tick docs']")).to_have_count(0)
+    assert "q=chat" in page.url
+    page.check("[aria-label='Tick chat']")
+    assert page.locator("[data-bulk-count]").inner_text() == "1 endpoint"
+    # The list asks for itself; what is ticked stays so.
+    with page.expect_response(lambda answer: "/endpoints/?" in answer.url):
+        pass
+    expect(page.locator("[aria-label='Tick chat']")).to_be_checked()
+    page.click("#bulk-form >> text=Pause")
+    page.wait_for_selector("text=Pause 1 endpoint?")
+    page.click("button:has-text('Pause 1 endpoint')")
+    page.wait_for_selector("[data-ok=yes] >> text=is being paused")
+    page.keyboard.press("/")
+    page.keyboard.type("docs lo")
+    page.wait_for_selector("#quick-hits >> text=docs: Logs")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/endpoints/docs/logs/")
+    assert watched.complaints == []
 
 
-def test_nothing_scrolls_sideways(cookie: dict[str, str]) -> None:
+def test_nothing_scrolls_sideways(chrome: Browser, cookie: dict[str, str]) -> None:
     make_endpoint("an-endpoint-with-a-name-as-long-as-may-b")
     base = "/endpoints/an-endpoint-with-a-name-as-long-as-may-b/"
     tabs = ("", "workers/", "cache/", "configuration/", "revisions/", "settings/")
-    with chromium() as browser:
-        watched = opened(browser, cookie, PHONE, "dark")
-        for path in ("/", "/endpoints/", "/settings/", "/about/", *(base + tab for tab in tabs)):
-            watched.open(path)
-            assert watched.fits(), path
-        assert watched.complaints == []
+    watched = opened(chrome, cookie, PHONE, "dark")
+    for path in ("/", "/endpoints/", "/settings/", "/about/", *(base + tab for tab in tabs)):
+        watched.open(path)
+        assert watched.fits(), path
+    assert watched.complaints == []

@@ -21,21 +21,13 @@ from playwright.sync_api import Browser, expect
 from dashboards.boards.panels import BOARDS
 from dashboards.prometheus.http.client import Prometheus, Question
 from tests.dashboards.boards.panels.recorded.world import ENDPOINTS
-from tests.support.browser import chromium, watch
+from tests.support.browser import watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.prometheus import running_prometheus
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 LOOKS = [(w, theme) for w in (390, 768, 1280, 1920) for theme in ("light", "dark")]
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # as in test_browser
-    with chromium() as found:
-        yield found
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @pytest.fixture(scope="module")
