@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-fast test-product test-vllm test-vllm-product test-real test-kubernetes lint fmt bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-fast test-programs test-product test-vllm test-vllm-product test-real test-kubernetes lint fmt bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -57,15 +57,21 @@ marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 # Side by side goes what mostly waits for the network, a disk or a clock beside what computes.
 test: install ## everything: lint, unit and contract tests, then real vLLM, Chromium, `make up`
 	@$(MAKE) --no-print-directory -j3 --output-sync=target lint vllm test-tools
-	@$(MAKE) --no-print-directory -j2 test-fast test-product
-	@$(MAKE) --no-print-directory -j2 test-vllm test-vllm-product
+	@$(MAKE) --no-print-directory -j2 -k test-fast test-programs
 
-test-vllm: vllm ## real vLLM workers, shared by the tests of one process
-	@$(BIN)/pytest -m "vllm and not e2e" $(call marked,vllm) $(PYTEST_ARGS)
+# One after the other: each starts programs that compute in bursts and wait in between.
+test-programs: vllm test-tools
+	@for part in test-product test-vllm-product test-vllm; do \
+	  $(MAKE) --no-print-directory $$part || ended=1; done; exit $${ended:-0}
 
-test-vllm-product: vllm test-tools ## the whole product with real vLLM; prints its results at the end
-	@mkdir -p var/log; EMBERLINE_TEST_PORT_SLICE=9 $(BIN)/pytest -m "vllm and e2e" $(call marked,e2e) $(PYTEST_ARGS) \
-	  > var/log/test-vllm-product.log 2>&1; ended=$$?; cat var/log/test-vllm-product.log; exit $$ended
+# $(call later,NAME,ARGUMENTS): pytest beside another run, printed whole at its end.
+later = mkdir -p var/log; $(BIN)/pytest $(2) $(PYTEST_ARGS) > var/log/$(1).log 2>&1; ended=$$?; cat var/log/$(1).log; exit $$ended
+
+test-vllm: vllm ## real vLLM workers, shared by the tests of one process; prints at its end
+	@$(call later,$@,-m "vllm and not e2e" $(call marked,vllm))
+
+test-vllm-product: vllm test-tools ## the whole product with real vLLM; prints at its end
+	@export EMBERLINE_TEST_PORT_SLICE=9; $(call later,$@,-m "vllm and e2e" $(call marked,e2e))
 
 test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
@@ -73,13 +79,10 @@ test-tools: install
 test-fast: test-tools ## tests that need no vLLM and do not start the whole product
 	@$(BIN)/pytest -n 2 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
 
-test-product: test-tools ## the whole product from a clean clone, with simulated workers; speaks at its end
-	@mkdir -p var/log; $(BIN)/pytest -m "e2e and not vllm" $(call marked,e2e) $(PYTEST_ARGS) > var/log/test-product.log 2>&1; \
-	  ended=$$?; cat var/log/test-product.log; exit $$ended
+test-product: test-tools ## the whole product from a clean clone, with simulated workers; prints at its end
+	@$(call later,$@,-m "e2e and not vllm" $(call marked,e2e))
 
-test-real: vllm test-tools ## real vLLM, real Chromium, the whole product from a clean clone
-	@$(MAKE) --no-print-directory -j2 test-vllm test-vllm-product
-	@$(BIN)/pytest -m "e2e and not vllm" $(call marked,e2e) $(PYTEST_ARGS)
+test-real: test-programs ## real vLLM, real Chromium, the whole product from a clean clone
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)

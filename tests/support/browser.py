@@ -13,17 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-quic",
     "--disable-background-networking",
     "--no-first-run",
     "--disable-component-update",
     "--disable-sync",
 )
+# How htmx logs a request that is cut short because the page is left; a failed one has sendError.
+_LEFT = ("htmx:afterRequest,", "htmx:sendAbort,")
 # The default of five seconds assumes an idle machine.
 expect.set_options(timeout=20_000)
 
@@ -36,6 +39,10 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(_FLAGS))
         yield browser
         browser.close()
+
+
+def is_error(message: ConsoleMessage) -> bool:
+    return message.type == "error" and not message.text.startswith(_LEFT)
 
 
 PHONE, DESK = 390, 1280  # pixels
@@ -73,7 +80,7 @@ def watch(browser: Browser, base: str, width: int = 1280, theme: str = "light") 
     )
     watched = Watched(context.new_page(), base)
     note = watched.complaints.append
-    watched.page.on("console", lambda m: note(m.text) if m.type == "error" else None)
+    watched.page.on("console", lambda message: note(message.text) if is_error(message) else None)
     watched.page.on("pageerror", lambda error: note(str(error)))
     own = (base, "data:", "blob:")
     watched.page.on("request", lambda r: None if r.url.startswith(own) else note(r.url))

@@ -8,33 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import is_error
 from tests.support.product.product import Product
 
-expect.set_options(timeout=20_000)  # ms; 5 s are too few beside other tests
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(600)]
 
-# --no-sandbox: CI runs as root. The others keep the browser from calling home.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 # Where to leave screenshots; nowhere unless asked.
 SHOTS = os.environ.get("EMBERLINE_SCREENSHOTS")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 class Watched:
@@ -49,7 +31,7 @@ class Watched:
         self.page.set_default_timeout(20_000)
         self.errors: list[str] = []
         self.foreign: list[str] = []
-        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("console", lambda m: self.errors.append(m.text) if is_error(m) else None)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._seen)
 
@@ -73,8 +55,8 @@ class Watched:
 
 
 @pytest.fixture()
-def watched(browser: Browser, simulated: Product) -> Iterator[Watched]:
-    watched = Watched(browser, simulated)
+def watched(chrome: Browser, simulated: Product) -> Iterator[Watched]:
+    watched = Watched(chrome, simulated)
     yield watched
     watched.context.close()
     assert not watched.errors, watched.errors
