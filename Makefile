@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-fast test-programs test-product test-vllm test-vllm-product test-real test-kubernetes lint fmt bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-fast test-programs test-product test-vllm test-vllm-product test-kubernetes lint fmt bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -60,7 +60,7 @@ test: install ## everything: lint, unit and contract tests, then real vLLM, Chro
 	@$(MAKE) --no-print-directory -j2 -k test-fast test-programs
 
 # One after the other: each starts programs that compute in bursts and wait in between.
-test-programs: vllm test-tools
+test-programs: vllm test-tools ## the whole product, then real vLLM
 	@for part in test-product test-vllm-product test-vllm; do \
 	  $(MAKE) --no-print-directory $$part || ended=1; done; exit $${ended:-0}
 
@@ -81,8 +81,6 @@ test-fast: test-tools ## tests that need no vLLM and do not start the whole prod
 
 test-product: test-tools ## the whole product from a clean clone, with simulated workers; prints at its end
 	@$(call later,$@,-m "e2e and not vllm" $(call marked,e2e))
-
-test-real: test-programs ## real vLLM, real Chromium, the whole product from a clean clone
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)
