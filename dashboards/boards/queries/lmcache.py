@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
+    QUERIES,
     Query,
     Scope,
     Times,
     first_present,
-    quantile,
+    quantile_query,
     rates,
     ratio,
-    register_query,
     sum_by,
 )
 
@@ -51,22 +51,18 @@ def _held(*metrics: str) -> Query:
 
 ASKED = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
 
-register_query("lm_lookup_hits")(_ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), ASKED))
-register_query("lm_hits_l1")(_ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)))
-register_query("lm_hits_l2")(_ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)))
-register_query("lm_supplied_tokens")(_rate(*both(n.LM_HIT_TOKENS), n.LMS_HITS))
-register_query("lm_vllm_tokens")(_rate(*both(n.LM_VLLM_HITS)))
-register_query("lm_evicted")(_rate(*both(n.LM_EVICTED), n.LMS_L2_EVICTED))
-register_query("lm_l1_bytes")(_held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES))
-register_query("lm_l2_bytes")(_held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES))
-
-
-@register_query("lm_request_rate_p50")
-def lm_request_rate_p50(scope: Scope, times: Times) -> str:
-    """Per lookup; misses are counted as up to a tenth."""
-    return quantile(0.5, "", both(n.LM_REQUEST_RATE), scope.engines(), times)
-
-
-@register_query("lm_retrieve_p95")
-def lm_retrieve_p95(scope: Scope, times: Times) -> str:
-    return quantile(0.95, "", both(n.LM_RETRIEVE), scope.engines(), times)
+QUERIES.update(
+    {
+        "lm_lookup_hits": _ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), ASKED),
+        "lm_hits_l1": _ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)),
+        "lm_hits_l2": _ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)),
+        "lm_supplied_tokens": _rate(*both(n.LM_HIT_TOKENS), n.LMS_HITS),
+        "lm_vllm_tokens": _rate(*both(n.LM_VLLM_HITS)),
+        "lm_evicted": _rate(*both(n.LM_EVICTED), n.LMS_L2_EVICTED),
+        "lm_l1_bytes": _held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES),
+        "lm_l2_bytes": _held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES),
+        # Of lookups; misses are counted as up to a tenth.
+        "lm_request_rate_p50": quantile_query(50, both(n.LM_REQUEST_RATE), Scope.engines),
+        "lm_retrieve_p95": quantile_query(95, both(n.LM_RETRIEVE), Scope.engines),
+    }
+)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboards.boards import queries
-from dashboards.boards.queries import CACHED, PROMPT
 from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.metric_names import CACHED, PROMPT
 from dashboards.costs.formulas.savings import Counts
 from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
 
