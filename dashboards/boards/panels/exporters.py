@@ -103,35 +103,21 @@ LMCACHE_LOOKUPS = Cause(
     "tokens were looked up in LMCache in this range.",
     SEND,
 )
-NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
+_NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
+_NOT_ON_CLUSTER = "It runs, but knows none of these workers: they do not run on its cluster."
 
 of_workers = partial(Panel, job="vllm", since="vLLM 0.11", cause=REQUESTS)
 of_router = partial(Panel, job="router", since="Emberline's router of this version", cause=ROUTED)
+# Gauges have values without any event.
+gauge_of_workers = partial(of_workers, cause=None)
+gauge_of_routers = partial(of_router, cause=None)
 of_l2 = partial(
     Panel, job="l2", since="Emberline's cache engine of this version", cause=L2_OPERATIONS
 )
-of_gpus = partial(Panel, job="", needs=DCGM.name, since="", empty=NO_GPU)
-of_pods = partial(
-    Panel,
-    job="",
-    needs=KUBE_STATE.name,
-    since="",
-    empty="It runs, but knows none of these workers: they do not run on its cluster.",
-)
-of_containers = partial(
-    Panel,
-    job="",
-    needs=CADVISOR.name,
-    since="",
-    empty="It runs, but knows none of these workers: they do not run on its cluster.",
-)
-of_lmcache = partial(
-    Panel,
-    job="",
-    needs=LMCACHE.name,
-    since="",
-    cause=LMCACHE_LOOKUPS,
-)
+of_gpus = partial(Panel, job="", needs=DCGM.name, since="", empty=_NO_GPU)
+of_pods = partial(Panel, job="", needs=KUBE_STATE.name, since="", empty=_NOT_ON_CLUSTER)
+of_containers = partial(of_pods, needs=CADVISOR.name)
+of_lmcache = partial(Panel, job="", needs=LMCACHE.name, since="", cause=LMCACHE_LOOKUPS)
 
 
 def by_worker(query: str) -> tuple[PanelLine, ...]:

@@ -186,7 +186,7 @@ def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: i
         for series in _collect_series(line.query, answers):
             if series.latest:
                 key = line.name or series.label(line.by)
-                name = panel.styles[key].label if key in panel.styles else key
+                name = panel.legend[key].label if key in panel.legend else key
                 whole[name] = f"{name} {_format_value(panel, series.latest, length_s)}".strip()
     caused = None if panel.cause is None else _read_cause_count(panel.cause.query, answers)
     queried = [line.query for line in panel.lines] + ([panel.cause.query] if panel.cause else [])

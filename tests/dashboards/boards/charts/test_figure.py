@@ -8,9 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dashboards.boards import panels
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
+from dashboards.boards.panels import overview, styles
 from dashboards.boards.panels.declarations import Panel, PanelLine
 from dashboards.prometheus.http.client import Series, Window
 
@@ -32,7 +32,7 @@ def tiers() -> list[charts_figure.StyledSeries]:
         series([0.1, 0.2, None, 0.1, share], tier=tier)
         for tier, share in (("computed", 0.1), ("device", 0.5), ("l1", 0.3), ("l2", 0.1))
     ]
-    return drawn(panels.SOURCES, *found)
+    return drawn(overview.SOURCES, *found)
 
 
 def figure(panel: Panel, items: list[charts_figure.StyledSeries]) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def figure(panel: Panel, items: list[charts_figure.StyledSeries]) -> dict[str, A
 
 
 def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
-    for panel in (*panels.FLEET, *panels.ENDPOINT):
-        keys = list(panel.styles) or ["demo-worker-0", "demo-worker-1"]
+    for panel in overview.BOARD.panels(one=True):
+        keys = list(panel.legend) or ["demo-worker-0", "demo-worker-1"]
         line = panel.lines[0]
         found = [series([1, 2, None, 3, 4], **{line.by or "x": key}) for key in keys]
         made = figure(panel, drawn(panel, *found))
@@ -53,7 +53,7 @@ def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
 
 
 def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
-    made = figure(panels.SOURCES, tiers())
+    made = figure(overview.SOURCES, tiers())
     shown = {trace["name"]: trace["line"]["color"] for trace in made["data"]}
     assert list(shown.values()) == ["#0072B2", "#009E73", "#E69F00", "#999999"]
     assert [name.split()[0] for name in shown] == ["Device", "L1", "L2", "Computed"]
@@ -62,26 +62,26 @@ def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
 
 
 def test_a_tier_alone_has_the_colour_it_has_among_others() -> None:
-    made = figure(panels.SOURCES, drawn(panels.SOURCES, series([1.0] * 5, tier="l2")))
+    made = figure(overview.SOURCES, drawn(overview.SOURCES, series([1.0] * 5, tier="l2")))
     assert [trace["line"]["color"] for trace in made["data"]] == ["#E69F00"]
 
 
 def test_a_missing_number_is_a_gap() -> None:
-    (trace,) = figure(panels.SHARE, drawn(panels.SHARE, series([1, None, 1, 1, 1], worker="w")))[
-        "data"
-    ]
+    (trace,) = figure(
+        overview.SHARE, drawn(overview.SHARE, series([1, None, 1, 1, 1], worker="w"))
+    )["data"]
     assert trace["y"][1] is None
     assert trace["connectgaps"] is False
     assert (trace["x0"], trace["dx"]) == (WINDOW.start * 1000, 5000)
 
 
 def test_backgrounds_are_transparent_for_both_themes() -> None:
-    layout = figure(panels.SOURCES, tiers())["layout"]
+    layout = figure(overview.SOURCES, tiers())["layout"]
     assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
 def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
-    panel = panels.REASONS_PANEL
+    panel = overview.REASONS_PANEL
     items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
     assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known"]
     rows = charts_figure.table(panel, items)["rows"]
@@ -90,32 +90,33 @@ def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
 
 
 def test_all_zero_is_drawn_as_zero() -> None:
-    panel = panels.REASONS_PANEL
+    panel = overview.REASONS_PANEL
     assert len(figure(panel, drawn(panel, series([0.0] * 5, reason="retry")))["data"]) == 1
 
 
 def test_without_numbers_there_is_no_figure() -> None:
-    assert charts_figure.figure(panels.TTFT, [], WINDOW) is None
-    empty = drawn(panels.SHARE, series([None] * 5, worker="w"))
-    assert charts_figure.figure(panels.SHARE, empty, WINDOW) is None
+    assert charts_figure.figure(overview.TTFT, [], WINDOW) is None
+    empty = drawn(overview.SHARE, series([None] * 5, worker="w"))
+    assert charts_figure.figure(overview.SHARE, empty, WINDOW) is None
     assert (
-        charts_figure.make_text_alternative(panels.SHARE, empty) == "Share of each worker. No data."
+        charts_figure.make_text_alternative(overview.SHARE, empty)
+        == "Share of each worker. No data."
     )
-    assert charts_figure.table(panels.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
+    assert charts_figure.table(overview.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
 
 
 def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
     found = [series([1.0] * 5, worker=f"w{n:02}") for n in range(12)]
-    signs = {(item.style.colour, item.style.dash) for item in drawn(panels.SHARE, *found)}
+    signs = {(item.style.colour, item.style.dash) for item in drawn(overview.SHARE, *found)}
     assert len(signs) == 12
-    colours = {item.style.colour for item in drawn(panels.SHARE, *found)}
-    assert not colours & {panels.RED, panels.GREY}, "these mean failed and computed"
+    colours = {item.style.colour for item in drawn(overview.SHARE, *found)}
+    assert not colours & {styles.RED, styles.GREY}, "these mean failed and computed"
 
 
 def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
-    rows = charts_figure.table(panels.SOURCES, tiers())["rows"]
+    rows = charts_figure.table(overview.SOURCES, tiers())["rows"]
     assert rows[0] == ["Device", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
-    assert "L1 host memory 30.0 %" in charts_figure.make_text_alternative(panels.SOURCES, tiers())
+    assert "L1 host memory 30.0 %" in charts_figure.make_text_alternative(overview.SOURCES, tiers())
 
 
 @pytest.mark.parametrize(
@@ -166,16 +167,16 @@ def test_a_short_axis_is_left_to_plotly() -> None:
 
 def test_a_gap_in_a_stack_has_no_edge() -> None:
     """Plotly stacks it as zero: a line there would say that nothing was measured as 0 %."""
-    whole = drawn(panels.SOURCES, series([0.5, 0.5], tier="l1"))
-    broken = drawn(panels.SOURCES, series([0.5, None, 0.5], tier="l1"))
-    assert figure(panels.SOURCES, whole)["data"][0]["line"]["width"] > 0
-    assert figure(panels.SOURCES, broken)["data"][0]["line"]["width"] == 0
+    whole = drawn(overview.SOURCES, series([0.5, 0.5], tier="l1"))
+    broken = drawn(overview.SOURCES, series([0.5, None, 0.5], tier="l1"))
+    assert figure(overview.SOURCES, whole)["data"][0]["line"]["width"] > 0
+    assert figure(overview.SOURCES, broken)["data"][0]["line"]["width"] == 0
 
 
 def test_a_number_between_two_gaps_is_a_dot() -> None:
-    alone = drawn(panels.TTFT, series([None, 1, None, 1, 1]), line=panels.TTFT.lines[0])
-    (trace,) = figure(panels.TTFT, alone)["data"]
+    alone = drawn(overview.TTFT, series([None, 1, None, 1, 1]), line=overview.TTFT.lines[0])
+    (trace,) = figure(overview.TTFT, alone)["data"]
     assert trace["mode"] == "lines+markers"
     assert list(trace["marker"]["size"]) == [0, 5, 0, 0, 0]
-    whole = drawn(panels.TTFT, series([1, 1, 1, 1, 1]), line=panels.TTFT.lines[0])
-    assert figure(panels.TTFT, whole)["data"][0]["mode"] == "lines"
+    whole = drawn(overview.TTFT, series([1, 1, 1, 1, 1]), line=overview.TTFT.lines[0])
+    assert figure(overview.TTFT, whole)["data"][0]["mode"] == "lines"

@@ -53,7 +53,7 @@ def test_every_panel_can_be_drawn() -> None:
     for panel in EVERY.values():
         found = []
         for line in panel.lines:
-            key = "100" if panel.kind == "heatmap" else next(iter(panel.styles), "demo-worker-0")
+            key = "100" if panel.kind == "heatmap" else next(iter(panel.legend), "demo-worker-0")
             found.append((line, (series([1, 2, None, 3, 4], **{line.by or "x": key}),)))
         drawn = charts_figure.style_series(panel, found)
         made = charts_figure.figure(panel, drawn, WINDOW)
@@ -114,7 +114,7 @@ def test_large_figures_say_the_latest_value_of_each() -> None:
     assert made is not None
     texts = [note["text"] for note in made["layout"]["annotations"]]
     assert texts[0::2] == ["<b>25.0 %</b>"] * 3
-    assert set(texts[1::2]) == {style.label for style in GOOD.styles.values()}
+    assert set(texts[1::2]) == {style.label for style in GOOD.legend.values()}
     assert len({trace["xaxis"] for trace in made["data"]}) == 3
 
 

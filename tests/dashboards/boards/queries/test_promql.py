@@ -79,8 +79,10 @@ def test_rates_cover_four_scrapes_and_a_whole_step(step_s: int, rate_s: int) -> 
     assert Times(step_s, 3600).rate_s == rate_s
 
 
-@pytest.mark.parametrize("board", [panels.FLEET, panels.ENDPOINT])
-def test_every_panel_asks_queries_that_exist(board: tuple[panels.Panel, ...]) -> None:
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("key", panels.BOARDS)
+def test_every_panel_asks_queries_that_exist(key: str, one: bool) -> None:
+    board = panels.BOARDS[key].panels(one=one)
     for panel in board:
         assert panel.lines
         assert {line.query for line in panel.lines} <= set(QUERIES)
