@@ -1,4 +1,4 @@
-"""Run a queued cache proof and store its result. A conditional UPDATE claims the row."""
+"""Run a queued cache proof and store its result."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ def read_proof_facts(endpoint: Endpoint) -> ProofFacts:
 
 
 def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = make_live_tools) -> None:
-    mine = ProofRun.objects.filter(pk=run_id, state=RunState.QUEUED)
-    if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
+    if not ProofRun.claim(run_id):
         return
     row = ProofRun.objects.select_related("endpoint__status").get(pk=run_id)
     try:
         outcome = cache_proof.run(
             read_proof_facts(row.endpoint),
             tools_of(row.endpoint),
-            lambda stage, shots: _write(run_id, stage=stage, shots=_shots_as_json(shots)),
+            lambda stage, shots: ProofRun.update_running(
+                run_id, stage=stage, shots=_shots_as_json(shots)
+            ),
         )
     except Exception:
         log.exception("Cache proof %s crashed; marking it as failed", run_id)
@@ -65,11 +66,4 @@ def _shots_as_json(shots: tuple[Shot, ...]) -> list[dict[str, Any]]:
 
 
 def _finish(run_id: str, state: RunState, **fields: Any) -> None:
-    _write(run_id, state=state, stage="", finished_at=timezone.now(), **fields)
-
-
-def _write(run_id: str, **fields: Any) -> None:
-    """Update the run while it is RUNNING. A run that was failed as abandoned keeps that state."""
-    ProofRun.objects.filter(pk=run_id, state=RunState.RUNNING).update(
-        touched_at=timezone.now(), **fields
-    )
+    ProofRun.update_running(run_id, state=state, stage="", finished_at=timezone.now(), **fields)

@@ -6,10 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
-from typing import Any
-
-from django.utils import timezone
 
 from dashboards.costs.formulas import calibration
 from dashboards.models import Calibration, RunState
@@ -27,17 +23,18 @@ behind a long one would be told to have taken that time."""
 def run_calibration(
     run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None
 ) -> None:
-    mine = Calibration.objects.filter(pk=run_id, state=RunState.QUEUED)
-    if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
+    if not Calibration.claim(run_id):
         return
     row = Calibration.objects.select_related("endpoint__status").get(pk=run_id)
     try:
         measured = _measure(row, (ask_of or _live)(row.endpoint))
     except Exception:
         log.exception("calibration %s crashed", run_id)
-        _write(run_id, state=RunState.FAILED, stage="", message="The console itself failed.")
+        Calibration.update_running(
+            run_id, state=RunState.FAILED, stage="", message="The console itself failed."
+        )
         raise
-    _write(
+    Calibration.update_running(
         run_id,
         state=RunState.DONE if measured.seconds_per_token else RunState.FAILED,
         stage="",
@@ -54,11 +51,9 @@ def _measure(row: Calibration, ask: calibration.Ask) -> calibration.CalibrationR
         return calibration.CalibrationResult(
             problem="No worker is ready. Run it again when one is."
         )
-    return calibration.calibrate(workers[0], ask, partial(_stage, str(row.pk)))
-
-
-def _stage(run_id: str, stage: str) -> None:
-    _write(run_id, stage=stage)
+    return calibration.calibrate(
+        workers[0], ask, lambda stage: Calibration.update_running(str(row.pk), stage=stage)
+    )
 
 
 def _live(endpoint: Endpoint) -> calibration.Ask:
@@ -71,10 +66,3 @@ def _live(endpoint: Endpoint) -> calibration.Ask:
         return tools.ask(prompt, worker)
 
     return ask
-
-
-def _write(run_id: str, **fields: Any) -> None:
-    """Update the row only while the run is active, so that a cancellation is kept."""
-    Calibration.objects.filter(pk=run_id, state=RunState.RUNNING).update(
-        touched_at=timezone.now(), **fields
-    )

@@ -10,26 +10,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.boards.charts import kinds, units
-from dashboards.boards.charts.styled_series import (
-    StyledSeries,
-    Values,
-    add_totals,
-    keep_with_values,
-    style_series,
-)
+from dashboards.boards.charts.styled_series import StyledSeries, Values, keep_with_values, rounded
 from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
-
-__all__ = [
-    "StyledSeries",
-    "add_totals",
-    "figure",
-    "format_value",
-    "make_text_alternative",
-    "style_series",
-    "table",
-]
 
 _HEIGHT = 280
 _TRANSPARENT = "rgba(0,0,0,0)"
@@ -105,7 +89,7 @@ def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
         mode="lines",
         x0=window.start * 1000,
         dx=window.step * 1000,
-        y=_rounded(item.values),
+        y=rounded(item.values),
         line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
         connectgaps=False,
     )
@@ -129,17 +113,13 @@ def _bar(_panel: Panel, item: StyledSeries, window: Window) -> go.Bar:
         name=style.label,
         x0=window.start * 1000,
         dx=window.step * 1000,
-        y=_rounded(item.values),
+        y=rounded(item.values),
         marker={
             "color": style.colour,
             "line": {"width": 0},
             "pattern": {"shape": style.hatch, "size": 5, "solidity": 0.25},
         },
     )
-
-
-def _rounded(values: Values) -> list[float | None]:
-    return [None if value is None else float(f"{value:.6g}") for value in values]
 
 
 def _isolated_points(values: Values) -> list[bool]:

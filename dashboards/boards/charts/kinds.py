@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.boards.charts.styled_series import StyledSeries, Values, keep_with_values
+from dashboards.boards.charts.styled_series import StyledSeries, Values, keep_with_values, rounded
 from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
@@ -118,7 +118,7 @@ def _sparkline(item: StyledSeries, window: Window, ending: str) -> go.Scatter:
         mode="lines",
         x0=window.start * 1000,
         dx=window.step * 1000,
-        y=[None if value is None else float(f"{value:.6g}") for value in item.values],
+        y=rounded(item.values),
         xaxis=f"x{ending}",
         yaxis=f"y{ending}",
         line={"color": item.style.colour, "width": 1.5},

@@ -128,3 +128,7 @@ def _whole(edge: float) -> str:
 
 def keep_with_values(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
     return [item for item in drawn if item.numbers]
+
+
+def rounded(values: Values) -> list[float | None]:
+    return [None if value is None else float(f"{value:.6g}") for value in values]

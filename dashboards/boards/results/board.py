@@ -12,6 +12,7 @@ from typing import Any
 
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
+from dashboards.boards.charts.styled_series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import Scope, Times
@@ -39,17 +40,6 @@ _FACT_PREFIXES = ("targets_", "exported_")
 _PREVIOUS_PREFIX = "before_"
 _ABSENCE_STATES = ("zero", "quiet", "absent", "needs")
 
-__all__ = [
-    "BoardResult",
-    "Factors",
-    "Message",
-    "PanelResult",
-    "collect",
-    "document",
-    "make_fault_message",
-    "measure",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PanelResult:
@@ -58,8 +48,8 @@ class PanelResult:
     panel: Panel
     state: State
     message: Message | None
-    drawn: Sequence[figure.StyledSeries]
-    before: Sequence[figure.StyledSeries] = ()
+    drawn: Sequence[StyledSeries]
+    before: Sequence[StyledSeries] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +142,13 @@ def _plan(
     appeared = _find_appeared(prometheus, panels, scope, times, window, back=back)
     targets = resolution.count_targets(prometheus, scope, now)
     evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
-    questions = _plan_panels(panels, scope, times, window, at, appeared)
+    questions = _plan_lines(panels, scope, times, window, appeared)
+    questions |= _plan_facts(panels, scope, times, at)
     questions |= evidence.plan_totals(panels, evidence_scope)
     questions |= evidence.plan_newest(panels, scope, times, window)
     if compare:
-        questions |= _plan_previous_panels(
-            panels, scope, times, get_previous_window(window), appeared
-        )
+        earlier = _plan_lines(panels, scope, times, get_previous_window(window), appeared)
+        questions |= {_PREVIOUS_PREFIX + name: question for name, question in earlier.items()}
     return QueryPlan(panels, window, at, evidence_scope, questions)
 
 
@@ -266,23 +256,29 @@ def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
 
 
-def _plan_panels(
+def _plan_lines(
     panels: Sequence[Panel],
     scope: Scope,
     times: Times,
     window: Window,
-    at: int,
     appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
-    asked = {
+    return {
         line.query: Question(
             queries.render_for_chart(line.query, scope, times, appeared), window.end, window
         )
         for panel in panels
         for line in panel.lines
     }
-    for name in ("targets_known", "targets_up"):
-        asked[name] = Question(queries.render_for_chart(name, scope, times), at, join="sum")
+
+
+def _plan_facts(
+    panels: Sequence[Panel], scope: Scope, times: Times, at: int
+) -> dict[str, Question]:
+    asked = {
+        name: Question(queries.render_for_chart(name, scope, times), at, join="sum")
+        for name in ("targets_known", "targets_up")
+    }
     braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
     for job, within in braces.items():
         metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
@@ -292,20 +288,6 @@ def _plan_panels(
         metrics |= {mark for _, mark in VERSION_MARKERS if job == "vllm"}
         query = queries.exported(tuple(sorted(metrics)), within)
         asked[_exported_key(job)] = Question(query, at, join="sum")
-    return asked
-
-
-def _plan_previous_panels(
-    panels: Sequence[Panel],
-    scope: Scope,
-    times: Times,
-    window: Window,
-    appeared: frozenset[str] | None,
-) -> dict[str, Question]:
-    asked = {}
-    for line in (line for panel in panels for line in panel.lines):
-        text = queries.render_for_chart(line.query, scope, times, appeared)
-        asked[_PREVIOUS_PREFIX + line.query] = Question(text, window.end, window)
     return asked
 
 
@@ -361,9 +343,9 @@ def _make_panel_result(
 ) -> PanelResult:
     own = [(line, _apply_factor(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
-    drawn = figure.style_series(panel, [(line, answer.series) for line, answer in own])
+    drawn = style_series(panel, [(line, answer.series) for line, answer in own])
     totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
-    drawn = figure.add_totals(drawn, totals)
+    drawn = add_totals(drawn, totals)
     state, message = judge(panel, _summarize_points(drawn, window), facts, fault, proved)
     missing = _find_missing_price(panel, answers, factors)
     if missing is not None and state in ("ok", "zero", "quiet"):
@@ -379,7 +361,7 @@ def _make_panel_result(
         )
         for line in panel.lines
     ]
-    return PanelResult(panel, state, message, drawn, figure.style_series(panel, earlier))
+    return PanelResult(panel, state, message, drawn, style_series(panel, earlier))
 
 
 def _render_panel(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
@@ -423,7 +405,7 @@ def _find_missing_price(
     return None
 
 
-def _summarize_points(drawn: Sequence[figure.StyledSeries], window: Window) -> Points:
+def _summarize_points(drawn: Sequence[StyledSeries], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)

@@ -26,7 +26,7 @@ from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.ledger import months
 from dashboards.costs.models import Budget, TierPrice, Whose
 from dashboards.costs.reports import monthly
-from dashboards.costs.reports.key_shares import WEIGHT
+from dashboards.costs.reports.shares import WEIGHT
 
 _TAGS = ["costs"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}

@@ -10,6 +10,7 @@ import pytest
 
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
+from dashboards.boards.charts.styled_series import StyledSeries, style_series
 from dashboards.boards.panels import overview, styles
 from dashboards.boards.panels.declarations import Panel, PanelLine
 from dashboards.prometheus.http.client import Series, Window
@@ -21,13 +22,11 @@ def series(values: list[float | None], **labels: str) -> Series:
     return Series(tuple(sorted(labels.items())), tuple(values))
 
 
-def drawn(
-    panel: Panel, *found: Series, line: PanelLine | None = None
-) -> list[charts_figure.StyledSeries]:
-    return charts_figure.style_series(panel, [(line or panel.lines[0], found)])
+def drawn(panel: Panel, *found: Series, line: PanelLine | None = None) -> list[StyledSeries]:
+    return style_series(panel, [(line or panel.lines[0], found)])
 
 
-def tiers() -> list[charts_figure.StyledSeries]:
+def tiers() -> list[StyledSeries]:
     found = [
         series([0.1, 0.2, None, 0.1, share], tier=tier)
         for tier, share in (("computed", 0.1), ("device", 0.5), ("l1", 0.3), ("l2", 0.1))
@@ -35,7 +34,7 @@ def tiers() -> list[charts_figure.StyledSeries]:
     return drawn(overview.SOURCES, *found)
 
 
-def figure(panel: Panel, items: list[charts_figure.StyledSeries]) -> dict[str, Any]:
+def figure(panel: Panel, items: list[StyledSeries]) -> dict[str, Any]:
     made = charts_figure.figure(panel, items, WINDOW)
     assert made is not None
     return made

@@ -12,7 +12,7 @@ import pytest
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
 from dashboards.boards.charts.kinds import MAX_COLUMNS
-from dashboards.boards.charts.styled_series import MAX_LINES
+from dashboards.boards.charts.styled_series import MAX_LINES, style_series
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import Panel, Unit
 from dashboards.boards.panels.overview import GOOD, NOW, SHARE
@@ -34,9 +34,7 @@ def series(values: list[float | None], **labels: str) -> Series:
 
 
 def figure(panel: Panel, *found: Series, window: Window = WINDOW) -> dict[str, Any]:
-    made = charts_figure.figure(
-        panel, charts_figure.style_series(panel, [(panel.lines[0], found)]), window
-    )
+    made = charts_figure.figure(panel, style_series(panel, [(panel.lines[0], found)]), window)
     assert made is not None
     again: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
     go.Figure(again)  # raises for anything Plotly does not know
@@ -55,7 +53,7 @@ def test_every_panel_can_be_drawn() -> None:
         for line in panel.lines:
             key = "100" if panel.kind == "heatmap" else next(iter(panel.legend), "demo-worker-0")
             found.append((line, (series([1, 2, None, 3, 4], **{line.by or "x": key}),)))
-        drawn = charts_figure.style_series(panel, found)
+        drawn = style_series(panel, found)
         made = charts_figure.figure(panel, drawn, WINDOW)
         json.dumps(made, allow_nan=False)
         assert charts_figure.table(panel, drawn)["rows"]
@@ -63,9 +61,7 @@ def test_every_panel_can_be_drawn() -> None:
 
 
 def test_lengths_are_not_counted_again_with_longer_ones() -> None:
-    drawn = charts_figure.style_series(
-        PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(lengths()))]
-    )
+    drawn = style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(lengths()))])
     assert [(item.style.label, item.values[0]) for item in drawn] == [
         ("up to 10", 0.0),
         ("10 to 100", 2.0),
@@ -86,7 +82,7 @@ def test_a_heat_map_leaves_out_lengths_nobody_sent() -> None:
 
 def test_two_moments_of_a_scrape_make_no_negative_requests() -> None:
     found = [series([3.0], le="10"), series([2.0], le="100"), series([None], le="+Inf")]
-    drawn = charts_figure.style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(found))])
+    drawn = style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(found))])
     assert [item.values for item in drawn] == [(3.0,), (0.0,), (None,)]
 
 
@@ -110,7 +106,7 @@ def test_bars_are_stacked_and_what_never_happened_needs_no_name() -> None:
 
 def test_large_figures_say_the_latest_value_of_each() -> None:
     found = [(line, (series([0.1, 0.25]),)) for line in GOOD.lines]
-    made = charts_figure.figure(GOOD, charts_figure.style_series(GOOD, found), Window(0, 5, 5))
+    made = charts_figure.figure(GOOD, style_series(GOOD, found), Window(0, 5, 5))
     assert made is not None
     texts = [note["text"] for note in made["layout"]["annotations"]]
     assert texts[0::2] == ["<b>25.0 %</b>"] * 3
@@ -123,7 +119,7 @@ def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None
     found = [(line, (series([0.25, None, None]),)) for line in GOOD.lines]
     for step, when in ((60, "at 22:13"), (86400, "at Nov 14, 22:13")):
         window = Window(1_700_000_000, 1_700_000_000 + 2 * step, step)
-        made = charts_figure.figure(GOOD, charts_figure.style_series(GOOD, found), window)
+        made = charts_figure.figure(GOOD, style_series(GOOD, found), window)
         assert made is not None
         texts = [note["text"] for note in made["layout"]["annotations"]]
         assert texts[0::3] == ["<b>25.0 %</b>"] * 3
@@ -134,14 +130,14 @@ def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None
 
 def test_a_large_figure_of_nothing_is_a_zero() -> None:
     found = [(line, (series([0.0]),)) for line in NOW.lines]
-    made = charts_figure.figure(NOW, charts_figure.style_series(NOW, found), Window(0, 5, 5))
+    made = charts_figure.figure(NOW, style_series(NOW, found), Window(0, 5, 5))
     assert made is not None
     assert [n["text"] for n in made["layout"]["annotations"]][0::2] == ["<b>0</b>"] * 3
 
 
 def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
     found = [(line, (series([float(place)]),)) for place, line in enumerate(NOW.lines)]
-    drawn = charts_figure.style_series(NOW, found)
+    drawn = style_series(NOW, found)
     made = charts_figure.figure(NOW, drawn, Window(0, 5, 5))
     assert made is not None
     shown = [note["text"] for note in made["layout"]["annotations"]][0::2]
@@ -151,7 +147,7 @@ def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
 
 def test_too_many_lines_are_counted_not_drawn() -> None:
     found = [series([float(n)] * 5, worker=f"w{n:03}") for n in range(MAX_LINES + 7)]
-    drawn = charts_figure.style_series(SHARE, [(SHARE.lines[0], tuple(found))])
+    drawn = style_series(SHARE, [(SHARE.lines[0], tuple(found))])
     assert [item.key for item in drawn] == [f"w{n:03}" for n in range(7, MAX_LINES + 7)] + [""]
     assert charts_figure.table(SHARE, drawn)["rows"][-1][0] == "7 smaller ones are not shown"
     assert len(figure(SHARE, *found)["data"]) == MAX_LINES
