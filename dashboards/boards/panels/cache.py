@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
@@ -15,6 +16,7 @@ from dashboards.boards.panels.exporters import (
     gauge_of_workers,
     of_l2,
     of_lmcache,
+    of_prompts,
     of_workers,
 )
 from dashboards.boards.panels.overview import REUSE, SOURCES
@@ -31,13 +33,14 @@ from dashboards.boards.panels.styles import (
 )
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.lmcache import both
+from dashboards.boards.queries.cache import both
 
 _TIERED = "vLLM 0.28, with L1 and L2 on"
 _L1_L2 = {name: TIERS[name] for name in ("l1", "l2")}
+_of_tiers = partial(of_workers, since=_TIERED, styles=_L1_L2)
 _SAMPLED = "vLLM 0.12, started with --kv-cache-metrics"
 
-HIT_RATES = of_workers(
+HIT_RATES = of_prompts(
     id="hits",
     title="Hit rates",
     about="Of prompt tokens looked up; “L1 and L2 of the rest”: of those the device did not have.",
@@ -45,11 +48,10 @@ HIT_RATES = of_workers(
     unit="share",
     metric=n.PREFIX_QUERIES,
     or_metrics=(n.PREFIX_QUERIES_OLD,),
-    cause=PROMPTS,
     styles=HITS,
     zero="Prompts came, and no tier had any of their tokens.",
 )
-REUSED = of_workers(
+REUSED = of_prompts(
     id="reused-tokens",
     title="Cached prompt tokens by tier",
     about="A second.",
@@ -58,7 +60,6 @@ REUSED = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    cause=PROMPTS,
     empty="No prompt token was found in a cache.",
     kind="stacked",
     styles=TIERS,
@@ -70,19 +71,17 @@ REUSE_BY_WORKER = replace(
     about=f"All tiers together. At most {TOP} workers, the busiest.",
     lines=by_worker("reuse"),
 )
-CHUNKS = of_workers(
+CHUNKS = _of_tiers(
     id="chunks",
     title="Lookups that succeeded, by tier",
     about="Of chunks asked for. A lookup ends at its first miss: not comparable with token shares.",
     lines=(PanelLine("chunk_hits_by_tier", by="tier"),),
     unit="share",
     metric=n.CHUNK_QUERIES,
-    since=_TIERED,
     cause=TIER_LOOKUPS,
-    styles=_L1_L2,
     zero="Tiers were queried and had no hit.",
 )
-LOAD_SPEED = of_workers(
+LOAD_SPEED = of_prompts(
     id="load-speed",
     title="Speed of loads to the device",
     about="Bytes for each second that transfers from L1 took.",
@@ -91,10 +90,9 @@ LOAD_SPEED = of_workers(
     metric=n.LOAD_BYTES,
     or_metrics=(n.OFFLOADED_OLD,),
     since="vLLM 0.16, with L1 on",
-    cause=PROMPTS,
     empty="Nothing was loaded from L1.",
 )
-MOVED = of_workers(
+MOVED = of_prompts(
     id="moved",
     title="Between the device and L1",
     about="Bytes a second: loaded for prompts that hit, stored for later ones.",
@@ -106,20 +104,17 @@ MOVED = of_workers(
     metric=n.STORE_BYTES,
     or_metrics=(n.LOAD_BYTES, n.OFFLOADED_OLD),
     since="vLLM 0.16, with L1 on",
-    cause=PROMPTS,
     empty="Nothing was moved between the device and L1.",
 )
-TIER_READ = of_workers(
+TIER_READ = _of_tiers(
     id="tier-read",
     title="Read from each tier",
     about="Bytes a second, as workers count.",
     lines=(PanelLine("tier_read_bytes", by="tier"),),
     unit="bytes_per_s",
     metric=n.READ,
-    since=_TIERED,
-    cause=PROMPTS,
     empty="Nothing was read from a tier.",
-    styles=_L1_L2,
+    cause=PROMPTS,
 )
 TIER_WRITTEN = replace(
     TIER_READ,
@@ -129,16 +124,14 @@ TIER_WRITTEN = replace(
     metric=n.WRITTEN,
     empty="Nothing was written to a tier.",
 )
-TIER_LOOKUP = of_workers(
+TIER_LOOKUP = _of_tiers(
     id="tier-lookup",
     title="Lookup latency",
     about="p95 for each tier that answers later, as workers count.",
     lines=(PanelLine("tier_lookup_p95", by="tier"),),
     unit="seconds",
     metric=f"{n.TIER_LOOKUP}_count",
-    since=_TIERED,
     cause=TIER_LOOKUPS,
-    styles=_L1_L2,
 )
 FAILED = of_workers(
     id="tier-failures",

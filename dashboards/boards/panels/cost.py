@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from dashboards.boards.panels.declarations import Board, Panel, PanelLine, PanelSection, Style
-from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_workers
+from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_prompts, of_workers
 from dashboards.boards.panels.gpus import ENGINE
 from dashboards.boards.panels.styles import BLUE, GREY, ORANGE, TIERS
 from dashboards.boards.queries import TOP
@@ -72,7 +72,7 @@ SAVED = _money(
     cause=PROMPTS,
     zero="No prompt token was found in a cache.",
 )
-SAVED_BY_TIER = of_workers(
+SAVED_BY_TIER = of_prompts(
     id="usd-saved-tiers",
     title="Computing saved by each tier, an hour",
     about="Tokens found there, times what one costs as measured. Loads and tiers not off.",
@@ -81,12 +81,11 @@ SAVED_BY_TIER = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    cause=PROMPTS,
     kind="stacked",
     styles=TIERS,
     zero="No prompt token was found in a cache.",
 )
-REUSED_DAY = of_workers(
+REUSED_DAY = of_prompts(
     id="tokens-reused-day",
     title="Cached prompt tokens per day",
     about="Of the day before each moment, by where the worker found them.",
@@ -94,7 +93,6 @@ REUSED_DAY = of_workers(
     unit="tokens",
     metric=n.CACHED,
     since="vLLM 0.32",
-    cause=PROMPTS,
     styles={
         "device": TIERS["device"],
         "host": TIERS["l1"],
@@ -104,7 +102,7 @@ REUSED_DAY = of_workers(
     },
     zero="No prompt token was found in a cache.",
 )
-SECONDS_PER_TOKEN = of_workers(
+SECONDS_PER_TOKEN = of_prompts(
     id="prefill-seconds",
     title="Seconds a computed prompt token took",
     about="Upper bound: the fixed cost of every step is in it. Calibrate on the Costs page.",
@@ -114,9 +112,8 @@ SECONDS_PER_TOKEN = of_workers(
     unit="seconds",
     metric=f"{n.COMPUTED_TOKENS}_count",
     since="vLLM 0.13",
-    cause=PROMPTS,
 )
-AVOIDED = of_workers(
+AVOIDED = of_prompts(
     id="prefill-avoided",
     title="Seconds of computing avoided",
     about="Each second, at most: tokens not computed again, by the upper bound beside.",
@@ -126,7 +123,6 @@ AVOIDED = of_workers(
     unit="seconds",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
-    cause=PROMPTS,
 )
 GPU_IDLE = of_gpus(
     id="gpu-idle-share",

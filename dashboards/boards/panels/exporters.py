@@ -108,6 +108,7 @@ _NOT_ON_CLUSTER = "It runs, but knows none of these workers: they do not run on 
 
 of_workers = partial(Panel, job="vllm", since="vLLM 0.11", cause=REQUESTS)
 of_router = partial(Panel, job="router", since="Emberline's router of this version", cause=ROUTED)
+of_prompts = partial(of_workers, cause=PROMPTS)
 # Gauges have values without any event.
 gauge_of_workers = partial(of_workers, cause=None)
 gauge_of_routers = partial(of_router, cause=None)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
     ANSWERED,
-    PROMPTS,
     by_endpoint,
     gauge_of_routers,
     gauge_of_workers,
     of_l2,
+    of_prompts,
     of_router,
     of_workers,
     percents,
@@ -62,7 +62,7 @@ NOW = replace(
         _WAITING,
     ),
 )
-GOOD = of_workers(
+GOOD = of_prompts(
     id="good",
     title="Service quality",
     about="Over the whole range: cached prompt tokens, TTFT within 1 s, 5xx responses.",
@@ -74,7 +74,6 @@ GOOD = of_workers(
     unit="share",
     metric=n.PROMPT,
     kind="numbers",
-    cause=PROMPTS,
     zero="Prompts were processed: none was cached, none had its first token within 1 s.",
 )
 TTFT = of_workers(
@@ -86,7 +85,7 @@ TTFT = of_workers(
     metric=f"{n.TTFT}_count",
     styles=QUANTILES,
 )
-SOURCES = of_workers(
+SOURCES = of_prompts(
     id="sources",
     title="Prompt tokens by source",
     about="Tokens found in a tier were not computed again. Together they are 100 %.",
@@ -94,7 +93,6 @@ SOURCES = of_workers(
     unit="share",
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE, n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    cause=PROMPTS,
     kind="stacked",
     styles=TIERS,
 )
@@ -143,7 +141,7 @@ BY_ENDPOINT = replace(
     lines=by_endpoint("requests", "endpoint"),
     styles={},
 )
-REUSE = of_workers(
+REUSE = of_prompts(
     id="reuse",
     title="Prefix cache hit rate",
     about=f"By endpoint, all tiers together. {_BUSIEST}",
@@ -151,7 +149,6 @@ REUSE = of_workers(
     unit="share",
     metric=n.BY_SOURCE,
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    cause=PROMPTS,
     zero="Prompts came, and no cache had any of their tokens.",
 )
 L2 = of_l2(
@@ -216,14 +213,13 @@ FINISHED_BY_ENDPOINT = of_workers(
     unit="per_s",
     metric=n.FINISHED,
 )
-PROMPT_BY_ENDPOINT = of_workers(
+PROMPT_BY_ENDPOINT = of_prompts(
     id="prompt-tokens",
     title="Prompt tokens a second",
     about=f"By endpoint, those found in a cache too. {_BUSIEST}",
     lines=by_endpoint("prompt_tokens"),
     unit="tokens_per_s",
     metric=n.PROMPT,
-    cause=PROMPTS,
 )
 GENERATED_BY_ENDPOINT = of_workers(
     id="generated-tokens",
@@ -233,7 +229,7 @@ GENERATED_BY_ENDPOINT = of_workers(
     unit="tokens_per_s",
     metric=n.GENERATED,
 )
-TOKENS = of_workers(
+TOKENS = of_prompts(
     id="tokens",
     title="Tokens a second",
     about="Of prompts, those found in a cache too, and of answers.",
@@ -243,7 +239,6 @@ TOKENS = of_workers(
     ),
     unit="tokens_per_s",
     metric=n.PROMPT,
-    cause=PROMPTS,
 )
 ITL = of_workers(
     id="itl",

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
-    PROMPTS,
     by_endpoint,
     gauge_of_routers,
+    of_prompts,
     of_router,
-    of_workers,
 )
 from dashboards.boards.panels.overview import BY_CACHE, QUEUE, REASONS_PANEL, SHARE
 from dashboards.boards.panels.styles import BLUE, GREEN, ORANGE, RED
@@ -35,14 +34,13 @@ BALANCE = of_router(
     unit="count",
     metric=n.DECISIONS,
 )
-SKEW = of_workers(
+SKEW = of_prompts(
     id="prompt-skew",
     title="Prompt token imbalance",
     about="Spread of prompt tokens over workers, over their mean, as workers count. 0: the same.",
     lines=(PanelLine("prompt_skew", name="skew", style=Style("Spread over mean", BLUE)),),
     unit="count",
     metric=n.PROMPT,
-    cause=PROMPTS,
     zero="All workers were given equally much.",
 )
 FALLBACKS = of_router(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.lmcache import ASKED
+from dashboards.boards.queries.cache import LMCACHE_LOOKUPS
 from dashboards.boards.queries.metric_names import L2_CAPACITY, REQUESTS, RUNNING
 from dashboards.boards.queries.promql import (
     JOBS,
@@ -140,7 +140,7 @@ QUERIES.update(
         "happened_prompts": _growth_query(Scope.engines, n.PROMPT),
         "happened_requests": _growth_query(Scope.engines, n.FINISHED),
         "happened_tier_lookups": _growth_query(Scope.engines, n.CHUNK_QUERIES),
-        "happened_lmcache_lookups": _growth_query(Scope.engines, *ASKED),
+        "happened_lmcache_lookups": _growth_query(Scope.engines, *LMCACHE_LOOKUPS),
         "happened_routed": _growth_query(Scope.decisions, n.DECISIONS),
         "happened_answered": _growth_query(Scope.router, n.REQUESTS),
         "happened_l2_operations": _growth_query(everywhere, n.L2_OPERATIONS),

@@ -1,12 +1,13 @@
-"""Queries of cache tiers: device, L1 and L2 as the worker reports them, and our L2 engine.
+"""Queries of cache tiers: device, L1 and L2 as the worker reports them, our L2 engine, LMCache.
 
 vLLM has no label for our L2: its tier is "disk"; "p2p" is outside the worker, too. A connector
 without tier information (LMCache) is shown under its own name, never as a tier.
+
+LMCache's names begin with `lmcache:` in process, or with `lmcache_` in OpenMetrics; those of its
+server in multi-process mode begin with `lmcache_mp_` and exclude the others.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
@@ -17,6 +18,7 @@ from dashboards.boards.queries.promql import (
     busiest,
     counter_query,
     everywhere,
+    first_present,
     gauge_query,
     join_labels,
     quantile_query,
@@ -112,23 +114,30 @@ def _reuse(by: str, *, top: bool = False) -> Query:
 
 def _overall(by: str) -> Query:
     def query(scope: Scope, times: Times) -> str:
-        hits, asked = _hits_and_lookups(by, scope, times)
+        hits, asked = (
+            sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
+        )
         beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
         return ratio(f"({hits} + ({beyond} or {hits} * 0))", asked)
 
     return query
 
 
-def _hits_and_lookups(by: str, scope: Scope, times: Times) -> Iterator[str]:
-    return (sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES))
+def _rates(*metrics: str) -> Query:
+    """Growth of a counter by any of its names."""
+    return lambda scope, times: sum_by("", rates(metrics, scope.engines(), times))
+
+
+def _ratio(part: tuple[str, ...], whole: tuple[str, ...]) -> Query:
+    return lambda scope, times: ratio(_rates(*part)(scope, times), _rates(*whole)(scope, times))
 
 
 def _of_lookups(**labels: str) -> Query:
     """Cached tokens of a source as a share of the tokens looked up."""
 
     def query(scope: Scope, times: Times) -> str:
-        asked = sum_by("", rates(_QUERIES, scope.engines(), times))
-        return ratio(rate_by("", n.CACHED, scope.engines(**labels), times), asked)
+        found = rate_by("", n.CACHED, scope.engines(**labels), times)
+        return ratio(found, _rates(*_QUERIES)(scope, times))
 
     return query
 
@@ -214,7 +223,8 @@ QUERIES.update(
         "reuse_by_worker": _reuse("pod", top=True),
         "reused_tokens_by_tier": lambda scope, times: sum_by_tier("", reused_parts(scope, times)),
         "hits_overall": _overall(""),
-        "hits_device": lambda scope, times: ratio(*_hits_and_lookups("", scope, times)),
+        "hits_device": _ratio(_HITS, _QUERIES),
+        "hits_beyond": _ratio((n.EXTERNAL_HITS,), (n.EXTERNAL_QUERIES,)),  # of the rest
         "hits_l1": _of_lookups(source="host"),
         "hits_l2": _of_lookups(source_re=_L2_SOURCES),
         "loaded_bytes": _moved_bytes(n.LOAD_BYTES, "CPU_to_GPU"),
@@ -242,16 +252,6 @@ QUERIES.update(
 )
 
 
-@register_query("hits_beyond")
-def hits_beyond(scope: Scope, times: Times) -> str:
-    """Share of the tokens that missed the device cache."""
-    hits, asked = (
-        rate_by("", metric, scope.engines(), times)
-        for metric in (n.EXTERNAL_HITS, n.EXTERNAL_QUERIES)
-    )
-    return ratio(hits, asked)
-
-
 @register_query("chunk_hits_by_tier")
 def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
     return share(_tier_rate(n.CHUNK_HITS)(scope, times), _tier_rate(n.CHUNK_QUERIES)(scope, times))
@@ -261,3 +261,33 @@ def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
 def kv_capacity_by_worker(scope: Scope, _times: Times) -> str:
     """In tokens. vLLM exports the value as a label only; the router parses it."""
     return f"max by (worker) ({n.CACHE_TOKENS}{scope.decisions()} > 0)"
+
+
+def both(name: str) -> tuple[str, str]:
+    return f"lmcache:{name}", f"lmcache_{name}"
+
+
+def _held(*metrics: str) -> Query:
+    """Sum of a gauge by any of its names."""
+    return lambda scope, _times: sum_by(
+        "", first_present(*(f"{metric}{scope.engines()}" for metric in metrics))
+    )
+
+
+LMCACHE_LOOKUPS = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
+
+QUERIES.update(
+    {
+        "lm_lookup_hits": _ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), LMCACHE_LOOKUPS),
+        "lm_hits_l1": _ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)),
+        "lm_hits_l2": _ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)),
+        "lm_supplied_tokens": _rates(*both(n.LM_HIT_TOKENS), n.LMS_HITS),
+        "lm_vllm_tokens": _rates(*both(n.LM_VLLM_HITS)),
+        "lm_evicted": _rates(*both(n.LM_EVICTED), n.LMS_L2_EVICTED),
+        "lm_l1_bytes": _held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES),
+        "lm_l2_bytes": _held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES),
+        # Of lookups; misses are counted as up to a tenth.
+        "lm_request_rate_p50": quantile_query(50, both(n.LM_REQUEST_RATE), Scope.engines),
+        "lm_retrieve_p95": quantile_query(95, both(n.LM_RETRIEVE), Scope.engines),
+    }
+)
