@@ -84,10 +84,8 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def cumulative_curve(
-    samples: Sequence[RequestSample], name: str = "ttft_s"
-) -> list[tuple[float, float]]:
-    ordered = sorted(value for value, _ in _values(_good(samples), name))
+def cumulative_curve(samples: Sequence[RequestSample]) -> list[tuple[float, float]]:
+    ordered = [value for value, _ in _values(_good(samples), "ttft_s")]
     if not ordered:
         return []
     marks = sorted({round(len(ordered) * percent / 100) for percent in range(1, 100)} | {1})

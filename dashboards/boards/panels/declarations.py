@@ -39,7 +39,7 @@ class Cause:
     query: str
     none: str
     some: str
-    fix: str
+    fix: str = "Send a request through the router, or choose a longer range."
 
 
 @dataclass(frozen=True, slots=True)

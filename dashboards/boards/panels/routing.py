@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
-from dashboards.boards.panels.exporters import (
-    by_endpoint,
-    gauge_of_routers,
-    of_prompts,
-    of_router,
-)
+from dashboards.boards.panels.exporters import by_endpoint, gauge_of_routers, of_prompts, of_router
 from dashboards.boards.panels.overview import BY_CACHE, QUEUE, REASONS_PANEL, SHARE
 from dashboards.boards.panels.styles import BLUE, GREEN, ORANGE, RED
 from dashboards.boards.queries import TOP

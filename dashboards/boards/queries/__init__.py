@@ -20,20 +20,13 @@ from dashboards.boards.queries.availability import (
     alerts_active,
     alerts_of,
     alerts_since,
-    exported,
-    last_up,
-    scraped,
-    scraped_every,
 )
 from dashboards.boards.queries.promql import (
-    JOBS,
     QUERIES,
     SCRAPE_S,
     TOP,
     Scope,
     Times,
-    escape_label,
-    selector,
 )
 
 
@@ -62,7 +55,6 @@ def render_declared(name: str, scope: Scope, times: Times) -> str:
 
 
 __all__ = [
-    "JOBS",
     "QUERIES",
     "SCRAPE_S",
     "TOP",
@@ -77,17 +69,11 @@ __all__ = [
     "cluster",
     "cost",
     "engines",
-    "escape_label",
-    "exported",
     "growth",
-    "last_up",
     "metric_names",
     "render_declared",
     "render_for_chart",
     "render_plain",
     "render_total",
     "routing",
-    "scraped",
-    "scraped_every",
-    "selector",
 ]

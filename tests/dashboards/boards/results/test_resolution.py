@@ -82,7 +82,7 @@ def test_what_was_not_told_is_asked_again() -> None:
 
 def test_prometheus_knows_it(scraping: Scraping) -> None:
     client = Prometheus(scraping.url)
-    question = Question(queries.scraped_every(Scope()), int(time.time()))
+    question = Question(queries.availability.scraped_every(Scope()), int(time.time()))
     (series,) = client.ask({"q": question})["q"].series
     client.close()
     assert series.latest == pytest.approx(1.0, abs=0.2)

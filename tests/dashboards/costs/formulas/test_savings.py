@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import (
     Counts,
     L2Cost,
@@ -18,7 +18,7 @@ from dashboards.costs.formulas.savings import (
     rate,
     split_shares,
 )
-from endpoints.spec.endpoint_spec import parse
+from endpoints.spec.endpoint_spec import EndpointSpec, parse
 
 DAY = 86_400.0
 COUNTS = Counts(
@@ -114,6 +114,10 @@ BASE = {"name": "chat", "model": "org/model", "resources": {"gpus": 1}}
 
 def on(*types: str, cluster: str = "east") -> dict[str, object]:
     return {**BASE, "placement": {"cluster": cluster, "instance_types": list(types)}}
+
+
+def needs(spec: EndpointSpec) -> Needs:
+    return parse_stored_needs(spec.to_dict())
 
 
 def test_the_price_of_one_worker() -> None:
