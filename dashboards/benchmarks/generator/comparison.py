@@ -104,15 +104,10 @@ def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, in
 
 def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
     talks = len({sample.session for sample in samples})
-    if len(samples) < _MIN_SAMPLES:
-        return [
-            f"{which} has {len(samples)} answers; {_MIN_SAMPLES} are the least that say something."
-        ]
-    if talks < _MIN_SAMPLES:
-        text = (
-            f"{which} has {talks} conversations; {_MIN_SAMPLES} are the least that say something."
-        )
-        return [text]
+    for count, what in ((len(samples), "answers"), (talks, "conversations")):
+        if count < _MIN_SAMPLES:
+            text = f"{_MIN_SAMPLES} are the least that say something."
+            return [f"{which} has {count} {what}; {text}"]
     return []
 
 

@@ -103,7 +103,8 @@ def summarize_values(values: Iterable[float | None]) -> dict[str, float | int | 
     }
 
 
-_COUNTS = ("sent", "done", "failed", "prompt", "completion", "cached")
+# Counts of a bucket, and the digits of their rates.
+_COUNTS = {"sent": 3, "done": 3, "failed": 3, "prompt": 1, "completion": 1, "cached": 1}
 
 
 @dataclass(slots=True)
@@ -167,12 +168,10 @@ class Series:
         tiers = sorted({tier for bucket in found for tier in bucket.tiers})
         return {
             "width_s": width,
-            "sent": [round(b.sent / width, 3) for b in found],
-            "done": [round(b.done / width, 3) for b in found],
-            "failed": [round(b.failed / width, 3) for b in found],
-            "prompt": [round(b.prompt / width, 1) for b in found],
-            "completion": [round(b.completion / width, 1) for b in found],
-            "cached": [round(b.cached / width, 1) for b in found],
+            **{
+                name: [round(getattr(bucket, name) / width, digits) for bucket in found]
+                for name, digits in _COUNTS.items()
+            },
             "ttft_p50": [_of(b.ttft, 50) for b in found],
             "ttft_p90": [_of(b.ttft, 90) for b in found],
             "tpot_p50": [_of(b.tpot, 50) for b in found],
