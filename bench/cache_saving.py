@@ -95,7 +95,7 @@ def calibrate(url: str, clock: Seconds, settle_s: float) -> float:
 
     def ask(text: str, _worker: str) -> PromptAnswer:
         body = {"model": "bench", "prompt": text, "max_tokens": 1, "temperature": 0}
-        # With the delay of dashboards.costs.calibration_run or without, to measure its effect.
+        # With the delay of dashboards.endpoint_runs or without, to measure its effect.
         time.sleep(settle_s)
         before = clock()
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120).raise_for_status()

@@ -22,48 +22,41 @@ from endpoints.refusals import ConflictError
 ABANDONED_S = 150
 
 
-def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
+def start_proof(actor: Any, name: str) -> ProofRun:
     """Queue a proof. Raise ConflictError while one is live or the endpoint cannot serve."""
     endpoint = get_serving_endpoint(actor, name)
-    fail_abandoned_runs()
-    try:
-        with transaction.atomic():
-            run = ProofRun.objects.create(
-                endpoint=endpoint,
-                generation=endpoint.generation,
-                simulated=endpoint.parsed.simulated,
-                stage="Waiting for a background worker",
-                started_by=stored_actor(actor),
-            )
-            record(actor, "prove", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
-            tasks.run_proof.nudge(str(run.pk))
-    except IntegrityError:
-        raise ConflictError(
-            "proof_running", f"A proof of {name} is running already.", "Wait for its result."
-        ) from None
+    run = ProofRun(endpoint=endpoint, generation=endpoint.generation)
+    _queue(actor, run, "prove", tasks.run_proof)
     return run
 
 
-def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibration:
+def start_calibration(actor: Any, name: str) -> Calibration:
     """Queue a measurement of prefill time per prompt token. It computes a few thousand tokens."""
     endpoint = get_serving_endpoint(actor, name)
+    run = Calibration(
+        endpoint=endpoint,
+        settings_hash=endpoint.status.worker_hash,
+        measured_as=parse_stored_needs(endpoint.spec).settings,
+    )
+    _queue(actor, run, "calibrate", tasks.run_calibration)
+    return run
+
+
+def _queue(actor: Any, run: ProofRun | Calibration, verb: str, task: Any) -> None:
     fail_abandoned_runs()
+    name = run.endpoint.name
+    run.simulated = run.endpoint.parsed.simulated
+    run.stage = "Waiting for a background worker"
+    run.started_by = stored_actor(actor)
     try:
         with transaction.atomic():
-            run = Calibration.objects.create(
-                endpoint=endpoint,
-                settings_hash=endpoint.status.worker_hash,
-                measured_as=parse_stored_needs(endpoint.spec).settings,
-                simulated=endpoint.parsed.simulated,
-                stage="Waiting for a background worker",
-                started_by=stored_actor(actor),
-            )
-            record(actor, "calibrate", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
-            tasks.run_calibration.nudge(str(run.pk))
+            run.save(force_insert=True)
+            record(actor, verb, f"endpoint/{name}", {"run": str(run.pk)})
+            task.nudge(str(run.pk))
     except IntegrityError:
-        text = f"A calibration of {name} is running already."
-        raise ConflictError("calibration_running", text, "Wait for its result.") from None
-    return run
+        kind = "proof" if isinstance(run, ProofRun) else "calibration"
+        text = f"A {kind} of {name} is running already."
+        raise ConflictError(f"{kind}_running", text, "Wait for its result.") from None
 
 
 def get_serving_endpoint(actor: Any, name: str) -> Endpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -39,6 +40,18 @@ class EndpointRun(models.Model):
     @property
     def live(self) -> bool:
         return self.state in LIVE
+
+    @classmethod
+    def claim(cls, run_id: str) -> bool:
+        """Begin a queued run; False if another process did."""
+        queued = cls._default_manager.filter(pk=run_id, state=RunState.QUEUED)
+        return queued.update(state=RunState.RUNNING, touched_at=timezone.now()) == 1
+
+    @classmethod
+    def update_running(cls, run_id: str, **fields: Any) -> None:
+        """Update a run while it is RUNNING: one that was failed as abandoned keeps that state."""
+        running = cls._default_manager.filter(pk=run_id, state=RunState.RUNNING)
+        running.update(touched_at=timezone.now(), **fields)
 
 
 class ProofRun(EndpointRun):

@@ -18,7 +18,7 @@ from console.tasks import BaseTask
     name="dashboards.tasks.run_proof",
 )
 def run_proof(run_id: str) -> None:
-    from dashboards.proof_run import run
+    from dashboards.endpoint_runs import run_proof as run
 
     run(run_id)
 
@@ -31,6 +31,6 @@ def run_proof(run_id: str) -> None:
     name="dashboards.tasks.run_calibration",
 )
 def run_calibration(run_id: str) -> None:
-    from dashboards.costs.calibration_run import run_calibration as run
+    from dashboards.endpoint_runs import run_calibration as run
 
     run(run_id)

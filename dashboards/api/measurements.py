@@ -13,8 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from dashboards import actions, selectors
-from dashboards.costs.reports.endpoint_rows import row_values
-from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report
+from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report, row_values
 from dashboards.models import Calibration, ProofRun
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoint_selectors

@@ -24,7 +24,7 @@ from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, parse_job
 from dashboards.benchmarks.generator.keeper import get_hostname, make_keeper
-from dashboards.benchmarks.models import Benchmark, BenchmarkData, BenchmarkState
+from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, BenchmarkState
 from dashboards.benchmarks.selectors import count_live, get_live_run
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
@@ -68,9 +68,7 @@ class BenchmarkRequest:
         return replace(job, nonce=f"seed-{job.seed}") if self.caches == SHARED else job
 
 
-def start(
-    actor: Any, name: str, wish: BenchmarkRequest, *, request_id: str = ""
-) -> list[Benchmark]:
+def start(actor: Any, name: str, wish: BenchmarkRequest) -> list[Benchmark]:
     """Queue a run, and a run of the second endpoint after it. Raise ConflictError while one is live
     or an endpoint cannot serve.
     """
@@ -91,7 +89,7 @@ def start(
     with transaction.atomic():
         for endpoint in found:
             after = made[-1] if made else None
-            made.append(_create_run(actor, endpoint, wish, job, after, request_id))
+            made.append(_create_run(actor, endpoint, wish, job, after))
         tasks.sweep.nudge()
     return made
 
@@ -109,7 +107,6 @@ def _create_run(
     wish: BenchmarkRequest,
     job: Job,
     after: Benchmark | None,
-    request_id: str,
 ) -> Benchmark:
     if wish.caches == FRESH:
         job = replace(job, nonce=secrets.token_hex(6))
@@ -130,22 +127,22 @@ def _create_run(
             )
             BenchmarkData.objects.create(run=run, trace=gzip.compress(trace) if trace else b"")
             said = {"run": str(run.pk), **load_plan.summarize_job(job)}
-            record(actor, "benchmark", f"endpoint/{endpoint.name}", said, request_id)
+            record(actor, "benchmark", f"endpoint/{endpoint.name}", said)
     except IntegrityError:
         raise _make_running_conflict(endpoint.name) from None
     _delete_old_runs(endpoint)
     return run
 
 
-def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
+def abort(actor: Any, run: Benchmark) -> None:
     """End the run at once. A process on another machine is stopped by that machine's sweep."""
     require(actor, "operator", of=run.endpoint)
     with transaction.atomic():
-        asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=_LIVE)
+        asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=LIVE)
         if not asked.update(abort_at=timezone.now(), stage="Ending"):
             return
         target = f"endpoint/{run.endpoint.name}"
-        record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
+        record(actor, "abort benchmark", target, {"run": str(run.pk)})
         tasks.sweep.nudge()
     if run.state != BenchmarkState.RUNNING or run.host != get_hostname():
         return
@@ -155,7 +152,7 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         log.warning("Cannot stop benchmark %s, the sweep retries: %s", run.pk, error.message)
 
 
-def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
+def delete(actor: Any, run: Benchmark) -> None:
     require(actor, "operator", of=run.endpoint)
     if run.live or run.left:
         raise ConflictError(
@@ -165,12 +162,12 @@ def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         )
     with transaction.atomic():
         target = f"endpoint/{run.endpoint.name}"
-        record(actor, "delete benchmark", target, {"run": str(run.pk)}, request_id)
+        record(actor, "delete benchmark", target, {"run": str(run.pk)})
         run.delete()
 
 
 def _delete_old_runs(endpoint: Endpoint) -> None:
-    old = endpoint.benchmarks.filter(left=False).exclude(state__in=_LIVE).order_by("-created_at")
+    old = endpoint.benchmarks.filter(left=False).exclude(state__in=LIVE).order_by("-created_at")
     found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
     if found:
         Benchmark.objects.filter(pk__in=found).delete()
@@ -182,6 +179,3 @@ def _make_running_conflict(name: str) -> ConflictError:
         f"A benchmark of {name} waits or runs already.",
         "Wait for its result, or abort it.",
     )
-
-
-_LIVE = (BenchmarkState.QUEUED, BenchmarkState.RUNNING)

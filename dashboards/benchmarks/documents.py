@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.benchmarks import lifecycle, selectors
-from dashboards.benchmarks.generator.comparison import Comparison, compare, list_differences
+from dashboards.benchmarks.generator.comparison import list_differences
 from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORKLOADS, applies_to
 from dashboards.benchmarks.generator.report_text import ENDS, list_doubts
-from dashboards.benchmarks.generator.samples import RequestSample
 from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from dashboards.boards.charts import inline_chart
 
@@ -90,12 +89,6 @@ def list_settings(row: Benchmark) -> list[tuple[str, str]]:
             unit = f" {one.unit}" if one.unit else ""
             found.append((one.label, f"{job.get(one.name, one.default):g}{unit}"))
     return found
-
-
-def build_comparison(
-    a: Benchmark, b: Benchmark, of_a: list[RequestSample], of_b: list[RequestSample]
-) -> Comparison:
-    return compare(of_a, of_b, list_caveats(a, b))
 
 
 def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:

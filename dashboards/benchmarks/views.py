@@ -21,6 +21,7 @@ from console.core.errors import Refused
 from console.web import responses
 from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.forms import BenchmarkForm
+from dashboards.benchmarks.generator.comparison import compare as compare_samples
 from dashboards.benchmarks.generator.comparison import cumulative_curve
 from dashboards.benchmarks.generator.job import MODES, WORKLOADS
 from dashboards.benchmarks.generator.samples import COLUMNS, as_row
@@ -199,7 +200,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "sides": [
             {"key": key, **documents.summarize_run(row)} for key, row in (("A", a), ("B", b))
         ],
-        "found": documents.build_comparison(a, b, of_a, of_b),
+        "found": compare_samples(of_a, of_b, documents.list_caveats(a, b)),
         "chart": inline_chart.make_ttft_chart(
             {"A": cumulative_curve(of_a), "B": cumulative_curve(of_b)}
         ),

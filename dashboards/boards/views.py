@@ -43,29 +43,24 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
 @gzip_page
 @never_cache
 @require_safe
-def fleet_data(request: HttpRequest, board: str = FIRST) -> HttpResponse:
-    return _respond_json(
-        request, _locate(board), dashboards_selectors.get_fleet_scope(request.user)
-    )
-
-
-@gzip_page
-@never_cache
-@require_safe
-def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
-    return _respond_json(request, _locate(board, name), _get_scope(name))
+def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
+    """Of the endpoint of that name, else of all that the user may see."""
+    chosen, _ = query.parse_query(request.GET, time.time())
+    found = answers.respond(request.user, _locate(board, name), chosen, _get_scope(request, name))
+    response = HttpResponse(found.body, content_type="application/json")
+    response["ETag"] = found.etag
+    return get_conditional_response(request, etag=found.etag, response=response) or response
 
 
 @never_cache
 @require_safe
-def fleet_csv(request: HttpRequest, board: str = FIRST) -> HttpResponse:
-    return _respond_csv(request, _locate(board), dashboards_selectors.get_fleet_scope(request.user))
-
-
-@never_cache
-@require_safe
-def endpoint_csv(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
-    return _respond_csv(request, _locate(board, name), _get_scope(name))
+def board_csv(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
+    place, (chosen, _) = _locate(board, name), query.parse_query(request.GET, time.time())
+    found = answers.measure(request.user, place, chosen, _get_scope(request, name))
+    filename = csv_export.make_filename(found, board, name)
+    response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
+    return response
 
 
 def _build_context(
@@ -75,24 +70,9 @@ def _build_context(
     return page.build_context(place, chosen, problems, workers)
 
 
-def _respond_json(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    chosen, _ = query.parse_query(request.GET, time.time())
-    found = answers.respond(request.user, place, chosen, scope)
-    response = HttpResponse(found.body, content_type="application/json")
-    response["ETag"] = found.etag
-    return get_conditional_response(request, etag=found.etag, response=response) or response
-
-
-def _respond_csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    chosen, _ = query.parse_query(request.GET, time.time())
-    found = answers.measure(request.user, place, chosen, scope)
-    name = csv_export.make_filename(found, place.board.key, place.endpoint)
-    response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
-
-
-def _get_scope(name: str) -> Scope:
+def _get_scope(request: HttpRequest, name: str) -> Scope:
+    if not name:
+        return dashboards_selectors.get_fleet_scope(request.user)
     if not selectors.endpoints().filter(name=name).exists():
         raise Http404(name)
     return Scope(name, selectors.NAMESPACE)

@@ -104,20 +104,13 @@ def _owner(actor: Any, whose: str, subject: str) -> Owned | None:
 
     Raise `Refused` if the subject does not exist or is not visible to the actor.
     """
-    if whose == Whose.TEAM:
-        team = accounts.team(subject)
-        if team is not None and allows(actor, "viewer", of=team):
-            return team
-        if allows(actor, "operator"):
-            return None  # deleted team: needs platform permission
-    elif whose == Whose.ENDPOINT:
-        thing = teams.find(subject)
-        if thing is not None and allows(actor, "viewer", of=thing):
-            return thing
-        if allows(actor, "operator"):
-            return None
-    else:
+    if whose not in (Whose.TEAM, Whose.ENDPOINT):
         return None
+    owner: Owned | None = accounts.team(subject) if whose == Whose.TEAM else teams.find(subject)
+    if owner is not None and allows(actor, "viewer", of=owner):
+        return owner
+    if allows(actor, "operator"):
+        return None  # deleted: needs platform permission
     text = f"There is no {whose} {subject} here for you."
     raise Refused(Problem("subject", subject, text, BUDGET_FIELDS["subject"], "unknown"))
 

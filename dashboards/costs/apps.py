@@ -12,8 +12,8 @@ class MoneyConfig(AppConfig):
         from console.system import rounds
         from console.telemetry import meters
         from console.web.shell import context
-        from dashboards.costs import banner, metrics, tasks
+        from dashboards.costs import budgets, metrics, tasks
 
         rounds.register_round(tasks.as_round)
-        context.register_banner(banner.budget_banner)
+        context.register_banner(budgets.budget_banner)
         meters.add_metrics("web", metrics.BudgetMetrics())

@@ -1,4 +1,4 @@
-"""Budget status: spending of the month, forecast and crossings.
+"""Budget status: spending of the month, forecast, crossings and the banner on every page.
 
 Two queries cover all budgets. Forecast: spending so far plus, for each remaining hour, the average
 hourly cost of the last seven days measured; None if nothing was measured.
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
 
+from django.core.cache import cache
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from console.accounts.models import Team
 from console.accounts.permissions import Somebody, allows, team_ids_with_role
 from console.audit.record import record
+from console.web.shell.context import Banner
 from dashboards.costs.formulas.savings import HOUR_S
 from dashboards.costs.ledger import months, sums
 from dashboards.costs.ledger.months import Month
@@ -27,6 +31,9 @@ MARKS = (50, 80, 100)
 FORESEEN = 0
 """The mark of a budget which will not last the month."""
 WINDOW = timedelta(days=7)
+_SHOWN = 3  # budgets that the banner names
+_PASSED = "money.passed"  # cached, so that most pages need no query
+_KEPT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +147,35 @@ def record_crossings(now: datetime) -> list[BudgetCrossing]:
                     changes = {"mark": mark, "spent": round(state.spent, 2), "month": str(month)}
                     record(None, "pass", f"budget/{state.budget.name}", changes)
     return found
+
+
+def budget_banner(viewer: Somebody) -> Banner | None:
+    found = cache.get_or_set(_PASSED, _passed_marks, _KEPT_S) or {}
+    if not found:
+        return None
+    mine = list(budgets(viewer).filter(pk__in=found))
+    if not mine:
+        return None
+    gone = [one.name for one in mine if found[one.pk] == 100]
+    if gone:
+        return Banner("budget", "danger", "Budget used up", f"{_named(gone)}: see Costs, Budgets.")
+    names = _named([one.name for one in mine])
+    text = f"{names}: at this pace it is used up before the month ends. See Costs, Budgets."
+    return Banner("budget", "warning", "Budget will not last", text)
+
+
+def clear_crossings() -> None:
+    """Clear the cache after a crossing."""
+    cache.delete(_PASSED)
+
+
+def _passed_marks() -> dict[UUID, int]:
+    """Return the highest mark of this month by budget."""
+    month = months.month_of(timezone.now()).first
+    rows = BudgetCrossing.objects.filter(month=month, mark__in=(100, FORESEEN))
+    return dict(rows.order_by("mark").values_list("budget_id", "mark"))
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

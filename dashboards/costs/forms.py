@@ -58,10 +58,8 @@ class BudgetForm(_Form):
     known = BUDGET_FIELDS
     amounts = frozenset({"usd"})
 
-    def __init__(
-        self, data: Mapping[str, Any] | None = None, shown: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(data, shown)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.fields["whose"] = forms.ChoiceField(
             label=_LABELS["whose"], choices=Whose.choices, required=False
         )
@@ -72,10 +70,8 @@ class TierPriceForm(_Form):
     known = PRICE_FIELDS
     amounts = frozenset({"usd_hour", "disk_usd_gib_month"})
 
-    def __init__(
-        self, data: Mapping[str, Any] | None = None, shown: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(data, shown)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.fields["since"].widget = forms.DateInput(attrs={"type": "date"})
 
 

@@ -12,8 +12,6 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-HOURS_A_DAY = 24
-
 
 class MeasuredHour(models.Model):
     """Hour (UTC) queried from Prometheus. `covered_s`: seconds with any scrape; the rest is

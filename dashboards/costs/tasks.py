@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from console.system.rounds import Round, RoundState
 from console.tasks import BaseTask
+from dashboards.costs import budgets
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import MeasuredHour
 from dashboards.prometheus import connections
@@ -16,17 +17,11 @@ from dashboards.prometheus import connections
 
 @shared_task(base=BaseTask, name="dashboards.money.tasks.sweep")
 def sweep() -> None:
-    from django.utils import timezone
-
-    from dashboards.costs import banner, budgets
-    from dashboards.costs.ledger import hours
-    from dashboards.prometheus import connections
-
     now = timezone.now()
     if connections.any_known():
         hours.measure_hours(connections.fleet(), now)
     if budgets.record_crossings(now):
-        banner.clear_crossings()
+        budgets.clear_crossings()
 
 
 LATE = timedelta(minutes=10)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from cachetier import selectors as cache_selectors
 from console.processkit.metrics import CONTENT_TYPE, Registry
 from console.telemetry import meters
-from dashboards.boards.queries import ENDPOINT_TRANSITION, WORKER_STARTING
+from dashboards.boards.queries.metric_names import ENDPOINT_TRANSITION, WORKER_STARTING
 from dashboards.prometheus.collector import MetricsCollector
 from dashboards.prometheus.sources import selectors as metrics
 from endpoints import selectors as endpoint_selectors

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from console.processkit.metrics import MetricSample, total
-from dashboards.boards.queries import CACHED, WRITTEN
+from dashboards.boards.queries.metric_names import CACHED, WRITTEN
 from endpoints.prompt.client import PromptAnswer
 
 MAX_TOKENS = 24

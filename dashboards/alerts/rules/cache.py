@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dashboards.alerts.rules.parameter import Parameter
 from dashboards.alerts.rules.rule import TICKET, Rule, quantile, rate, select, window
-from dashboards.boards import queries as q
+from dashboards.boards.queries import metric_names as q
 
 _POOL = "pool"
 _MEDIUM = "pool, medium"

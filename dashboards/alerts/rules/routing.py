@@ -17,7 +17,7 @@ from dashboards.alerts.rules.rule import (
     unless_starting,
     window,
 )
-from dashboards.boards import queries as q
+from dashboards.boards.queries import metric_names as q
 from routing.analysis import fallbacks
 
 _ENDPOINT = "namespace, endpoint"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dashboards.alerts.rules.parameter import Parameter, format_duration, parse_duration
-from dashboards.boards import queries as q
+from dashboards.boards.queries import metric_names as q
 
 PAGE, TICKET = "page", "ticket"
 SEVERITIES: Final = (PAGE, TICKET)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dashboards.alerts.rules.parameter import Parameter
 from dashboards.alerts.rules.rule import PAGE, TICKET, Rule, quantile, rate, select, window
-from dashboards.boards import queries as q
+from dashboards.boards.queries import metric_names as q
 
 _ENDPOINT = "namespace, endpoint_name"
 _WORKER = f"{_ENDPOINT}, pod"

@@ -16,7 +16,6 @@ from rest_framework.views import APIView
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
-from console.core import request_log
 from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.api.serializers import (
     BenchmarkSerializer,
@@ -26,6 +25,7 @@ from dashboards.benchmarks.api.serializers import (
     SamplesSerializer,
     parse_request,
 )
+from dashboards.benchmarks.generator.comparison import compare
 from dashboards.benchmarks.generator.samples import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from endpoints import selectors as endpoints
@@ -75,9 +75,7 @@ class EndpointBenchmarksView(GenericAPIView[Benchmark]):
         """Puts real load on the endpoint, which its users notice: check with `plan/` first. One run
         at a time per endpoint. With `second`, that endpoint gets the same load afterwards.
         """
-        made = actions.start(
-            request.user, name, parse_request(request.data), request_id=request_log.current_id()
-        )
+        made = actions.start(request.user, name, parse_request(request.data))
         return Response(documents.build_document(selectors.get_run(name, made[0].pk)), status=201)
 
 
@@ -112,9 +110,7 @@ class BenchmarkView(APIView):
         tags=_TAGS, summary="Delete a benchmark", request=None, responses={204: None, **_REFUSED}
     )
     def delete(self, request: Request, name: str, run: UUID) -> Response:
-        actions.delete(
-            request.user, selectors.get_run(name, run), request_id=request_log.current_id()
-        )
+        actions.delete(request.user, selectors.get_run(name, run))
         return Response(status=204)
 
 
@@ -127,9 +123,7 @@ class Abort(APIView):
     )
     def post(self, request: Request, name: str, run: UUID) -> Response:
         """Takes effect at once; an ended run stays unchanged."""
-        actions.abort(
-            request.user, selectors.get_run(name, run), request_id=request_log.current_id()
-        )
+        actions.abort(request.user, selectors.get_run(name, run))
         return Response(documents.build_document(selectors.get_run(name, run)), status=202)
 
 
@@ -158,8 +152,8 @@ class Compare(APIView):
         """`change` is B / A - 1, with its 95 % confidence interval."""
         user: Any = request.user
         a, b = (selectors.get_visible_run(user, request.query_params.get(one, "")) for one in "ab")
-        found = documents.build_comparison(
-            a, b, selectors.read_samples(a), selectors.read_samples(b)
+        found = compare(
+            selectors.read_samples(a), selectors.read_samples(b), documents.list_caveats(a, b)
         )
         rows = [{**asdict(row), "sure": row.sure, "better": row.better} for row in found.rows]
         return Response(

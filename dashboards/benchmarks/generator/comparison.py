@@ -84,10 +84,8 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def cumulative_curve(
-    samples: Sequence[RequestSample], name: str = "ttft_s"
-) -> list[tuple[float, float]]:
-    ordered = sorted(value for value, _ in _values(_good(samples), name))
+def cumulative_curve(samples: Sequence[RequestSample]) -> list[tuple[float, float]]:
+    ordered = [value for value, _ in _values(_good(samples), "ttft_s")]
     if not ordered:
         return []
     marks = sorted({round(len(ordered) * percent / 100) for percent in range(1, 100)} | {1})
@@ -106,15 +104,10 @@ def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, in
 
 def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
     talks = len({sample.session for sample in samples})
-    if len(samples) < _MIN_SAMPLES:
-        return [
-            f"{which} has {len(samples)} answers; {_MIN_SAMPLES} are the least that say something."
-        ]
-    if talks < _MIN_SAMPLES:
-        text = (
-            f"{which} has {talks} conversations; {_MIN_SAMPLES} are the least that say something."
-        )
-        return [text]
+    for count, what in ((len(samples), "answers"), (talks, "conversations")):
+        if count < _MIN_SAMPLES:
+            text = f"{_MIN_SAMPLES} are the least that say something."
+            return [f"{which} has {count} {what}; {text}"]
     return []
 
 

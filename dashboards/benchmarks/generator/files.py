@@ -54,8 +54,7 @@ class Task:
         facts = json.loads((folder / "task.json").read_text(encoding="utf-8"))
         trace = folder / "trace.jsonl"
         rows = traces.parse(trace.read_text(encoding="utf-8")) if trace.exists() else ()
-        job = from_json(facts["job"], rows)
-        return cls(job, facts["url"], facts["model"], facts["key"], facts["workers"])
+        return cls(**{**facts, "job": from_json(facts["job"], rows)})
 
 
 def lock_folder(folder: Path) -> bool:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Protocol
 
 from console.processkit.files import make_private_dir
 from console.provisioners import registry
@@ -26,24 +25,6 @@ STOP_GRACE_S = 5
 _PORT = "admin"
 _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROOT = Path(__file__).resolve().parents[3]
-
-
-class Keeper(Protocol):
-    def start(self, run: str) -> None: ...
-
-    def stop(self, run: str) -> None:
-        """Request the end; `gone` reports it."""
-        ...
-
-    def gone(self, run: str) -> bool: ...
-
-    def last_words(self, run: str) -> str:
-        """Return the end of its log, "" without one."""
-        ...
-
-
-def make_keeper(provisioner: str, var: Path) -> Keeper:
-    return Supervised(var) if provisioner == "local" else Children(var)
 
 
 def folder_of(var: Path, run: str) -> Path:
@@ -69,6 +50,8 @@ def get_hostname() -> str:
 
 
 class Supervised:
+    """Programs of supervisord."""
+
     def __init__(self, var: Path) -> None:
         self._var = var
         self._provisioner = registry.get_provisioner("local", var)
@@ -89,12 +72,14 @@ class Supervised:
         )
 
     def stop(self, run: str) -> None:
+        """Request the end; `gone` reports it."""
         self._provisioner.delete(self._ref(run))
 
     def gone(self, run: str) -> bool:
         return not self._provisioner.observe(self._ref(run)).exists
 
     def last_words(self, run: str) -> str:
+        """Return the end of its log, "" without one."""
         return "\n".join(self._provisioner.logs(self._ref(run), 5).values()).strip()
 
     def _ref(self, run: str) -> Ref:
@@ -170,3 +155,10 @@ class Children:
 
 def _name(run: str) -> str:
     return f"bench-{run.replace('-', '')[:16]}"
+
+
+Keeper = Supervised | Children
+
+
+def make_keeper(provisioner: str, var: Path) -> Keeper:
+    return Supervised(var) if provisioner == "local" else Children(var)

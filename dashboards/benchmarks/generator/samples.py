@@ -5,7 +5,6 @@ Failed requests are counted by reason and excluded from latencies.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +103,10 @@ def summarize_values(values: Iterable[float | None]) -> dict[str, float | int | 
     }
 
 
+# Counts of a bucket, and the digits of their rates.
+_COUNTS = {"sent": 3, "done": 3, "failed": 3, "prompt": 1, "completion": 1, "cached": 1}
+
+
 @dataclass(slots=True)
 class _Bucket:
     sent: int = 0
@@ -116,23 +119,13 @@ class _Bucket:
     ttft: list[float] = field(default_factory=list)
     tpot: list[float] = field(default_factory=list)
 
-    def with_(self, later: _Bucket) -> _Bucket:
-        both = (self, later)
-        tiers = {
-            tier: sum(one.tiers.get(tier, 0.0) for one in both)
-            for tier in {*self.tiers, *later.tiers}
-        }
-        return _Bucket(
-            sent=self.sent + later.sent,
-            done=self.done + later.done,
-            failed=self.failed + later.failed,
-            prompt=self.prompt + later.prompt,
-            completion=self.completion + later.completion,
-            cached=self.cached + later.cached,
-            tiers=tiers,
-            ttft=self.ttft + later.ttft,
-            tpot=self.tpot + later.tpot,
-        )
+    def add(self, later: _Bucket) -> None:
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        for tier, tokens in later.tiers.items():
+            self.tiers[tier] = self.tiers.get(tier, 0.0) + tokens
+        self.ttft += later.ttft
+        self.tpot += later.tpot
 
 
 class Series:
@@ -150,8 +143,9 @@ class Series:
         return self._buckets[index]
 
     def _widen(self) -> None:
-        pairs = itertools.zip_longest(self._buckets[::2], self._buckets[1::2])
-        self._buckets = [one if other is None else one.with_(other) for one, other in pairs]
+        for one, other in zip(self._buckets[::2], self._buckets[1::2], strict=False):
+            one.add(other)
+        self._buckets = self._buckets[::2]
         self.width_s *= 2
 
     def ended(self, sample: RequestSample) -> None:
@@ -174,12 +168,10 @@ class Series:
         tiers = sorted({tier for bucket in found for tier in bucket.tiers})
         return {
             "width_s": width,
-            "sent": [round(b.sent / width, 3) for b in found],
-            "done": [round(b.done / width, 3) for b in found],
-            "failed": [round(b.failed / width, 3) for b in found],
-            "prompt": [round(b.prompt / width, 1) for b in found],
-            "completion": [round(b.completion / width, 1) for b in found],
-            "cached": [round(b.cached / width, 1) for b in found],
+            **{
+                name: [round(getattr(bucket, name) / width, digits) for bucket in found]
+                for name, digits in _COUNTS.items()
+            },
             "ttft_p50": [_of(b.ttft, 50) for b in found],
             "ttft_p90": [_of(b.ttft, 90) for b in found],
             "tpot_p50": [_of(b.tpot, 50) for b in found],

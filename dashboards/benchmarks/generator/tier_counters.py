@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from console.processkit.metrics import MetricSample, parse_samples, total
 from dashboards.benchmarks.generator.wire import BrokenError, HttpTarget
-from dashboards.boards.queries import CACHED, PROMPT
+from dashboards.boards.queries.metric_names import CACHED, PROMPT
 
 READ_INTERVAL_S = 2.0
 _DEADLINE_S = 2.0

@@ -46,12 +46,12 @@ def style_series(
     named = [(_key(line, series), series.values) for line, answer in found for series in answer]
     if panel.kind == "heatmap":
         return _split_buckets(named)
-    known = list(panel.styles)
+    known = list(panel.legend)
     named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
     turn = 0
     drawn = []
     for key, values in named:
-        style = panel.styles.get(key)
+        style = panel.legend.get(key)
         if style is None:
             style, turn = _assign_styles(key, turn), turn + 1
         drawn.append(StyledSeries(key, style, values))
@@ -128,3 +128,7 @@ def _whole(edge: float) -> str:
 
 def keep_with_values(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
     return [item for item in drawn if item.numbers]
+
+
+def rounded(values: Values) -> list[float | None]:
+    return [None if value is None else float(f"{value:.6g}") for value in values]

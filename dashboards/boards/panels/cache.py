@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
     DOCUMENTED,
@@ -9,9 +12,11 @@ from dashboards.boards.panels.exporters import (
     TIER_LOOKUPS,
     by_endpoint,
     by_worker,
+    gauge_of_routers,
+    gauge_of_workers,
     of_l2,
     of_lmcache,
-    of_router,
+    of_prompts,
     of_workers,
 )
 from dashboards.boards.panels.overview import REUSE, SOURCES
@@ -28,13 +33,14 @@ from dashboards.boards.panels.styles import (
 )
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.lmcache import both
+from dashboards.boards.queries.cache import both
 
 _TIERED = "vLLM 0.28, with L1 and L2 on"
 _L1_L2 = {name: TIERS[name] for name in ("l1", "l2")}
+_of_tiers = partial(of_workers, since=_TIERED, styles=_L1_L2)
 _SAMPLED = "vLLM 0.12, started with --kv-cache-metrics"
 
-HIT_RATES = of_workers(
+HIT_RATES = of_prompts(
     id="hits",
     title="Hit rates",
     about="Of prompt tokens looked up; “L1 and L2 of the rest”: of those the device did not have.",
@@ -42,11 +48,10 @@ HIT_RATES = of_workers(
     unit="share",
     metric=n.PREFIX_QUERIES,
     or_metrics=(n.PREFIX_QUERIES_OLD,),
-    cause=PROMPTS,
     styles=HITS,
     zero="Prompts came, and no tier had any of their tokens.",
 )
-REUSED = of_workers(
+REUSED = of_prompts(
     id="reused-tokens",
     title="Cached prompt tokens by tier",
     about="A second.",
@@ -55,98 +60,78 @@ REUSED = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    cause=PROMPTS,
     empty="No prompt token was found in a cache.",
     kind="stacked",
     styles=TIERS,
 )
-REUSE_BY_WORKER = of_workers(
+REUSE_BY_WORKER = replace(
+    REUSE,
     id="reuse-workers",
     title="Prefix cache hit rate by worker",
     about=f"All tiers together. At most {TOP} workers, the busiest.",
     lines=by_worker("reuse"),
-    unit="share",
-    metric=n.BY_SOURCE,
-    or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    cause=PROMPTS,
-    drill="worker",
-    zero="Prompts came, and no cache had any of their tokens.",
 )
-CHUNKS = of_workers(
+CHUNKS = _of_tiers(
     id="chunks",
     title="Lookups that succeeded, by tier",
     about="Of chunks asked for. A lookup ends at its first miss: not comparable with token shares.",
     lines=(PanelLine("chunk_hits_by_tier", by="tier"),),
     unit="share",
     metric=n.CHUNK_QUERIES,
-    since=_TIERED,
     cause=TIER_LOOKUPS,
-    styles=_L1_L2,
     zero="Tiers were queried and had no hit.",
 )
-LOAD_SPEED = of_workers(
+LOAD_SPEED = of_prompts(
     id="load-speed",
     title="Speed of loads to the device",
     about="Bytes for each second that transfers from L1 took.",
-    lines=(PanelLine("load_speed", name="load"),),
+    lines=(PanelLine("load_speed", name="load", style=Style("L1 to device", GREEN)),),
     unit="bytes_per_s",
     metric=n.LOAD_BYTES,
     or_metrics=(n.OFFLOADED_OLD,),
     since="vLLM 0.16, with L1 on",
-    cause=PROMPTS,
     empty="Nothing was loaded from L1.",
-    styles={"load": Style("L1 to device", GREEN)},
 )
-MOVED = of_workers(
+MOVED = of_prompts(
     id="moved",
     title="Between the device and L1",
     about="Bytes a second: loaded for prompts that hit, stored for later ones.",
-    lines=(PanelLine("loaded_bytes", name="loaded"), PanelLine("stored_bytes", name="stored")),
+    lines=(
+        PanelLine("loaded_bytes", name="loaded", style=Style("Loaded", GREEN, "solid")),
+        PanelLine("stored_bytes", name="stored", style=Style("Stored", PURPLE, "dash")),
+    ),
     unit="bytes_per_s",
     metric=n.STORE_BYTES,
     or_metrics=(n.LOAD_BYTES, n.OFFLOADED_OLD),
     since="vLLM 0.16, with L1 on",
-    cause=PROMPTS,
     empty="Nothing was moved between the device and L1.",
-    styles={
-        "loaded": Style("Loaded", GREEN, "solid"),
-        "stored": Style("Stored", PURPLE, "dash"),
-    },
 )
-TIER_READ = of_workers(
+TIER_READ = _of_tiers(
     id="tier-read",
     title="Read from each tier",
     about="Bytes a second, as workers count.",
     lines=(PanelLine("tier_read_bytes", by="tier"),),
     unit="bytes_per_s",
     metric=n.READ,
-    since=_TIERED,
-    cause=PROMPTS,
     empty="Nothing was read from a tier.",
-    styles=_L1_L2,
+    cause=PROMPTS,
 )
-TIER_WRITTEN = of_workers(
+TIER_WRITTEN = replace(
+    TIER_READ,
     id="tier-written",
     title="Written to each tier",
-    about="Bytes a second, as workers count.",
     lines=(PanelLine("tier_written_bytes", by="tier"),),
-    unit="bytes_per_s",
     metric=n.WRITTEN,
-    since=_TIERED,
-    cause=PROMPTS,
     empty="Nothing was written to a tier.",
-    styles=_L1_L2,
 )
-TIER_LOOKUP = of_workers(
+TIER_LOOKUP = _of_tiers(
     id="tier-lookup",
     title="Lookup latency",
     about="p95 for each tier that answers later, as workers count.",
     lines=(PanelLine("tier_lookup_p95", by="tier"),),
     unit="seconds",
     metric=f"{n.TIER_LOOKUP}_count",
-    since=_TIERED,
     cause=TIER_LOOKUPS,
-    styles=_L1_L2,
 )
 FAILED = of_workers(
     id="tier-failures",
@@ -160,7 +145,7 @@ FAILED = of_workers(
     kind="bars",
     styles=FAILURES,
 )
-FULL = of_workers(
+FULL = gauge_of_workers(
     id="kv-usage",
     title="Device cache held by live requests",
     about="The fullest engine of each worker. Blocks only kept for later count as free.",
@@ -168,71 +153,54 @@ FULL = of_workers(
     unit="share",
     metric=n.KV_USAGE,
     or_metrics=(n.KV_USAGE_OLD,),
-    cause=None,
-    drill="worker",
     zero="No running request held a block at these moments.",
 )
-FULL_BY_ENDPOINT = of_workers(
+FULL_BY_ENDPOINT = replace(
+    FULL,
     id="kv-usage-endpoints",
-    title="Device cache held by live requests",
     about=f"The fullest engine of each endpoint. At most {TOP}, the busiest.",
     lines=by_endpoint("kv_usage"),
-    unit="share",
-    metric=n.KV_USAGE,
-    or_metrics=(n.KV_USAGE_OLD,),
-    cause=None,
-    drill="endpoint",
-    zero="No running request held a block at these moments.",
 )
-CAPACITY = of_router(
+CAPACITY = gauge_of_routers(
     id="kv-capacity",
     title="Size of each worker's device cache",
     about="In tokens, as the router knows it from the worker's metrics or its configuration.",
     lines=(PanelLine("kv_capacity_by_worker", by="worker"),),
     unit="tokens",
     metric=n.CACHE_TOKENS,
-    cause=None,
     empty="The router has read no worker's cache size yet.",
-    drill="worker",
 )
 BLOCKS = of_workers(
     id="blocks",
     title="How long blocks live on the device",
     about="Medians: until evicted, without use before that, and between two uses.",
     lines=(
-        PanelLine("block_lifetime_p50", name="lifetime"),
-        PanelLine("block_idle_p50", name="idle"),
-        PanelLine("block_reuse_p50", name="reuse"),
+        PanelLine(
+            "block_lifetime_p50", name="lifetime", style=Style("Until evicted", BLUE, "solid")
+        ),
+        PanelLine("block_idle_p50", name="idle", style=Style("Idle before that", ORANGE, "dash")),
+        PanelLine("block_reuse_p50", name="reuse", style=Style("Between uses", GREEN, "dot")),
     ),
     unit="seconds",
     metric=f"{n.BLOCK_LIFETIME}_count",
     since=_SAMPLED,
     empty="No sampled block was evicted.",
-    styles={
-        "lifetime": Style("Until evicted", BLUE, "solid"),
-        "idle": Style("Idle before that", ORANGE, "dash"),
-        "reuse": Style("Between uses", GREEN, "dot"),
-    },
 )
 LM_HITS = of_lmcache(
     id="lmcache-hits",
     title="LMCache: tokens found of those looked up",
     about="Together; as a server also by tier. The median is of single requests, in tenths.",
     lines=(
-        PanelLine("lm_lookup_hits", name="all"),
-        PanelLine("lm_hits_l1", name="l1"),
-        PanelLine("lm_hits_l2", name="l2"),
-        PanelLine("lm_request_rate_p50", name="request"),
+        PanelLine("lm_lookup_hits", name="all", style=Style("All tiers", SKY, "solid")),
+        PanelLine("lm_hits_l1", name="l1", style=TIERS["l1"]),
+        PanelLine("lm_hits_l2", name="l2", style=TIERS["l2"]),
+        PanelLine(
+            "lm_request_rate_p50", name="request", style=Style("Median request", GREY, "longdash")
+        ),
     ),
     unit="share",
     metric=f"lmcache:{n.LM_LOOKUP_TOKENS}",
     or_metrics=(both(n.LM_LOOKUP_TOKENS)[1], n.LMS_REQUESTED),
-    styles={
-        "all": Style("All tiers", SKY, "solid"),
-        "l1": TIERS["l1"],
-        "l2": TIERS["l2"],
-        "request": Style("Median request", GREY, "longdash"),
-    },
     zero="LMCache was queried and had no hit.",
 )
 LM_TOKENS = of_lmcache(
@@ -240,16 +208,12 @@ LM_TOKENS = of_lmcache(
     title="LMCache: tokens supplied",
     about="A second. What “num_vllm_hit_tokens” counts was in the device's cache already.",
     lines=(
-        PanelLine("lm_supplied_tokens", name="supplied"),
-        PanelLine("lm_vllm_tokens", name="vllm"),
+        PanelLine("lm_supplied_tokens", name="supplied", style=Style("By LMCache", GREEN, "solid")),
+        PanelLine("lm_vllm_tokens", name="vllm", style=Style("By the device", BLUE, "dash")),
     ),
     unit="tokens_per_s",
     metric=f"lmcache:{n.LM_HIT_TOKENS}",
     or_metrics=(both(n.LM_HIT_TOKENS)[1], n.LMS_HITS),
-    styles={
-        "supplied": Style("By LMCache", GREEN, "solid"),
-        "vllm": Style("By the device", BLUE, "dash"),
-    },
 )
 LM_HELD = of_lmcache(
     id="lmcache-held",
@@ -267,22 +231,20 @@ LM_RETRIEVE = of_lmcache(
     id="lmcache-retrieve",
     title="LMCache: time to retrieve",
     about="p95, within the worker only; the server does not say it.",
-    lines=(PanelLine("lm_retrieve_p95", name="p95"),),
+    lines=(PanelLine("lm_retrieve_p95", name="p95", style=Style("p95", ORANGE)),),
     unit="seconds",
     metric=f"lmcache:{n.LM_RETRIEVE}_count",
     or_metrics=(f"{both(n.LM_RETRIEVE)[1]}_count",),
-    styles={"p95": Style("p95", ORANGE)},
 )
 LM_EVICTED = of_lmcache(
     id="lmcache-evicted",
     title="LMCache: evictions",
     about="A second: keys from the host's memory, or chunks from the server's L2.",
-    lines=(PanelLine("lm_evicted", name="evicted"),),
+    lines=(PanelLine("lm_evicted", name="evicted", style=Style("Evicted", ORANGE)),),
     unit="per_s",
     metric=f"lmcache:{n.LM_EVICTED}",
     or_metrics=(both(n.LM_EVICTED)[1], n.LMS_L2_EVICTED),
     empty="Nothing was evicted.",
-    styles={"evicted": Style("Evicted", ORANGE)},
 )
 L2_FOUND = of_l2(
     id="l2-found",
@@ -315,13 +277,12 @@ L2_BYTES = of_l2(
     id="l2-bytes",
     title="L2 tier: read and written",
     about="Bytes a second, as the nodes count.",
-    lines=(PanelLine("l2_read_bytes", name="read"), PanelLine("l2_written_bytes", name="written")),
+    lines=(
+        PanelLine("l2_read_bytes", name="read", style=Style("Read", GREEN, "solid")),
+        PanelLine("l2_written_bytes", name="written", style=Style("Written", PURPLE, "dash")),
+    ),
     unit="bytes_per_s",
     metric=n.L2_READ,
-    styles={
-        "read": Style("Read", GREEN, "solid"),
-        "written": Style("Written", PURPLE, "dash"),
-    },
 )
 L2_EVICTED = of_l2(
     id="l2-evicted",

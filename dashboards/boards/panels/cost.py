@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from dashboards.boards.panels.declarations import Board, Panel, PanelLine, PanelSection, Style
-from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_workers
+from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_prompts, of_workers
 from dashboards.boards.panels.gpus import ENGINE
 from dashboards.boards.panels.styles import BLUE, GREY, ORANGE, TIERS
 from dashboards.boards.queries import TOP
@@ -13,7 +14,7 @@ from dashboards.boards.queries import metric_names as n
 
 _PRICED = "List price of its machines, idle or not"
 
-_money = partial(of_workers, metric=n.RUNNING, drill="endpoint")
+_money = partial(of_workers, metric=n.RUNNING)
 
 
 def _per(key: str, what: str, query: str, metric: str) -> Panel:
@@ -48,14 +49,13 @@ IDLE = _money(
     cause=None,
     zero="Every worker had a request.",
 )
-IDLE_SHARE = _money(
+IDLE_SHARE = replace(
+    IDLE,
     id="idle-share",
     title="Share of idle workers",
     about="Without a request at the moment.",
     lines=(PanelLine("idle_share_by_endpoint", by="endpoint_name"),),
     unit="share",
-    cause=None,
-    zero="Every worker had a request.",
 )
 PER_OUTPUT = _per("output", "a million generated tokens", "million_output", n.GENERATED)
 PER_INPUT = _per("input", "a million prompt tokens", "million_input", n.PROMPT)
@@ -72,7 +72,7 @@ SAVED = _money(
     cause=PROMPTS,
     zero="No prompt token was found in a cache.",
 )
-SAVED_BY_TIER = of_workers(
+SAVED_BY_TIER = of_prompts(
     id="usd-saved-tiers",
     title="Computing saved by each tier, an hour",
     about="Tokens found there, times what one costs as measured. Loads and tiers not off.",
@@ -81,12 +81,11 @@ SAVED_BY_TIER = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    cause=PROMPTS,
     kind="stacked",
     styles=TIERS,
     zero="No prompt token was found in a cache.",
 )
-REUSED_DAY = of_workers(
+REUSED_DAY = of_prompts(
     id="tokens-reused-day",
     title="Cached prompt tokens per day",
     about="Of the day before each moment, by where the worker found them.",
@@ -94,7 +93,6 @@ REUSED_DAY = of_workers(
     unit="tokens",
     metric=n.CACHED,
     since="vLLM 0.32",
-    cause=PROMPTS,
     styles={
         "device": TIERS["device"],
         "host": TIERS["l1"],
@@ -104,36 +102,35 @@ REUSED_DAY = of_workers(
     },
     zero="No prompt token was found in a cache.",
 )
-SECONDS_PER_TOKEN = of_workers(
+SECONDS_PER_TOKEN = of_prompts(
     id="prefill-seconds",
     title="Seconds a computed prompt token took",
     about="Upper bound: the fixed cost of every step is in it. Calibrate on the Costs page.",
-    lines=(PanelLine("prefill_seconds_per_token", name="seconds"),),
+    lines=(
+        PanelLine("prefill_seconds_per_token", name="seconds", style=Style("For a token", BLUE)),
+    ),
     unit="seconds",
     metric=f"{n.COMPUTED_TOKENS}_count",
     since="vLLM 0.13",
-    cause=PROMPTS,
-    styles={"seconds": Style("For a token", BLUE)},
 )
-AVOIDED = of_workers(
+AVOIDED = of_prompts(
     id="prefill-avoided",
     title="Seconds of computing avoided",
     about="Each second, at most: tokens not computed again, by the upper bound beside.",
-    lines=(PanelLine("prefill_seconds_avoided", name="avoided"),),
+    lines=(
+        PanelLine("prefill_seconds_avoided", name="avoided", style=Style("Avoided a second", BLUE)),
+    ),
     unit="seconds",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
-    cause=PROMPTS,
-    styles={"avoided": Style("Avoided a second", BLUE)},
 )
 GPU_IDLE = of_gpus(
     id="gpu-idle-share",
     title="Idle share of GPUs",
     about="What is paid for while the engine of the GPU does nothing.",
-    lines=(PanelLine("gpu_idle_share", name="idle"),),
+    lines=(PanelLine("gpu_idle_share", name="idle", style=Style("Idle", GREY)),),
     unit="share",
     metric=ENGINE.metric,
-    styles={"idle": Style("Idle", GREY)},
 )
 
 _SPENT = (HOUR, IDLE, IDLE_SHARE, GPU_IDLE)

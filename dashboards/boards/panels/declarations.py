@@ -24,6 +24,10 @@ Unit = Literal[
 Job = Literal["vllm", "router", "l2", ""]
 Factor = Literal["", "worker_usd_hour", "saved_usd_token"]
 Drill = Literal["", "worker", "endpoint"]
+_DRILLS: Mapping[str, Drill] = {
+    **dict.fromkeys(("pod", "worker"), "worker"),
+    **dict.fromkeys(("endpoint", "endpoint_name"), "endpoint"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Cause:
     query: str
     none: str
     some: str
-    fix: str
+    fix: str = "Send a request through the router, or choose a longer range."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class PanelLine:
     by: str = ""
     name: str = ""
     factor: Factor = ""
+    style: Style | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,8 @@ class Panel:
     `needs`. `cause` is the precondition of any value; `empty` explains no value despite the cause,
     `zero` explains values that are all 0. Both hold for the panel's own counters.
 
-    `styles` go by series name; other names get one in turn. A share that is not `of_whole` is
-    scaled to its values, not to 100 %. `drill`: line names are workers (or endpoints) and link to
-    their boards.
+    `styles` go by series name, beside those of single lines; other names get one in turn. A share
+    that is not `of_whole` is scaled to its values, not to 100 %.
     """
 
     id: str
@@ -88,8 +92,17 @@ class Panel:
     of_whole: bool = True
     or_metrics: tuple[str, ...] = ()
     needs: str = ""
-    drill: Drill = ""
     zero: str = ""
+
+    @property
+    def drill(self) -> Drill:
+        """Lines named by workers or endpoints link to their boards."""
+        return _DRILLS.get(self.lines[0].by, "")
+
+    @property
+    def legend(self) -> Mapping[str, Style]:
+        """Declared styles by series name."""
+        return {**self.styles, **{line.name: line.style for line in self.lines if line.style}}
 
     @property
     def of_events(self) -> bool:
@@ -101,7 +114,7 @@ class Panel:
         """Hide zero series: every reason and tier is exported from the start and would fill the
         legend. Big numbers keep theirs.
         """
-        return (bool(self.styles) or self.kind == "bars") and self.kind != "numbers"
+        return (bool(self.legend) or self.kind == "bars") and self.kind != "numbers"
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -59,79 +59,58 @@ EXPORTERS: Mapping[str, Exporter] = {
 }
 
 
-SEND = "Send a request through the router, or choose a longer range."
-_LONGER = "Choose a longer range."
 PROMPTS = Cause(
     "happened_prompts",
     "No prompt token was processed by a worker in this range.",
     "prompt tokens were processed by workers in this range.",
-    SEND,
 )
 REQUESTS = Cause(
     "happened_requests",
     "No request finished on a worker in this range.",
     "requests finished on workers in this range.",
-    SEND,
 )
 ROUTED = Cause(
     "happened_routed",
     "No request was routed in this range.",
     "requests were routed in this range.",
-    SEND,
 )
 ANSWERED = Cause(
     "happened_answered",
     "No request was answered through a router in this range.",
     "requests were answered through routers in this range.",
-    SEND,
 )
 TIER_LOOKUPS = Cause(
     "happened_tier_lookups",
     "No tier below the device was queried in this range.",
     "chunks were queried below the device in this range.",
-    SEND,
 )
 L2_OPERATIONS = Cause(
     "happened_l2_operations",
     "No L2 cache node served an operation in this range.",
     "operations were served by L2 cache nodes in this range.",
-    _LONGER,
+    "Choose a longer range.",
 )
 LMCACHE_LOOKUPS = Cause(
     "happened_lmcache_lookups",
     "LMCache was not queried in this range.",
     "tokens were looked up in LMCache in this range.",
-    SEND,
 )
-NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
+_NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
+_NOT_ON_CLUSTER = "It runs, but knows none of these workers: they do not run on its cluster."
 
 of_workers = partial(Panel, job="vllm", since="vLLM 0.11", cause=REQUESTS)
 of_router = partial(Panel, job="router", since="Emberline's router of this version", cause=ROUTED)
+of_prompts = partial(of_workers, cause=PROMPTS)
+# Gauges have values without any event.
+gauge_of_workers = partial(of_workers, cause=None)
+gauge_of_routers = partial(of_router, cause=None)
 of_l2 = partial(
     Panel, job="l2", since="Emberline's cache engine of this version", cause=L2_OPERATIONS
 )
-of_gpus = partial(Panel, job="", needs=DCGM.name, since="", empty=NO_GPU)
-of_pods = partial(
-    Panel,
-    job="",
-    needs=KUBE_STATE.name,
-    since="",
-    empty="It runs, but knows none of these workers: they do not run on its cluster.",
-)
-of_containers = partial(
-    Panel,
-    job="",
-    needs=CADVISOR.name,
-    since="",
-    empty="It runs, but knows none of these workers: they do not run on its cluster.",
-)
-of_lmcache = partial(
-    Panel,
-    job="",
-    needs=LMCACHE.name,
-    since="",
-    cause=LMCACHE_LOOKUPS,
-)
+of_gpus = partial(Panel, job="", needs=DCGM.name, since="", empty=_NO_GPU)
+of_pods = partial(Panel, job="", needs=KUBE_STATE.name, since="", empty=_NOT_ON_CLUSTER)
+of_containers = partial(of_pods, needs=CADVISOR.name)
+of_lmcache = partial(Panel, job="", needs=LMCACHE.name, since="", cause=LMCACHE_LOOKUPS)
 
 
 def by_worker(query: str) -> tuple[PanelLine, ...]:

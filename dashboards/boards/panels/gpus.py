@@ -4,88 +4,78 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboards.boards.panels.declarations import Panel, PanelLine, Style
+from dashboards.boards.panels.declarations import Panel, PanelLine, Style, Unit
 from dashboards.boards.panels.exporters import by_worker, of_containers, of_gpus, of_pods
 from dashboards.boards.panels.styles import BLUE, GREEN, GREY, PHASES_OF_PODS, RED
 from dashboards.boards.queries import metric_names as n
 
-UTIL = of_gpus(
-    id="gpu-util",
-    title="GPU in use",
-    about="Share of time in which any kernel ran. It says little of the load: see the next two.",
-    lines=by_worker("gpu_util"),
-    unit="share",
-    metric=n.GPU_UTIL,
-    drill="worker",
-    zero="The GPUs did nothing.",
+_UNUSED = "The GPUs did nothing."
+
+
+def _gauge(panel_id: str, title: str, about: str, metric: str, unit: Unit, zero: str = "") -> Panel:
+    """Panel of each worker's GPUs; its id with underscores is the name of its query."""
+    lines = by_worker(panel_id.replace("-", "_"))
+    return of_gpus(
+        id=panel_id, title=title, about=about, lines=lines, unit=unit, metric=metric, zero=zero
+    )
+
+
+UTIL = _gauge(
+    "gpu-util",
+    "GPU in use",
+    "Share of time in which any kernel ran. It says little of the load: see the next two.",
+    n.GPU_UTIL,
+    "share",
+    _UNUSED,
 )
-TENSOR = of_gpus(
-    id="gpu-tensor",
-    title="GPU tensor cores active",
-    about="Reading prompts is bound by these. In the exporter's profiling set of metrics.",
-    lines=by_worker("gpu_tensor"),
-    unit="share",
-    metric=n.GPU_TENSOR,
-    drill="worker",
-    zero="The GPUs did nothing.",
+TENSOR = _gauge(
+    "gpu-tensor",
+    "GPU tensor cores active",
+    "Reading prompts is bound by these. In the exporter's profiling set of metrics.",
+    n.GPU_TENSOR,
+    "share",
+    _UNUSED,
 )
-DRAM = of_gpus(
-    id="gpu-dram",
-    title="GPU memory active",
-    about="Writing answers is bound by this. In the exporter's profiling set of metrics.",
-    lines=by_worker("gpu_dram"),
-    unit="share",
-    metric=n.GPU_DRAM,
-    drill="worker",
-    zero="The GPUs did nothing.",
+DRAM = _gauge(
+    "gpu-dram",
+    "GPU memory active",
+    "Writing answers is bound by this. In the exporter's profiling set of metrics.",
+    n.GPU_DRAM,
+    "share",
+    _UNUSED,
 )
-ENGINE = of_gpus(
-    id="gpu-engine",
-    title="GPU engine active",
-    about="Share of time the graphics or compute engine worked: what is missing was idle.",
-    lines=by_worker("gpu_engine"),
-    unit="share",
-    metric=n.GPU_ENGINE,
-    drill="worker",
-    zero="The GPUs did nothing.",
+ENGINE = _gauge(
+    "gpu-engine",
+    "GPU engine active",
+    "Share of time the graphics or compute engine worked: what is missing was idle.",
+    n.GPU_ENGINE,
+    "share",
+    _UNUSED,
 )
-MEMORY = of_gpus(
-    id="gpu-memory",
-    title="GPU memory used",
-    about="vLLM takes its share at the start and keeps it: full is normal.",
-    lines=by_worker("gpu_memory"),
-    unit="share",
-    metric=n.GPU_USED,
-    drill="worker",
-    zero="Nothing is held in the memory of the GPUs.",
+MEMORY = _gauge(
+    "gpu-memory",
+    "GPU memory used",
+    "vLLM takes its share at the start and keeps it: full is normal.",
+    n.GPU_USED,
+    "share",
+    "Nothing is held in the memory of the GPUs.",
 )
-TEMPERATURE = of_gpus(
-    id="gpu-temp",
-    title="GPU temperature",
-    about="The hottest of each worker's. Above 88 °C it slows itself down.",
-    lines=by_worker("gpu_temp"),
-    unit="celsius",
-    metric=n.GPU_TEMP,
-    drill="worker",
+TEMPERATURE = _gauge(
+    "gpu-temp",
+    "GPU temperature",
+    "The hottest of each worker's. Above 88 °C it slows itself down.",
+    n.GPU_TEMP,
+    "celsius",
 )
-POWER = of_gpus(
-    id="gpu-power",
-    title="GPU power",
-    about="Of each worker's GPUs together.",
-    lines=by_worker("gpu_power"),
-    unit="watts",
-    metric=n.GPU_POWER,
-    drill="worker",
-)
+POWER = _gauge("gpu-power", "GPU power", "Of each worker's GPUs together.", n.GPU_POWER, "watts")
 FAULTS = of_gpus(
     id="gpu-faults",
     title="GPUs with a new fault",
     about="Whose XID code changed within the hour. The code itself stays until a restart.",
-    lines=(PanelLine("gpu_faults", name="faults"),),
+    lines=(PanelLine("gpu_faults", name="faults", style=Style("GPUs", RED)),),
     unit="count",
     metric=n.GPU_XID,
     empty="No GPU reported a new fault.",
-    styles={"faults": Style("GPUs", RED)},
     zero="No GPU reported a new fault.",
 )
 ALLOCATED = of_pods(
@@ -93,50 +83,40 @@ ALLOCATED = of_pods(
     title="GPUs asked for",
     about="By these workers and by all pods, and how many the cluster has.",
     lines=(
-        PanelLine("gpus_of_workers", name="workers"),
-        PanelLine("gpus_requested", name="all"),
-        PanelLine("gpus_allocatable", name="there"),
+        PanelLine("gpus_of_workers", name="workers", style=Style("These workers", BLUE, "solid")),
+        PanelLine("gpus_requested", name="all", style=Style("All pods", GREEN, "dash")),
+        PanelLine("gpus_allocatable", name="there", style=Style("There are", GREY, "longdash")),
     ),
     unit="count",
     metric=n.NODE_ALLOCATABLE,
     empty="The cluster has no GPU, or none is asked for.",
-    styles={
-        "workers": Style("These workers", BLUE, "solid"),
-        "all": Style("All pods", GREEN, "dash"),
-        "there": Style("There are", GREY, "longdash"),
-    },
     zero="The cluster has no GPU, or none is asked for.",
 )
 ALLOCATED_SHARE = of_pods(
     id="gpus-allocated-share",
     title="Share of GPUs asked for",
     about="Of all the cluster has, by all pods.",
-    lines=(PanelLine("gpu_allocated_share", name="share"),),
+    lines=(PanelLine("gpu_allocated_share", name="share", style=Style("Asked for", BLUE)),),
     unit="share",
     metric=n.NODE_ALLOCATABLE,
     empty="The cluster has no GPU, or none is asked for.",
-    styles={"share": Style("Asked for", BLUE)},
     zero="None is asked for.",
 )
 READY = of_pods(
     id="pods-ready",
     title="Pods ready",
     about="Of these workers, as the cluster sees them.",
-    lines=(PanelLine("pods_ready", name="ready"),),
+    lines=(PanelLine("pods_ready", name="ready", style=Style("Ready", GREEN)),),
     unit="count",
     metric=n.POD_READY,
-    styles={"ready": Style("Ready", GREEN)},
     zero="No pod is ready.",
 )
-READY_BY_ENDPOINT = of_pods(
+READY_BY_ENDPOINT = replace(
+    READY,
     id="pods-ready-endpoints",
     title="Pods ready by endpoint",
     about="Workers, as the cluster sees them.",
     lines=(PanelLine("pods_ready_by_endpoint", by="endpoint_name"),),
-    unit="count",
-    metric=n.POD_READY,
-    drill="endpoint",
-    zero="No pod is ready.",
 )
 PHASES = of_pods(
     id="pods-phases",
@@ -156,7 +136,6 @@ RESTARTS = of_pods(
     unit="count",
     metric=n.RESTARTS,
     empty="None restarted, or none of these workers runs on its cluster.",
-    drill="worker",
     zero="None restarted.",
 )
 HOST_MEMORY = of_containers(
@@ -166,7 +145,6 @@ HOST_MEMORY = of_containers(
     lines=by_worker("pod_memory"),
     unit="bytes",
     metric=n.POD_MEMORY,
-    drill="worker",
 )
 PROCESSORS = of_containers(
     id="pod-cpu",
@@ -175,25 +153,17 @@ PROCESSORS = of_containers(
     lines=by_worker("pod_cpu"),
     unit="count",
     metric=n.POD_CPU,
-    drill="worker",
     zero="They used next to no processor.",
 )
 
 
-def _of_nodes(panel: Panel, query: str) -> Panel:
-    lines = (PanelLine(f"{query}_by_node", by="gpus"),)
-    return replace(panel, id=f"{panel.id}-nodes", lines=lines, drill="")
+def _of_nodes(panel: Panel) -> Panel:
+    lines = (PanelLine(f"{panel.id.replace('-', '_')}_by_node", by="gpus"),)
+    return replace(panel, id=f"{panel.id}-nodes", lines=lines)
 
 
-WORKERS_GPUS = (UTIL, TENSOR, DRAM, ENGINE, MEMORY, TEMPERATURE, POWER, FAULTS)
-FLEET_GPUS = (
-    ALLOCATED,
-    ALLOCATED_SHARE,
-    *(
-        _of_nodes(panel, panel.id.replace("-", "_"))
-        for panel in (UTIL, TENSOR, DRAM, ENGINE, MEMORY, TEMPERATURE, POWER)
-    ),
-    FAULTS,
-)
+_GAUGES = (UTIL, TENSOR, DRAM, ENGINE, MEMORY, TEMPERATURE, POWER)
+WORKERS_GPUS = (*_GAUGES, FAULTS)
+FLEET_GPUS = (ALLOCATED, ALLOCATED_SHARE, *(_of_nodes(panel) for panel in _GAUGES), FAULTS)
 WORKERS_PODS = (READY, PHASES, RESTARTS, HOST_MEMORY, PROCESSORS)
 FLEET_PODS = (READY_BY_ENDPOINT, PHASES, RESTARTS)

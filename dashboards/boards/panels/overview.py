@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
     ANSWERED,
-    PROMPTS,
     by_endpoint,
+    gauge_of_routers,
+    gauge_of_workers,
     of_l2,
+    of_prompts,
     of_router,
     of_workers,
     percents,
@@ -34,62 +38,42 @@ from dashboards.boards.queries import metric_names as n
 
 _BUSIEST = f"At most {TOP} endpoints, the busiest."
 
-FLEET_NOW = of_workers(
+_WORKERS_UP = PanelLine("workers_up", name="workers", style=Style("Workers up", GREEN))
+_WAITING = PanelLine("waiting", name="waiting", style=Style("Waiting", ORANGE))
+FLEET_NOW = gauge_of_workers(
     id="now",
     title="Running now",
     about="Current: endpoints with a worker up, workers up, and requests waiting.",
     lines=(
-        PanelLine("endpoints_up", name="endpoints"),
-        PanelLine("workers_up", name="workers"),
-        PanelLine("waiting", name="waiting"),
+        PanelLine("endpoints_up", name="endpoints", style=Style("Endpoints up", BLUE)),
+        _WORKERS_UP,
+        _WAITING,
     ),
     unit="count",
     metric=n.RUNNING,
     kind="numbers",
-    cause=None,
-    styles={
-        "endpoints": Style("Endpoints up", BLUE),
-        "workers": Style("Workers up", GREEN),
-        "waiting": Style("Waiting", ORANGE),
-    },
 )
-NOW = of_workers(
-    id="now",
-    title="Running now",
+NOW = replace(
+    FLEET_NOW,
     about="Current: workers up, requests running, and requests waiting.",
     lines=(
-        PanelLine("workers_up", name="workers"),
-        PanelLine("running", name="running"),
-        PanelLine("waiting", name="waiting"),
+        _WORKERS_UP,
+        PanelLine("running", name="running", style=Style("Running", BLUE)),
+        _WAITING,
     ),
-    unit="count",
-    metric=n.RUNNING,
-    kind="numbers",
-    cause=None,
-    styles={
-        "workers": Style("Workers up", GREEN),
-        "running": Style("Running", BLUE),
-        "waiting": Style("Waiting", ORANGE),
-    },
 )
-GOOD = of_workers(
+GOOD = of_prompts(
     id="good",
     title="Service quality",
     about="Over the whole range: cached prompt tokens, TTFT within 1 s, 5xx responses.",
     lines=(
-        PanelLine("reuse", name="reuse"),
-        PanelLine("on_time", name="on_time"),
-        PanelLine("failed_share", name="failed"),
+        PanelLine("reuse", name="reuse", style=Style("Prefix cache hit rate", GREEN)),
+        PanelLine("on_time", name="on_time", style=Style("TTFT within 1 s", BLUE)),
+        PanelLine("failed_share", name="failed", style=Style("Failed", RED)),
     ),
     unit="share",
     metric=n.PROMPT,
     kind="numbers",
-    cause=PROMPTS,
-    styles={
-        "reuse": Style("Prefix cache hit rate", GREEN),
-        "on_time": Style("TTFT within 1 s", BLUE),
-        "failed": Style("Failed", RED),
-    },
     zero="Prompts were processed: none was cached, none had its first token within 1 s.",
 )
 TTFT = of_workers(
@@ -101,7 +85,7 @@ TTFT = of_workers(
     metric=f"{n.TTFT}_count",
     styles=QUANTILES,
 )
-SOURCES = of_workers(
+SOURCES = of_prompts(
     id="sources",
     title="Prompt tokens by source",
     about="Tokens found in a tier were not computed again. Together they are 100 %.",
@@ -109,7 +93,6 @@ SOURCES = of_workers(
     unit="share",
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE, n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    cause=PROMPTS,
     kind="stacked",
     styles=TIERS,
 )
@@ -121,7 +104,6 @@ SHARE = of_router(
     unit="share",
     metric=n.DECISIONS,
     of_whole=False,
-    drill="worker",
 )
 REASONS_PANEL = of_router(
     id="decisions",
@@ -153,17 +135,13 @@ OUTCOME = of_router(
     cause=ANSWERED,
     styles=OUTCOMES,
 )
-BY_ENDPOINT = of_router(
-    id="requests",
-    title="Requests a second",
+BY_ENDPOINT = replace(
+    OUTCOME,
     about=f"By endpoint, as its router answered. {_BUSIEST}",
     lines=by_endpoint("requests", "endpoint"),
-    unit="per_s",
-    metric=n.REQUESTS,
-    cause=ANSWERED,
-    drill="endpoint",
+    styles={},
 )
-REUSE = of_workers(
+REUSE = of_prompts(
     id="reuse",
     title="Prefix cache hit rate",
     about=f"By endpoint, all tiers together. {_BUSIEST}",
@@ -171,21 +149,18 @@ REUSE = of_workers(
     unit="share",
     metric=n.BY_SOURCE,
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    cause=PROMPTS,
-    drill="endpoint",
     zero="Prompts came, and no cache had any of their tokens.",
 )
 L2 = of_l2(
     id="l2",
     title="L2 cache tier",
     about="Blocks found of those asked for, and how full it is; of all tiers together.",
-    lines=(PanelLine("l2_hit_share", name="found"), PanelLine("l2_fill", name="fill")),
+    lines=(
+        PanelLine("l2_hit_share", name="found", style=Style("Found of asked for", ORANGE, "solid")),
+        PanelLine("l2_fill", name="fill", style=Style("Filled", GREY, "dash")),
+    ),
     unit="share",
     metric=n.L2_CAPACITY,
-    styles={
-        "found": Style("Found of asked for", ORANGE, "solid"),
-        "fill": Style("Filled", GREY, "dash"),
-    },
     zero="The tier is empty and had no hit.",
 )
 TTFT_BY_ENDPOINT = of_workers(
@@ -195,7 +170,6 @@ TTFT_BY_ENDPOINT = of_workers(
     lines=by_endpoint("ttft_p95"),
     unit="seconds",
     metric=f"{n.TTFT}_count",
-    drill="endpoint",
 )
 ON_TIME_BY_ENDPOINT = of_workers(
     id="on-time",
@@ -204,18 +178,12 @@ ON_TIME_BY_ENDPOINT = of_workers(
     lines=by_endpoint("on_time"),
     unit="share",
     metric=f"{n.TTFT}_count",
-    drill="endpoint",
     zero="Requests came, and none had its first token within a second.",
 )
-ON_TIME = of_workers(
-    id="on-time",
-    title="First token within a second",
+ON_TIME = replace(
+    ON_TIME_BY_ENDPOINT,
     about="Share of requests.",
-    lines=(PanelLine("on_time", name="on_time"),),
-    unit="share",
-    metric=f"{n.TTFT}_count",
-    styles={"on_time": Style("Within 1 s", BLUE)},
-    zero="Requests came, and none had its first token within a second.",
+    lines=(PanelLine("on_time", name="on_time", style=Style("Within 1 s", BLUE)),),
 )
 FAILED_BY_ENDPOINT = of_router(
     id="failed",
@@ -226,19 +194,16 @@ FAILED_BY_ENDPOINT = of_router(
     metric=n.REQUESTS,
     cause=ANSWERED,
     of_whole=False,
-    drill="endpoint",
     zero="Requests came, and none failed.",
 )
-WAITING_BY_ENDPOINT = of_workers(
+WAITING_BY_ENDPOINT = gauge_of_workers(
     id="waiting",
     title="Requests waiting",
     about=f"Queued at the workers of each endpoint. {_BUSIEST}",
     lines=by_endpoint("waiting"),
     unit="count",
     metric=n.WAITING,
-    drill="endpoint",
     zero="No request was queued at these moments.",
-    cause=None,
 )
 FINISHED_BY_ENDPOINT = of_workers(
     id="finished",
@@ -247,17 +212,14 @@ FINISHED_BY_ENDPOINT = of_workers(
     lines=by_endpoint("finished"),
     unit="per_s",
     metric=n.FINISHED,
-    drill="endpoint",
 )
-PROMPT_BY_ENDPOINT = of_workers(
+PROMPT_BY_ENDPOINT = of_prompts(
     id="prompt-tokens",
     title="Prompt tokens a second",
     about=f"By endpoint, those found in a cache too. {_BUSIEST}",
     lines=by_endpoint("prompt_tokens"),
     unit="tokens_per_s",
     metric=n.PROMPT,
-    cause=PROMPTS,
-    drill="endpoint",
 )
 GENERATED_BY_ENDPOINT = of_workers(
     id="generated-tokens",
@@ -266,23 +228,17 @@ GENERATED_BY_ENDPOINT = of_workers(
     lines=by_endpoint("generated_tokens"),
     unit="tokens_per_s",
     metric=n.GENERATED,
-    drill="endpoint",
 )
-TOKENS = of_workers(
+TOKENS = of_prompts(
     id="tokens",
     title="Tokens a second",
     about="Of prompts, those found in a cache too, and of answers.",
     lines=(
-        PanelLine("prompt_tokens", name="prompt"),
-        PanelLine("generated_tokens", name="generated"),
+        PanelLine("prompt_tokens", name="prompt", style=Style("Prompt", SKY, "solid")),
+        PanelLine("generated_tokens", name="generated", style=Style("Generated", PURPLE, "dash")),
     ),
     unit="tokens_per_s",
     metric=n.PROMPT,
-    cause=PROMPTS,
-    styles={
-        "prompt": Style("Prompt", SKY, "solid"),
-        "generated": Style("Generated", PURPLE, "dash"),
-    },
 )
 ITL = of_workers(
     id="itl",
@@ -295,14 +251,13 @@ ITL = of_workers(
     empty="No answer had a second token.",
     styles=QUANTILES,
 )
-E2E = of_workers(
+E2E = replace(
+    TTFT,
     id="e2e",
     title="Time of a whole request",
     about="At the worker, from arrival to the last token. Below 0.3 s vLLM does not tell apart.",
     lines=percents("e2e", *QUANTILES),
-    unit="seconds",
     metric=f"{n.E2E}_count",
-    styles=QUANTILES,
 )
 WHERE_TIME_GOES = of_workers(
     id="phases",
@@ -324,19 +279,17 @@ FINISHED = of_workers(
     kind="stacked",
     styles=FINISHES,
 )
-QUEUE = of_router(
+QUEUE = gauge_of_routers(
     id="queue",
     title="Router queue depth",
     about="Requests held back until a worker has room, and how many may.",
-    lines=(PanelLine("queue_depth", name="depth"), PanelLine("queue_limit", name="limit")),
+    lines=(
+        PanelLine("queue_depth", name="depth", style=Style("Waiting", BLUE, "solid")),
+        PanelLine("queue_limit", name="limit", style=Style("Limit", BROWN, "dash")),
+    ),
     unit="count",
     metric=n.QUEUE_DEPTH,
-    styles={
-        "depth": Style("Waiting", BLUE, "solid"),
-        "limit": Style("Limit", BROWN, "dash"),
-    },
     zero="No request was queued at these moments.",
-    cause=None,
 )
 
 # Links written before the titles were reworded.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
-from dashboards.boards.panels.exporters import PROMPTS, by_endpoint, of_router, of_workers
+from dashboards.boards.panels.exporters import by_endpoint, gauge_of_routers, of_prompts, of_router
 from dashboards.boards.panels.overview import BY_CACHE, QUEUE, REASONS_PANEL, SHARE
-from dashboards.boards.panels.styles import BLUE, CACHE_STATES, GREEN, ORANGE, RED
+from dashboards.boards.panels.styles import BLUE, GREEN, ORANGE, RED
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
@@ -23,41 +25,34 @@ BALANCE = of_router(
     id="imbalance",
     title="Load imbalance (max/mean)",
     about="The busiest worker's requests over the mean's. 1: all the same; above 2: look why.",
-    lines=(PanelLine("imbalance", name="imbalance"),),
+    lines=(PanelLine("imbalance", name="imbalance", style=Style("Busiest over mean", BLUE)),),
     unit="count",
     metric=n.DECISIONS,
-    styles={"imbalance": Style("Busiest over mean", BLUE)},
 )
-SKEW = of_workers(
+SKEW = of_prompts(
     id="prompt-skew",
     title="Prompt token imbalance",
     about="Spread of prompt tokens over workers, over their mean, as workers count. 0: the same.",
-    lines=(PanelLine("prompt_skew", name="skew"),),
+    lines=(PanelLine("prompt_skew", name="skew", style=Style("Spread over mean", BLUE)),),
     unit="count",
     metric=n.PROMPT,
-    cause=PROMPTS,
-    styles={"skew": Style("Spread over mean", BLUE)},
     zero="All workers were given equally much.",
 )
 FALLBACKS = of_router(
     id="fallbacks",
     title="Decisions that fell back",
     about="Share of decisions for which no cache counted.",
-    lines=(PanelLine("fallback_share", name="share"),),
+    lines=(PanelLine("fallback_share", name="share", style=Style("Fell back", ORANGE)),),
     unit="share",
     metric=n.DECISIONS,
-    styles={"share": Style("Fell back", ORANGE)},
     zero="Requests were routed, and no decision fell back.",
 )
-FALLBACKS_BY_ENDPOINT = of_router(
+FALLBACKS_BY_ENDPOINT = replace(
+    FALLBACKS,
     id="fallbacks-endpoints",
     title="Decisions that fell back, by endpoint",
     about=f"Share of decisions for which no cache counted. At most {TOP}, the busiest.",
     lines=by_endpoint("fallback_share", "endpoint"),
-    unit="share",
-    metric=n.DECISIONS,
-    drill="endpoint",
-    zero="Requests were routed, and no decision fell back.",
 )
 MATCH = of_router(
     id="match",
@@ -72,11 +67,10 @@ HONESTY = of_router(
     id="kept-promises",
     title="Expected and found",
     about="Cached tokens workers reported for each one expected. 1: the router knows the caches.",
-    lines=(PanelLine("kept_promises", name="kept"),),
+    lines=(PanelLine("kept_promises", name="kept", style=Style("Found over expected", GREEN)),),
     unit="count",
     metric=n.ROUTER_PREDICTED,
     empty="The router expected nothing cached, or workers do not report what was cached.",
-    styles={"kept": Style("Found over expected", GREEN)},
     zero="The router expected cached tokens, and workers found none of them.",
 )
 OVERHEAD = of_router(
@@ -91,22 +85,17 @@ QUEUED = of_router(
     id="queued",
     title="Time waited at the router",
     about="p95, of all requests; most waited for nothing.",
-    lines=(PanelLine("queued_p95", name="p95"),),
+    lines=(PanelLine("queued_p95", name="p95", style=Style("p95", ORANGE)),),
     unit="seconds",
     metric=f"{n.QUEUED_FOR}_count",
     empty="The router counted the queue time of none of them.",
-    styles={"p95": Style("p95", ORANGE)},
 )
-TTFT_P95_BY_CACHE = of_router(
+TTFT_P95_BY_CACHE = replace(
+    BY_CACHE,
     id="ttft-cache-p95",
     title="TTFT p95 by cached share",
     about="p95 of streamed answers, as the router saw it.",
     lines=(PanelLine("ttft_p95_by_cache", by="cache"),),
-    unit="seconds",
-    metric=f"{n.ROUTER_TTFT}_count",
-    cause=BY_CACHE.cause,
-    empty=BY_CACHE.empty,
-    styles=CACHE_STATES,
 )
 ERRORS = of_router(
     id="errors",
@@ -118,67 +107,53 @@ ERRORS = of_router(
     empty="No errors.",
     kind="bars",
 )
-RETRIES = of_router(
+RETRIES = replace(
+    ERRORS,
     id="retries",
     title="Retried requests",
     about="A second, by why the first worker was left.",
     lines=(PanelLine("retries_by_reason", by="reason"),),
-    unit="per_s",
     metric=n.RETRIES,
     empty="None was retried.",
-    kind="bars",
 )
-HEALTHY = of_router(
+HEALTHY = gauge_of_routers(
     id="healthy",
     title="Workers the router trusts",
     about="Which pass its health checks, and which it leaves out after failures.",
     lines=(
-        PanelLine("workers_healthy", name="healthy"),
-        PanelLine("circuits_open", name="open"),
+        PanelLine("workers_healthy", name="healthy", style=Style("Healthy", GREEN, "solid")),
+        PanelLine("circuits_open", name="open", style=Style("Left out", RED, "dot")),
     ),
     unit="count",
     metric=n.WORKER_UP,
-    cause=None,
-    styles={
-        "healthy": Style("Healthy", GREEN, "solid"),
-        "open": Style("Left out", RED, "dot"),
-    },
     zero="No worker is healthy.",
 )
-HEALTHY_BY_ENDPOINT = of_router(
+HEALTHY_BY_ENDPOINT = replace(
+    HEALTHY,
     id="healthy-endpoints",
     title="Healthy workers by endpoint",
     about=f"Which pass the router's health checks. At most {TOP} endpoints, the busiest.",
     lines=by_endpoint("workers_healthy", "endpoint"),
-    unit="count",
-    metric=n.WORKER_UP,
-    cause=None,
-    drill="endpoint",
-    zero="No worker is healthy.",
 )
-IN_FLIGHT = of_router(
+IN_FLIGHT = gauge_of_routers(
     id="in-flight",
     title="Requests in flight",
     about=f"At each worker, as its router counts. At most {TOP} workers, the fullest.",
     lines=(PanelLine("in_flight_by_worker", by="worker"),),
     unit="count",
     metric=n.IN_FLIGHT,
-    drill="worker",
     zero="No request was in flight at these moments.",
-    cause=None,
 )
-INDEX = of_router(
+INDEX = gauge_of_routers(
     id="index",
     title="Blocks the router remembers",
     about=f"For each worker. At most {TOP} workers, the most.",
     lines=(PanelLine("index_blocks_by_worker", by="worker"),),
     unit="count",
     metric=n.INDEX_BLOCKS,
-    drill="worker",
     zero="The router's index is empty.",
-    cause=None,
 )
-LAG = of_router(
+LAG = gauge_of_routers(
     id="index-lag",
     title="KV event lag",
     about="From a worker's step to the router's index. Above 30 s the router falls back.",
@@ -186,8 +161,6 @@ LAG = of_router(
     unit="seconds",
     metric=n.INDEX_LAG,
     since=_KVAWARE,
-    drill="worker",
-    cause=None,
 )
 KV_FALLBACKS = of_router(
     id="kv-fallbacks",
@@ -199,15 +172,13 @@ KV_FALLBACKS = of_router(
     since=_KVAWARE,
     kind="bars",
 )
-KV_RECOVERIES = of_router(
+KV_RECOVERIES = replace(
+    KV_FALLBACKS,
     id="kv-recoveries",
     title="Following the caches",
     about="Connections, gaps, replays and restarts a second while following KV events.",
     lines=(PanelLine("kv_recoveries_by_reason", by="reason"),),
-    unit="per_s",
     metric=n.KV_RECOVERIES,
-    since=_KVAWARE,
-    kind="bars",
 )
 
 _QUALITY = (MATCH, HONESTY, BY_CACHE, TTFT_P95_BY_CACHE)

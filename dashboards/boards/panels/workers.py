@@ -2,68 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dashboards.boards.panels.cache import CAPACITY, FULL, FULL_BY_ENDPOINT
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
-from dashboards.boards.panels.exporters import by_endpoint, by_worker, of_workers, percents
+from dashboards.boards.panels.exporters import (
+    by_endpoint,
+    by_worker,
+    gauge_of_workers,
+    of_workers,
+    percents,
+)
 from dashboards.boards.panels.gpus import FLEET_GPUS, FLEET_PODS, WORKERS_GPUS, WORKERS_PODS
-from dashboards.boards.panels.overview import TTFT_BY_ENDPOINT, WAITING_BY_ENDPOINT
+from dashboards.boards.panels.overview import (
+    GENERATED_BY_ENDPOINT,
+    TTFT_BY_ENDPOINT,
+    WAITING_BY_ENDPOINT,
+)
 from dashboards.boards.panels.styles import BLUE, GREY, QUANTILES, STATUSES
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
 _BUSIEST = f"At most {TOP} workers, the busiest."
 
-UP = of_workers(
+UP = gauge_of_workers(
     id="workers-up",
     title="Workers up",
     about="Of those known: which answer Prometheus.",
-    lines=(PanelLine("workers_up", name="up"), PanelLine("workers_known", name="known")),
+    lines=(
+        PanelLine("workers_up", name="up", style=Style("Up", BLUE, "solid")),
+        PanelLine("workers_known", name="known", style=Style("Known", GREY, "dash")),
+    ),
     unit="count",
     metric="up",
-    cause=None,
-    styles={"up": Style("Up", BLUE, "solid"), "known": Style("Known", GREY, "dash")},
 )
-UP_BY_ENDPOINT = of_workers(
+UP_BY_ENDPOINT = replace(
+    UP,
     id="workers-up-endpoints",
     title="Workers up by endpoint",
     about=f"Which answer Prometheus. At most {TOP} endpoints.",
     lines=by_endpoint("workers_up"),
-    unit="count",
-    metric="up",
-    cause=None,
-    drill="endpoint",
 )
-RUNNING = of_workers(
+RUNNING = gauge_of_workers(
     id="running",
     title="Requests in each worker's batch",
     about=_BUSIEST,
     lines=by_worker("running"),
     unit="count",
     metric=n.RUNNING,
-    drill="worker",
     zero="No request was running at these moments.",
-    cause=None,
 )
-WAITING = of_workers(
+WAITING = replace(
+    WAITING_BY_ENDPOINT,
     id="waiting-reasons",
     title="Requests waiting at each worker",
     about="By reason: capacity, or deferred for a load, an adapter or a blocked one.",
     lines=(PanelLine("waiting_by_reason", by="worker_reason"),),
-    unit="count",
-    metric=n.WAITING,
-    zero="No request was queued at these moments.",
-    cause=None,
 )
-ENGINES_FULL = of_workers(
+ENGINES_FULL = replace(
+    FULL,
     id="kv-usage-engines",
     title="Device cache held, by engine",
     about=f"Each data-parallel engine by itself. {_BUSIEST}",
     lines=(PanelLine("kv_usage_by_engine", by="worker_engine"),),
-    unit="share",
-    metric=n.KV_USAGE,
-    or_metrics=(n.KV_USAGE_OLD,),
-    cause=None,
-    zero="No running request held a block at these moments.",
 )
 PREEMPTIONS = of_workers(
     id="preemptions",
@@ -73,25 +74,19 @@ PREEMPTIONS = of_workers(
     unit="per_s",
     metric=n.PREEMPTIONS,
     empty="No request was preempted.",
-    drill="worker",
 )
-GENERATED = of_workers(
+GENERATED = replace(
+    GENERATED_BY_ENDPOINT,
     id="generated-workers",
-    title="Generated tokens a second",
     about=f"By worker. {_BUSIEST}",
     lines=by_worker("generated_tokens"),
-    unit="tokens_per_s",
-    metric=n.GENERATED,
-    drill="worker",
 )
-TTFT_BY_WORKER = of_workers(
+TTFT_BY_WORKER = replace(
+    TTFT_BY_ENDPOINT,
     id="ttft-workers",
     title="TTFT p95 by worker",
     about=f"p95: one in twenty waited longer. {_BUSIEST}",
     lines=by_worker("ttft_p95"),
-    unit="seconds",
-    metric=f"{n.TTFT}_count",
-    drill="worker",
 )
 REJECTED = of_workers(
     id="rejected",
@@ -113,14 +108,13 @@ PROMPT_LENGTHS = of_workers(
     metric=f"{n.PROMPT_LENGTH}_count",
     kind="heatmap",
 )
-ANSWER_LENGTHS = of_workers(
+ANSWER_LENGTHS = replace(
+    PROMPT_LENGTHS,
     id="answer-lengths",
     title="Lengths of answers",
     about="Requests by the tokens generated; the brighter, the more.",
     lines=(PanelLine("answer_lengths", by="le"),),
-    unit="count",
     metric=f"{n.ANSWER_LENGTH}_count",
-    kind="heatmap",
 )
 PROMPT_PERCENTS = of_workers(
     id="prompt-length",
@@ -135,10 +129,9 @@ BATCH = of_workers(
     id="step-tokens",
     title="Tokens of one step",
     about="Mean of what an engine works on at once.",
-    lines=(PanelLine("step_tokens", name="tokens"),),
+    lines=(PanelLine("step_tokens", name="tokens", style=Style("Tokens a step", BLUE)),),
     unit="tokens",
     metric=f"{n.STEP_TOKENS}_count",
-    styles={"tokens": Style("Tokens a step", BLUE)},
 )
 HTTP = of_workers(
     id="http",
@@ -159,18 +152,16 @@ FLOPS = of_workers(
     metric=n.FLOPS,
     since="vLLM 0.19",
     empty="Zero unless the worker is started with --enable-mfu-metrics.",
-    drill="worker",
 )
 FLOPS_PER_TOKEN = of_workers(
     id="flops-token",
     title="Estimated operations for a token",
     about="Floating-point operations for each token computed or generated.",
-    lines=(PanelLine("flops_per_token", name="flops"),),
+    lines=(PanelLine("flops_per_token", name="flops", style=Style("For a token", BLUE)),),
     unit="count",
     metric=n.FLOPS,
     since="vLLM 0.19",
     empty="Zero unless the worker is started with --enable-mfu-metrics.",
-    styles={"flops": Style("For a token", BLUE)},
     zero="It is counted only where the worker is started with --enable-mfu-metrics.",
 )
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.lmcache import ASKED
+from dashboards.boards.queries.cache import LMCACHE_LOOKUPS
 from dashboards.boards.queries.metric_names import L2_CAPACITY, REQUESTS, RUNNING
 from dashboards.boards.queries.promql import (
     JOBS,
     NAME,
+    QUERIES,
+    Braces,
     Query,
     Scope,
     Times,
+    everywhere,
     first_present,
     register_query,
 )
@@ -122,40 +125,24 @@ def count_without_label(label: str) -> str:
     return f'count ({RUNNING}{{{label}=""}})'
 
 
-PREFIX = "happened_"
+def _growth_query(braces: Braces, *metrics: str) -> Query:
+    """Growth of a counter by any of its names."""
 
-
-def _grown(*vectors: str) -> str:
-    return first_present(*(f"sum({vector})" for vector in vectors))
-
-
-def _increase(metric: str, braces: str, times: Times) -> str:
-    return f"increase({metric}{braces}[{times.rate_s}s])"
-
-
-def _of_workers(*metrics: str) -> Query:
     def query(scope: Scope, times: Times) -> str:
-        return _grown(*(_increase(metric, scope.engines(), times) for metric in metrics))
+        grown = (f"increase({metric}{braces(scope)}[{times.rate_s}s])" for metric in metrics)
+        return first_present(*(f"sum({vector})" for vector in grown))
 
     return query
 
 
-register_query(f"{PREFIX}prompts")(_of_workers(n.PROMPT))
-register_query(f"{PREFIX}requests")(_of_workers(n.FINISHED))
-register_query(f"{PREFIX}tier_lookups")(_of_workers(n.CHUNK_QUERIES))
-register_query(f"{PREFIX}lmcache_lookups")(_of_workers(*ASKED))
-
-
-@register_query(f"{PREFIX}routed")
-def _routed(scope: Scope, times: Times) -> str:
-    return _grown(_increase(n.DECISIONS, scope.decisions(), times))
-
-
-@register_query(f"{PREFIX}answered")
-def _answered(scope: Scope, times: Times) -> str:
-    return _grown(_increase(n.REQUESTS, scope.router(), times))
-
-
-@register_query(f"{PREFIX}l2_operations")
-def _l2_operations(_scope: Scope, times: Times) -> str:
-    return _grown(_increase(n.L2_OPERATIONS, "", times))
+QUERIES.update(
+    {
+        "happened_prompts": _growth_query(Scope.engines, n.PROMPT),
+        "happened_requests": _growth_query(Scope.engines, n.FINISHED),
+        "happened_tier_lookups": _growth_query(Scope.engines, n.CHUNK_QUERIES),
+        "happened_lmcache_lookups": _growth_query(Scope.engines, *LMCACHE_LOOKUPS),
+        "happened_routed": _growth_query(Scope.decisions, n.DECISIONS),
+        "happened_answered": _growth_query(Scope.router, n.REQUESTS),
+        "happened_l2_operations": _growth_query(everywhere, n.L2_OPERATIONS),
+    }
+)

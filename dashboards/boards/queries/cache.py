@@ -1,24 +1,34 @@
-"""Queries of cache tiers: device, L1 and L2 as the worker reports them, and our L2 engine.
+"""Queries of cache tiers: device, L1 and L2 as the worker reports them, our L2 engine, LMCache.
 
 vLLM has no label for our L2: its tier is "disk"; "p2p" is outside the worker, too. A connector
 without tier information (LMCache) is shown under its own name, never as a tier.
+
+LMCache's names begin with `lmcache:` in process, or with `lmcache_` in OpenMetrics; those of its
+server in multi-process mode begin with `lmcache_mp_` and exclude the others.
 """
 
 from __future__ import annotations
 
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
+    QUERIES,
+    Query,
     Scope,
     Times,
     busiest,
+    counter_query,
+    everywhere,
+    first_present,
+    gauge_query,
     join_labels,
-    quantile,
+    quantile_query,
     rate,
     rate_by,
     rates,
     ratio,
     register_query,
     share,
+    share_query,
     sum_by,
 )
 
@@ -90,81 +100,46 @@ def _by_hits(scope: Scope, times: Times) -> Parts:
     ]
 
 
-def _reuse(by: str, scope: Scope, times: Times) -> str:
+def _reuse(by: str, *, top: bool = False) -> Query:
     """Share of cached prompt tokens: by source since 0.16, by hits before."""
-    computed = rate_by(by, n.BY_SOURCE, scope.engines(source="local_compute"), times)
-    every = rate_by(by, n.PROMPT, scope.engines(), times)
-    return f"(1 - {ratio(computed, every)} or {_overall(by, scope, times)})"
+
+    def query(scope: Scope, times: Times) -> str:
+        computed = rate_by(by, n.BY_SOURCE, scope.engines(source="local_compute"), times)
+        every = rate_by(by, n.PROMPT, scope.engines(), times)
+        found = f"(1 - {ratio(computed, every)} or {_overall(by)(scope, times)})"
+        return f"{found} {busiest(by, n.PROMPT, scope.engines(), times)}" if top else found
+
+    return query
 
 
-def _overall(by: str, scope: Scope, times: Times) -> str:
-    hits, asked = (
-        sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
-    )
-    beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
-    return ratio(f"({hits} + ({beyond} or {hits} * 0))", asked)
+def _overall(by: str) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        hits, asked = (
+            sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
+        )
+        beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
+        return ratio(f"({hits} + ({beyond} or {hits} * 0))", asked)
+
+    return query
 
 
-@register_query("reuse")
-def reuse(scope: Scope, times: Times) -> str:
-    return _reuse("", scope, times)
+def _rates(*metrics: str) -> Query:
+    """Growth of a counter by any of its names."""
+    return lambda scope, times: sum_by("", rates(metrics, scope.engines(), times))
 
 
-@register_query("reuse_each")
-def reuse_each(scope: Scope, times: Times) -> str:
-    return _reuse("endpoint_name", scope, times)
+def _ratio(part: tuple[str, ...], whole: tuple[str, ...]) -> Query:
+    return lambda scope, times: ratio(_rates(*part)(scope, times), _rates(*whole)(scope, times))
 
 
-@register_query("reuse_by_endpoint")
-def reuse_by_endpoint(scope: Scope, times: Times) -> str:
-    top = busiest("endpoint_name", n.PROMPT, scope.engines(), times)
-    return f"{reuse_each(scope, times)} {top}"
+def _of_lookups(**labels: str) -> Query:
+    """Cached tokens of a source as a share of the tokens looked up."""
 
+    def query(scope: Scope, times: Times) -> str:
+        found = rate_by("", n.CACHED, scope.engines(**labels), times)
+        return ratio(found, _rates(*_QUERIES)(scope, times))
 
-@register_query("reuse_by_worker")
-def reuse_by_worker(scope: Scope, times: Times) -> str:
-    return f"{_reuse('pod', scope, times)} {busiest('pod', n.PROMPT, scope.engines(), times)}"
-
-
-@register_query("hits_device")
-def hits_device(scope: Scope, times: Times) -> str:
-    hits, asked = (sum_by("", rates(names, scope.engines(), times)) for names in (_HITS, _QUERIES))
-    return ratio(hits, asked)
-
-
-@register_query("hits_beyond")
-def hits_beyond(scope: Scope, times: Times) -> str:
-    """Share of the tokens that missed the device cache."""
-    hits, asked = (
-        rate_by("", metric, scope.engines(), times)
-        for metric in (n.EXTERNAL_HITS, n.EXTERNAL_QUERIES)
-    )
-    return ratio(hits, asked)
-
-
-@register_query("hits_l1")
-def hits_l1(scope: Scope, times: Times) -> str:
-    return _of_asked(scope.engines(source="host"), scope, times)
-
-
-@register_query("hits_l2")
-def hits_l2(scope: Scope, times: Times) -> str:
-    return _of_asked(scope.engines(source_re=_L2_SOURCES), scope, times)
-
-
-def _of_asked(braces: str, scope: Scope, times: Times) -> str:
-    asked = sum_by("", rates(_QUERIES, scope.engines(), times))
-    return ratio(rate_by("", n.CACHED, braces, times), asked)
-
-
-@register_query("hits_overall")
-def hits_overall(scope: Scope, times: Times) -> str:
-    return _overall("", scope, times)
-
-
-@register_query("reused_tokens_by_tier")
-def reused_tokens_by_tier(scope: Scope, times: Times) -> str:
-    return sum_by_tier("", reused_parts(scope, times))
+    return query
 
 
 def reused_parts(scope: Scope, times: Times) -> Parts:
@@ -179,14 +154,20 @@ def _l1_l2(vector: str) -> str:
     return f'label_replace({l1}, "tier", "l2", "tier", "[1-9].*")'
 
 
-def _tier_rate(metric: str, scope: Scope, times: Times) -> str:
-    return f"sum by (tier) ({_l1_l2(rate(metric, scope.engines(), times))})"
+def _tier_rate(metric: str) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        return f"sum by (tier) ({_l1_l2(rate(metric, scope.engines(), times))})"
+
+    return query
 
 
-@register_query("chunk_hits_by_tier")
-def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
-    hits, asked = (_tier_rate(metric, scope, times) for metric in (n.CHUNK_HITS, n.CHUNK_QUERIES))
-    return share(hits, asked)
+def _moved_bytes(metric: str, transfer_type: str) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        old = scope.engines(transfer_type=transfer_type)
+        moved = rate_by("", metric, scope.engines(), times)
+        return f"{moved} or {rate_by('', n.OFFLOADED_OLD, old, times)}"
+
+    return query
 
 
 @register_query("load_speed")
@@ -195,28 +176,6 @@ def load_speed(scope: Scope, times: Times) -> str:
     to_device = scope.engines(transfer_type="CPU_to_GPU")
     old = [rate_by("", m, to_device, times) for m in (n.OFFLOADED_OLD, n.OFFLOAD_TIME_OLD)]
     return f"{ratio(*new)} or {ratio(*old)}"
-
-
-@register_query("loaded_bytes")
-def loaded_bytes(scope: Scope, times: Times) -> str:
-    old = rate_by("", n.OFFLOADED_OLD, scope.engines(transfer_type="CPU_to_GPU"), times)
-    return f"{rate_by('', n.LOAD_BYTES, scope.engines(), times)} or {old}"
-
-
-@register_query("stored_bytes")
-def stored_bytes(scope: Scope, times: Times) -> str:
-    old = rate_by("", n.OFFLOADED_OLD, scope.engines(transfer_type="GPU_to_CPU"), times)
-    return f"{rate_by('', n.STORE_BYTES, scope.engines(), times)} or {old}"
-
-
-@register_query("tier_read_bytes")
-def tier_read_bytes(scope: Scope, times: Times) -> str:
-    return _tier_rate(n.READ, scope, times)
-
-
-@register_query("tier_written_bytes")
-def tier_written_bytes(scope: Scope, times: Times) -> str:
-    return _tier_rate(n.WRITTEN, scope, times)
 
 
 @register_query("tier_lookup_p95")
@@ -247,82 +206,88 @@ def offload_failures(scope: Scope, times: Times) -> str:
     return " or ".join(parts)
 
 
-for _name, _metric in {
-    "block_lifetime": n.BLOCK_LIFETIME,
-    "block_idle": n.BLOCK_IDLE,
-    "block_reuse": n.BLOCK_REUSE,
-}.items():
-
-    @register_query(f"{_name}_p50")
-    def _block(scope: Scope, times: Times, metric: str = _metric) -> str:
-        return quantile(0.5, "", (metric,), scope.engines(), times)
+def _l2_fill(by: str = "") -> str:
+    return ratio(sum_by(by, n.L2_USED), sum_by(by, n.L2_CAPACITY))
 
 
-@register_query("l2_hit_share")
-def l2_hit_share(_scope: Scope, times: Times) -> str:
-    return share(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
+def _l2_evicted(scope: Scope, times: Times) -> str:
+    evicted = rate_by("pool, reason", n.L2_EVICTED, everywhere(scope), times)
+    return join_labels(evicted, "pool_reason", "pool", "reason")
 
 
-@register_query("l2_hit_share_by_pool")
-def l2_hit_share_by_pool(_scope: Scope, times: Times) -> str:
-    return share(rate_by("pool", n.L2_HITS, "", times), rate_by("pool", n.L2_LOOKUPS, "", times))
+QUERIES.update(
+    {
+        "reuse": _reuse(""),
+        "reuse_each": _reuse("endpoint_name"),
+        "reuse_by_endpoint": _reuse("endpoint_name", top=True),
+        "reuse_by_worker": _reuse("pod", top=True),
+        "reused_tokens_by_tier": lambda scope, times: sum_by_tier("", reused_parts(scope, times)),
+        "hits_overall": _overall(""),
+        "hits_device": _ratio(_HITS, _QUERIES),
+        "hits_beyond": _ratio((n.EXTERNAL_HITS,), (n.EXTERNAL_QUERIES,)),  # of the rest
+        "hits_l1": _of_lookups(source="host"),
+        "hits_l2": _of_lookups(source_re=_L2_SOURCES),
+        "loaded_bytes": _moved_bytes(n.LOAD_BYTES, "CPU_to_GPU"),
+        "stored_bytes": _moved_bytes(n.STORE_BYTES, "GPU_to_CPU"),
+        "tier_read_bytes": _tier_rate(n.READ),
+        "tier_written_bytes": _tier_rate(n.WRITTEN),
+        "block_lifetime_p50": quantile_query(50, (n.BLOCK_LIFETIME,), Scope.engines),
+        "block_idle_p50": quantile_query(50, (n.BLOCK_IDLE,), Scope.engines),
+        "block_reuse_p50": quantile_query(50, (n.BLOCK_REUSE,), Scope.engines),
+        "l2_hit_share": share_query(n.L2_HITS, n.L2_LOOKUPS, everywhere),
+        "l2_hit_share_by_pool": share_query(n.L2_HITS, n.L2_LOOKUPS, everywhere, "pool"),
+        "l2_fill": lambda _scope, _times: _l2_fill(),
+        "l2_fill_by_medium": lambda _scope, _times: join_labels(
+            _l2_fill("pool, medium"), "pool_medium", "pool", "medium"
+        ),
+        "l2_p99_by_operation": quantile_query(99, (n.L2_DURATION,), everywhere, "op"),
+        "l2_evicted_by_reason": _l2_evicted,
+        "l2_rejected_by_reason": counter_query(n.L2_REJECTED, everywhere, "reason"),
+        "l2_results": counter_query(n.L2_OPERATIONS, everywhere, "result"),
+        "l2_read_bytes": counter_query(n.L2_READ, everywhere),
+        "l2_written_bytes": counter_query(n.L2_STORED, everywhere),
+        "l2_integrity_failures": counter_query(n.L2_INTEGRITY, everywhere),
+        "l2_nodes_up": gauge_query(n.L2_NODE_UP, everywhere, "pool"),
+    }
+)
 
 
-@register_query("l2_fill")
-def l2_fill(_scope: Scope, _times: Times) -> str:
-    return ratio(f"sum({n.L2_USED})", f"sum({n.L2_CAPACITY})")
-
-
-@register_query("l2_fill_by_medium")
-def l2_fill_by_medium(_scope: Scope, _times: Times) -> str:
-    by = "pool, medium"
-    filled = ratio(f"sum by ({by}) ({n.L2_USED})", f"sum by ({by}) ({n.L2_CAPACITY})")
-    return join_labels(filled, "pool_medium", "pool", "medium")
-
-
-@register_query("l2_p99_by_operation")
-def l2_p99_by_operation(_scope: Scope, times: Times) -> str:
-    return quantile(0.99, "op", (n.L2_DURATION,), "", times)
-
-
-@register_query("l2_evicted_by_reason")
-def l2_evicted_by_reason(_scope: Scope, times: Times) -> str:
-    return join_labels(
-        rate_by("pool, reason", n.L2_EVICTED, "", times), "pool_reason", "pool", "reason"
-    )
-
-
-@register_query("l2_rejected_by_reason")
-def l2_rejected_by_reason(_scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.L2_REJECTED, "", times)
-
-
-@register_query("l2_results")
-def l2_results(_scope: Scope, times: Times) -> str:
-    return rate_by("result", n.L2_OPERATIONS, "", times)
-
-
-@register_query("l2_read_bytes")
-def l2_read_bytes(_scope: Scope, times: Times) -> str:
-    return rate_by("", n.L2_READ, "", times)
-
-
-@register_query("l2_written_bytes")
-def l2_written_bytes(_scope: Scope, times: Times) -> str:
-    return rate_by("", n.L2_STORED, "", times)
-
-
-@register_query("l2_integrity_failures")
-def l2_integrity_failures(_scope: Scope, times: Times) -> str:
-    return rate_by("", n.L2_INTEGRITY, "", times)
-
-
-@register_query("l2_nodes_up")
-def l2_nodes_up(_scope: Scope, _times: Times) -> str:
-    return f"sum by (pool) ({n.L2_NODE_UP})"
+@register_query("chunk_hits_by_tier")
+def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
+    return share(_tier_rate(n.CHUNK_HITS)(scope, times), _tier_rate(n.CHUNK_QUERIES)(scope, times))
 
 
 @register_query("kv_capacity_by_worker")
 def kv_capacity_by_worker(scope: Scope, _times: Times) -> str:
     """In tokens. vLLM exports the value as a label only; the router parses it."""
     return f"max by (worker) ({n.CACHE_TOKENS}{scope.decisions()} > 0)"
+
+
+def both(name: str) -> tuple[str, str]:
+    return f"lmcache:{name}", f"lmcache_{name}"
+
+
+def _held(*metrics: str) -> Query:
+    """Sum of a gauge by any of its names."""
+    return lambda scope, _times: sum_by(
+        "", first_present(*(f"{metric}{scope.engines()}" for metric in metrics))
+    )
+
+
+LMCACHE_LOOKUPS = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
+
+QUERIES.update(
+    {
+        "lm_lookup_hits": _ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), LMCACHE_LOOKUPS),
+        "lm_hits_l1": _ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)),
+        "lm_hits_l2": _ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)),
+        "lm_supplied_tokens": _rates(*both(n.LM_HIT_TOKENS), n.LMS_HITS),
+        "lm_vllm_tokens": _rates(*both(n.LM_VLLM_HITS)),
+        "lm_evicted": _rates(*both(n.LM_EVICTED), n.LMS_L2_EVICTED),
+        "lm_l1_bytes": _held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES),
+        "lm_l2_bytes": _held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES),
+        # Of lookups; misses are counted as up to a tenth.
+        "lm_request_rate_p50": quantile_query(50, both(n.LM_REQUEST_RATE), Scope.engines),
+        "lm_retrieve_p95": quantile_query(95, both(n.LM_RETRIEVE), Scope.engines),
+    }
+)

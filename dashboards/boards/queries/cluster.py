@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
+    QUERIES,
     Query,
     Scope,
     Times,
@@ -17,7 +18,6 @@ from dashboards.boards.queries.promql import (
 )
 
 _GPU = '{resource="nvidia_com_gpu"}'
-_POD, _ENDPOINT = "pod", "endpoint_name"
 
 
 def _pods(vector: str) -> str:
@@ -58,6 +58,19 @@ def _by_node(metric: str, how: str, factor: str = "") -> Query:
     return query
 
 
+def _memory_share(used: str, free: str) -> str:
+    return f"{used} / ({used} + {free})"
+
+
+def _sum(vector: str) -> Query:
+    """Of all pods that the viewer may see."""
+    return lambda scope, _times: f"sum({_mine(vector, scope)})"
+
+
+def _of_workers(vector: str, by: str = "") -> Query:
+    return lambda scope, _times: sum_by(by, of_workers(vector, scope))
+
+
 _GPU_GAUGES = {
     "gpu_util": (n.GPU_UTIL, "avg", " / 100"),
     "gpu_engine": (n.GPU_ENGINE, "avg", ""),
@@ -66,24 +79,37 @@ _GPU_GAUGES = {
     "gpu_temp": (n.GPU_TEMP, "max", ""),
     "gpu_power": (n.GPU_POWER, "sum", ""),
 }
+_REQUESTED, _ALLOCATABLE = f"{n.POD_REQUESTS}{_GPU}", f"sum({n.NODE_ALLOCATABLE}{_GPU})"
+_READY = f'{n.POD_READY}{{condition="true"}}'
 for _name, _what in _GPU_GAUGES.items():
     register_query(f"{_name}_by_worker")(_by_pod(*_what))
     register_query(f"{_name}_by_node")(_by_node(*_what))
-register_query("pod_memory_by_worker")(_by_pod(f'{n.POD_MEMORY}{{container!=""}}', "sum"))
-register_query("restarts_by_worker")(_by_pod(f"increase({n.RESTARTS}[1h])", "sum"))
+QUERIES.update(
+    {
+        "pod_memory_by_worker": _of_workers(f'{n.POD_MEMORY}{{container!=""}}', "pod"),
+        "restarts_by_worker": _of_workers(f"increase({n.RESTARTS}[1h])", "pod"),
+        "gpus_of_workers": _of_workers(_REQUESTED),
+        "gpus_requested": _sum(_REQUESTED),
+        "gpus_allocatable": lambda _scope, _times: _ALLOCATABLE,
+        "pods_ready": _of_workers(_READY),
+        "pods_ready_by_endpoint": _of_workers(_READY, "endpoint_name"),
+        "pods_by_phase": _of_workers(n.POD_PHASE, "phase"),
+        "gpu_idle_share": lambda scope, _times: f"1 - avg({_mine(n.GPU_ENGINE, scope)})",
+    }
+)
 
 
 @register_query("gpu_memory_by_worker")
 def gpu_memory_by_worker(scope: Scope, _times: Times) -> str:
     used, free = (f"sum by (pod) ({of_workers(m, scope)})" for m in (n.GPU_USED, n.GPU_FREE))
-    return f"{used} / ({used} + {free})"
+    return _memory_share(used, free)
 
 
 @register_query("gpu_memory_by_node")
 def gpu_memory_by_node(scope: Scope, _times: Times) -> str:
     by = "Hostname, modelName"
     used, free = (f"sum by ({by}) ({_mine(m, scope)})" for m in (n.GPU_USED, n.GPU_FREE))
-    return join_labels(f"{used} / ({used} + {free})", "gpus", "Hostname", "modelName")
+    return join_labels(_memory_share(used, free), "gpus", "Hostname", "modelName")
 
 
 @register_query("gpu_faults")
@@ -92,51 +118,12 @@ def gpu_faults(scope: Scope, _times: Times) -> str:
     return f"sum({_mine(f'changes({n.GPU_XID}[1h])', scope)} > bool 0)"
 
 
-@register_query("gpu_idle_share")
-def gpu_idle_share(scope: Scope, _times: Times) -> str:
-    return f"1 - avg({_mine(n.GPU_ENGINE, scope)})"
-
-
-@register_query("gpus_of_workers")
-def gpus_of_workers(scope: Scope, _times: Times) -> str:
-    return f"sum({of_workers(f'{n.POD_REQUESTS}{_GPU}', scope)})"
-
-
-@register_query("gpus_requested")
-def gpus_requested(scope: Scope, _times: Times) -> str:
-    return f"sum({_mine(f'{n.POD_REQUESTS}{_GPU}', scope)})"
-
-
-@register_query("gpus_allocatable")
-def gpus_allocatable(_scope: Scope, _times: Times) -> str:
-    return f"sum({n.NODE_ALLOCATABLE}{_GPU})"
-
-
 @register_query("gpu_allocated_share")
 def gpu_allocated_share(scope: Scope, times: Times) -> str:
-    return f"{gpus_requested(scope, times)} / ({gpus_allocatable(scope, times)} > 0)"
+    return f"{QUERIES['gpus_requested'](scope, times)} / ({_ALLOCATABLE} > 0)"
 
 
 @register_query("pod_cpu_by_worker")
 def pod_cpu_by_worker(scope: Scope, times: Times) -> str:
     spent = f'rate({n.POD_CPU}{{container!=""}}[{times.rate_s}s])'
     return f"sum by (pod) ({of_workers(spent, scope)})"
-
-
-def _ready(by: str, scope: Scope) -> str:
-    return sum_by(by, of_workers(f'{n.POD_READY}{{condition="true"}}', scope))
-
-
-@register_query("pods_ready")
-def pods_ready(scope: Scope, _times: Times) -> str:
-    return _ready("", scope)
-
-
-@register_query("pods_ready_by_endpoint")
-def pods_ready_by_endpoint(scope: Scope, _times: Times) -> str:
-    return _ready(_ENDPOINT, scope)
-
-
-@register_query("pods_by_phase")
-def pods_by_phase(scope: Scope, _times: Times) -> str:
-    return f"sum by (phase) ({of_workers(n.POD_PHASE, scope)})"

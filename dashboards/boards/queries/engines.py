@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
+    QUERIES,
     Query,
     Scope,
     Times,
     busiest,
+    counter_query,
     first_present,
+    gauge_query,
     highest,
     join_labels,
-    mean,
+    mean_query,
     quantile,
+    quantile_query,
     rate,
     rate_by,
     ratio,
     register_query,
-    sum_by,
 )
 
 PERCENTS = (50, 90, 95, 99)
@@ -47,100 +48,96 @@ _GAUGES = {
 }
 
 
-def _quantile(share: float, metrics: tuple[str, ...], by: str) -> Query:
+def _top_quantile(percent: float, metric: str, by: str) -> Query:
     def query(scope: Scope, times: Times) -> str:
-        asked = quantile(share, by, metrics, scope.engines(), times)
-        if not by:
-            return asked
-        return f"{asked} {busiest(by, f'{metrics[0]}_count', scope.engines(), times)}"
-
-    return query
-
-
-def _counter(metric: str, by: str) -> Query:
-    def query(scope: Scope, times: Times) -> str:
-        asked = rate_by(by, metric, scope.engines(), times)
-        return f"{asked} {busiest(by, metric, scope.engines(), times)}" if by else asked
-
-    return query
-
-
-def _gauge(metric: str, by: str) -> Query:
-    def query(scope: Scope, times: Times) -> str:
-        asked = sum_by(by, f"{metric}{scope.engines()}")
-        return f"{asked} {highest(by, metric, scope.engines(), times)}" if by else asked
-
-    return query
-
-
-def _of_metric(metric: str, make: Callable[[str, str, Times], str]) -> Query:
-    def query(scope: Scope, times: Times) -> str:
-        return make(metric, scope.engines(), times)
+        found = quantile(percent / 100, by, (metric,), scope.engines(), times)
+        return f"{found} {busiest(by, f'{metric}_count', scope.engines(), times)}"
 
     return query
 
 
 for _name, _metrics in _HISTOGRAMS.items():
     for _percent in PERCENTS:
-        register_query(f"{_name}_p{_percent}")(_quantile(_percent / 100, _metrics, ""))
+        register_query(f"{_name}_p{_percent}")(quantile_query(_percent, _metrics, Scope.engines))
 for _end, _by in (_EACH_ENDPOINT, _EACH_WORKER):
-    register_query(f"ttft_p95{_end}")(_quantile(0.95, _HISTOGRAMS["ttft"], _by))
-for _families, _make in ((_COUNTERS, _counter), (_GAUGES, _gauge)):
+    register_query(f"ttft_p95{_end}")(_top_quantile(95, n.TTFT, _by))
+for _families, _make in ((_COUNTERS, counter_query), (_GAUGES, gauge_query)):
     for _name, (_metric, _groups) in _families.items():
         for _end, _by in _groups:
-            register_query(f"{_name}{_end}")(_make(_metric, _by))
+            register_query(f"{_name}{_end}")(_make(_metric, Scope.engines, _by, top=bool(_by)))
 for _name, _metric in PHASES.items():
-    register_query(f"phase_{_name}")(_of_metric(_metric, mean))
+    register_query(f"phase_{_name}")(mean_query(_metric, Scope.engines))
+
+
+def _of_vllm(scope: Scope) -> str:
+    return scope.engines(job="vllm")
+
+
+def _of_api(scope: Scope) -> str:
+    return scope.engines(job="vllm", handler_re="/v1/.*")
+
+
+def _lengths(metric: str) -> Query:
+    """Requests by length in cumulative buckets; charts.styled_series separates them."""
+
+    def query(scope: Scope, times: Times) -> str:
+        return f"sum by (le) (increase({metric}_bucket{scope.engines()}[{times.rate_s}s]))"
+
+    return query
+
+
+QUERIES.update(
+    {
+        "workers_up": gauge_query("up", _of_vllm),
+        "workers_up_by_endpoint": gauge_query("up", _of_vllm, _ENDPOINT, top=True),
+        "workers_known": lambda scope, _times: f"count(up{_of_vllm(scope)})",
+        "ttft_p90_each": quantile_query(90, (n.TTFT,), Scope.engines, _ENDPOINT),
+        "finished_by_reason": counter_query(n.FINISHED, Scope.engines, "finished_reason"),
+        "rejected_by_reason": counter_query(n.REJECTED, Scope.engines, "reason"),
+        "http_by_status": counter_query(n.HTTP_REQUESTS, _of_api, "status"),
+        "step_tokens": mean_query(n.STEP_TOKENS, Scope.engines),
+        "prompt_lengths": _lengths(n.PROMPT_LENGTH),
+        "answer_lengths": _lengths(n.ANSWER_LENGTH),
+    }
+)
 
 
 @register_query("endpoints_up")
 def endpoints_up(scope: Scope, _times: Times) -> str:
-    up = f"up{scope.engines(job='vllm')} == 1"
+    up = f"up{_of_vllm(scope)} == 1"
     return f"count(count by (namespace, endpoint_name) ({up})) or vector(0)"
 
 
-@register_query("workers_up")
-def workers_up(scope: Scope, _times: Times) -> str:
-    return f"sum(up{scope.engines(job='vllm')})"
+def _on_time(by: str) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        good = rate_by(by, f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
+        found = ratio(good, rate_by(by, f"{n.TTFT}_count", scope.engines(), times))
+        return f"{found} {busiest(by, f'{n.TTFT}_count', scope.engines(), times)}" if by else found
+
+    return query
 
 
-@register_query("workers_known")
-def workers_known(scope: Scope, _times: Times) -> str:
-    return f"count(up{scope.engines(job='vllm')})"
+def _kv_usage(by: str, top: str) -> Query:
+    """Of the groups `top` with the most requests, because the gauge was renamed."""
+
+    def query(scope: Scope, times: Times) -> str:
+        braces = scope.engines()
+        used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
+        return f"max by ({by}) ({used}) {highest(top, n.RUNNING, braces, times)}"
+
+    return query
 
 
-@register_query("workers_up_by_endpoint")
-def workers_up_by_endpoint(scope: Scope, times: Times) -> str:
-    braces = scope.engines(job="vllm")
-    return f"sum by (endpoint_name) (up{braces}) {highest(_ENDPOINT, 'up', braces, times)}"
+for _end, _by in (_ALL, _EACH_ENDPOINT):
+    register_query(f"on_time{_end}")(_on_time(_by))
+for _end, _by in (_EACH_ENDPOINT, _EACH_WORKER):
+    register_query(f"kv_usage{_end}")(_kv_usage(_by, _by))
 
 
-@register_query("on_time")
-def on_time(scope: Scope, times: Times) -> str:
-    good = rate_by("", f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
-    return ratio(good, rate_by("", f"{n.TTFT}_count", scope.engines(), times))
-
-
-@register_query("on_time_by_endpoint")
-def on_time_by_endpoint(scope: Scope, times: Times) -> str:
-    good = rate_by(_ENDPOINT, f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
-    every = rate_by(_ENDPOINT, f"{n.TTFT}_count", scope.engines(), times)
-    return f"{ratio(good, every)} {busiest(_ENDPOINT, f'{n.TTFT}_count', scope.engines(), times)}"
-
-
-@register_query("ttft_p90_each")
-def ttft_p90_each(scope: Scope, times: Times) -> str:
-    return quantile(0.9, _ENDPOINT, (n.TTFT,), scope.engines(), times)
-
-
-@register_query("finished_by_reason")
-def finished_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("finished_reason", n.FINISHED, scope.engines(), times)
-
-
-@register_query("rejected_by_reason")
-def rejected_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.REJECTED, scope.engines(), times)
+@register_query("kv_usage_by_engine")
+def kv_usage_by_engine(scope: Scope, times: Times) -> str:
+    every = _kv_usage("pod, engine", _POD)(scope, times)
+    return join_labels(every, "worker_engine", "pod", "engine")
 
 
 @register_query("waiting_by_reason")
@@ -151,59 +148,6 @@ def waiting_by_reason(scope: Scope, times: Times) -> str:
     untold = f"sum by (pod) ({n.WAITING}{braces}) unless on (pod) {n.WAITING_WHY}{braces}"
     every = f"({told} or {untold}) {highest(_POD, n.WAITING, braces, times)}"
     return join_labels(every, "worker_reason", "pod", "reason")
-
-
-@register_query("kv_usage_by_worker")
-def kv_usage_by_worker(scope: Scope, times: Times) -> str:
-    braces = scope.engines()
-    used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
-    return f"max by (pod) ({used}) {_most_kv(_POD, braces, times)}"
-
-
-@register_query("kv_usage_by_endpoint")
-def kv_usage_by_endpoint(scope: Scope, times: Times) -> str:
-    braces = scope.engines()
-    used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
-    return f"max by (endpoint_name) ({used}) {_most_kv(_ENDPOINT, braces, times)}"
-
-
-def _most_kv(by: str, braces: str, times: Times) -> str:
-    """Rank by requests, because the gauge was renamed."""
-    return highest(by, n.RUNNING, braces, times)
-
-
-@register_query("kv_usage_by_engine")
-def kv_usage_by_engine(scope: Scope, times: Times) -> str:
-    braces = scope.engines()
-    used = first_present(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
-    every = f"max by (pod, engine) ({used}) {_most_kv(_POD, braces, times)}"
-    return join_labels(every, "worker_engine", "pod", "engine")
-
-
-@register_query("step_tokens")
-def step_tokens(scope: Scope, times: Times) -> str:
-    return mean(n.STEP_TOKENS, scope.engines(), times)
-
-
-@register_query("prompt_lengths")
-def prompt_lengths(scope: Scope, times: Times) -> str:
-    return _lengths(n.PROMPT_LENGTH, scope, times)
-
-
-@register_query("answer_lengths")
-def answer_lengths(scope: Scope, times: Times) -> str:
-    return _lengths(n.ANSWER_LENGTH, scope, times)
-
-
-def _lengths(metric: str, scope: Scope, times: Times) -> str:
-    """Requests by length in cumulative buckets; charts.styled_series separates them."""
-    return f"sum by (le) (increase({metric}_bucket{scope.engines()}[{times.rate_s}s]))"
-
-
-@register_query("http_by_status")
-def http_by_status(scope: Scope, times: Times) -> str:
-    braces = scope.engines(job="vllm", handler_re="/v1/.*")
-    return rate_by("status", n.HTTP_REQUESTS, braces, times)
 
 
 @register_query("flops_per_token")

@@ -68,6 +68,7 @@ class Times:
 
 
 Query = Callable[[Scope, Times], str]
+Braces = Callable[[Scope], str]  # such as Scope.engines
 QUERIES: dict[str, Query] = {}
 
 
@@ -153,3 +154,45 @@ def busiest(by: str, metric: str, braces: str, times: Times) -> str:
 def highest(by: str, gauge: str, braces: str, times: Times) -> str:
     held = f"avg_over_time({gauge}{braces}[{times.range_s}s] @ end())"
     return f"and on ({by}) topk({TOP}, sum by ({by}) ({held}))"
+
+
+def everywhere(_scope: Scope) -> str:
+    """Selectors of metrics that belong to no endpoint."""
+    return ""
+
+
+def counter_query(metric: str, braces: Braces, by: str = "", *, top: bool = False) -> Query:
+    """Growth of a counter per second; with `top` only of the busiest groups."""
+
+    def query(scope: Scope, times: Times) -> str:
+        grown = rate_by(by, metric, braces(scope), times)
+        return f"{grown} {busiest(by, metric, braces(scope), times)}" if top else grown
+
+    return query
+
+
+def gauge_query(metric: str, braces: Braces, by: str = "", *, top: bool = False) -> Query:
+    """Sum of a gauge; with `top` only of the highest groups."""
+
+    def query(scope: Scope, times: Times) -> str:
+        held = sum_by(by, f"{metric}{braces(scope)}")
+        return f"{held} {highest(by, metric, braces(scope), times)}" if top else held
+
+    return query
+
+
+def quantile_query(percent: float, metrics: Sequence[str], braces: Braces, by: str = "") -> Query:
+    return lambda scope, times: quantile(percent / 100, by, metrics, braces(scope), times)
+
+
+def mean_query(metric: str, braces: Braces) -> Query:
+    return lambda scope, times: mean(metric, braces(scope), times)
+
+
+def share_query(part: str, whole: str, braces: Braces, by: str = "") -> Query:
+    """Growth of one counter as a share of the growth of another."""
+
+    def query(scope: Scope, times: Times) -> str:
+        return share(*(rate_by(by, metric, braces(scope), times) for metric in (part, whole)))
+
+    return query

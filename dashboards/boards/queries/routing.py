@@ -2,28 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
+    QUERIES,
+    Query,
     Scope,
     Times,
     busiest,
+    counter_query,
+    gauge_query,
     highest,
     join_labels,
-    quantile,
+    quantile_query,
     rate,
     rate_by,
     register_query,
     share,
+    share_query,
 )
 
 _FALLBACKS = "fallback.*"
 
+QUERIES.update(
+    {
+        "requests_total": counter_query(n.REQUESTS, Scope.router),
+        "requests_each": counter_query(n.REQUESTS, Scope.router, "endpoint"),
+        "requests_by_endpoint": counter_query(n.REQUESTS, Scope.router, "endpoint", top=True),
+        "errors_by_reason": counter_query(n.ERRORS, Scope.router, "reason"),
+        "retries_by_reason": counter_query(n.RETRIES, Scope.router, "reason"),
+        "decisions_by_reason": counter_query(n.DECISIONS, Scope.decisions, "reason"),
+        "kv_fallbacks_by_reason": counter_query(n.KV_FALLBACKS, Scope.router, "reason"),
+        "kv_recoveries_by_reason": counter_query(n.KV_RECOVERIES, Scope.router, "reason"),
+        # TTFT at the router for prompts cached not at all, partly and fully.
+        "ttft_by_cache": quantile_query(50, (n.ROUTER_TTFT,), Scope.router, "cache"),
+        "ttft_p95_by_cache": quantile_query(95, (n.ROUTER_TTFT,), Scope.router, "cache"),
+        "match_ratio_by_strategy": quantile_query(50, (n.MATCH_RATIO,), Scope.router, "strategy"),
+        "overhead_p99_by_strategy": quantile_query(99, (n.OVERHEAD,), Scope.router, "strategy"),
+        "queued_p95": quantile_query(95, (n.QUEUED_FOR,), Scope.router),
+        # Cached tokens reported by workers per token expected by the router; 1 when exact.
+        "kept_promises": share_query(n.ROUTER_CACHED, n.ROUTER_PREDICTED, Scope.router),
+        "queue_depth": gauge_query(n.QUEUE_DEPTH, Scope.router),
+        "workers_healthy": gauge_query(n.WORKER_UP, Scope.decisions),
+        "in_flight_by_worker": gauge_query(n.IN_FLIGHT, Scope.decisions, "worker", top=True),
+        "index_blocks_by_worker": gauge_query(n.INDEX_BLOCKS, Scope.decisions, "worker", top=True),
+    }
+)
 
-@register_query("requests_by_endpoint")
-def requests_by_endpoint(scope: Scope, times: Times) -> str:
-    braces = scope.router()
-    asked = rate_by("endpoint", n.REQUESTS, braces, times)
-    return f"{asked} {busiest('endpoint', n.REQUESTS, braces, times)}"
+
+def _labelled_share(metric: str, braces: Callable[..., str], by: str = "", **labels: str) -> Query:
+    """Share of a counter's growth with these labels; `by` a label only of the busiest."""
+
+    def query(scope: Scope, times: Times) -> str:
+        every = rate_by(by, metric, braces(scope), times)
+        part = share(rate_by(by, metric, braces(scope, **labels), times), every)
+        return f"{part} {busiest(by, metric, braces(scope), times)}" if by else part
+
+    return query
+
+
+QUERIES.update(
+    {
+        "failed_share": _labelled_share(n.REQUESTS, Scope.router, code_re="5.."),
+        "failed_share_by_endpoint": _labelled_share(
+            n.REQUESTS, Scope.router, "endpoint", code_re="5.."
+        ),
+        "fallback_share": _labelled_share(n.DECISIONS, Scope.decisions, reason_re=_FALLBACKS),
+        "fallback_share_by_endpoint": _labelled_share(
+            n.DECISIONS, Scope.router, "endpoint", reason_re=_FALLBACKS
+        ),
+    }
+)
 
 
 @register_query("requests_by_outcome")
@@ -31,50 +81,6 @@ def requests_by_outcome(scope: Scope, times: Times) -> str:
     """`outcome` is the first digit of the status code."""
     asked = rate(n.REQUESTS, scope.router(), times)
     return f'sum by (outcome) (label_replace({asked}, "outcome", "$1", "code", "(.).*"))'
-
-
-@register_query("requests_total")
-def requests_total(scope: Scope, times: Times) -> str:
-    return f"sum({rate(n.REQUESTS, scope.router(), times)})"
-
-
-@register_query("requests_each")
-def requests_each(scope: Scope, times: Times) -> str:
-    return rate_by("endpoint", n.REQUESTS, scope.router(), times)
-
-
-@register_query("failed_share")
-def failed_share(scope: Scope, times: Times) -> str:
-    failed = rate_by("", n.REQUESTS, scope.router(code_re="5.."), times)
-    return share(failed, requests_total(scope, times))
-
-
-@register_query("failed_share_by_endpoint")
-def failed_share_by_endpoint(scope: Scope, times: Times) -> str:
-    failed = rate_by("endpoint", n.REQUESTS, scope.router(code_re="5.."), times)
-    part = share(failed, requests_each(scope, times))
-    return f"{part} {busiest('endpoint', n.REQUESTS, scope.router(), times)}"
-
-
-@register_query("errors_by_reason")
-def errors_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.ERRORS, scope.router(), times)
-
-
-@register_query("retries_by_reason")
-def retries_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.RETRIES, scope.router(), times)
-
-
-@register_query("ttft_by_cache")
-def ttft_by_cache(scope: Scope, times: Times) -> str:
-    """Median TTFT at the router for prompts cached not at all, partly and fully."""
-    return quantile(0.5, "cache", (n.ROUTER_TTFT,), scope.router(), times)
-
-
-@register_query("ttft_p95_by_cache")
-def ttft_p95_by_cache(scope: Scope, times: Times) -> str:
-    return quantile(0.95, "cache", (n.ROUTER_TTFT,), scope.router(), times)
 
 
 @register_query("share_by_worker")
@@ -86,11 +92,6 @@ def share_by_worker(scope: Scope, times: Times) -> str:
     return f"{part} {busiest('worker', n.DECISIONS, braces, times)}"
 
 
-@register_query("decisions_by_reason")
-def decisions_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.DECISIONS, scope.decisions(), times)
-
-
 @register_query("imbalance")
 def imbalance(scope: Scope, times: Times) -> str:
     """Requests of the busiest worker divided by the mean; 1 when balanced."""
@@ -98,57 +99,9 @@ def imbalance(scope: Scope, times: Times) -> str:
     return f"max({each}) / (avg({each}) > 0)"
 
 
-@register_query("fallback_share")
-def fallback_share(scope: Scope, times: Times) -> str:
-    fallen = rate_by("", n.DECISIONS, scope.decisions(reason_re=_FALLBACKS), times)
-    return share(fallen, rate_by("", n.DECISIONS, scope.decisions(), times))
-
-
-@register_query("fallback_share_by_endpoint")
-def fallback_share_by_endpoint(scope: Scope, times: Times) -> str:
-    fallen = rate_by("endpoint", n.DECISIONS, scope.router(reason_re=_FALLBACKS), times)
-    part = share(fallen, rate_by("endpoint", n.DECISIONS, scope.router(), times))
-    return f"{part} {busiest('endpoint', n.DECISIONS, scope.router(), times)}"
-
-
-@register_query("match_ratio_by_strategy")
-def match_ratio_by_strategy(scope: Scope, times: Times) -> str:
-    return quantile(0.5, "strategy", (n.MATCH_RATIO,), scope.router(), times)
-
-
-@register_query("kept_promises")
-def kept_promises(scope: Scope, times: Times) -> str:
-    """Cached tokens reported by workers per token expected by the router; 1 when exact."""
-    kept, foreseen = (
-        rate_by("", metric, scope.router(), times)
-        for metric in (n.ROUTER_CACHED, n.ROUTER_PREDICTED)
-    )
-    return share(kept, foreseen)
-
-
-@register_query("overhead_p99_by_strategy")
-def overhead_p99_by_strategy(scope: Scope, times: Times) -> str:
-    return quantile(0.99, "strategy", (n.OVERHEAD,), scope.router(), times)
-
-
-@register_query("queued_p95")
-def queued_p95(scope: Scope, times: Times) -> str:
-    return quantile(0.95, "", (n.QUEUED_FOR,), scope.router(), times)
-
-
-@register_query("queue_depth")
-def queue_depth(scope: Scope, _times: Times) -> str:
-    return f"sum({n.QUEUE_DEPTH}{scope.router()})"
-
-
 @register_query("queue_limit")
 def queue_limit(scope: Scope, _times: Times) -> str:
     return f"sum({n.QUEUE_LIMIT}{scope.router()}) > 0"
-
-
-@register_query("workers_healthy")
-def workers_healthy(scope: Scope, _times: Times) -> str:
-    return f"sum({n.WORKER_UP}{scope.decisions()})"
 
 
 @register_query("workers_healthy_by_endpoint")
@@ -162,35 +115,11 @@ def circuits_open(scope: Scope, _times: Times) -> str:
     return f"sum({n.CIRCUIT}{scope.decisions()} > bool 0)"
 
 
-@register_query("in_flight_by_worker")
-def in_flight_by_worker(scope: Scope, times: Times) -> str:
-    braces = scope.decisions()
-    asked = f"sum by (worker) ({n.IN_FLIGHT}{braces})"
-    return f"{asked} {highest('worker', n.IN_FLIGHT, braces, times)}"
-
-
-@register_query("index_blocks_by_worker")
-def index_blocks_by_worker(scope: Scope, times: Times) -> str:
-    braces = scope.decisions()
-    held = f"sum by (worker) ({n.INDEX_BLOCKS}{braces})"
-    return f"{held} {highest('worker', n.INDEX_BLOCKS, braces, times)}"
-
-
 @register_query("index_lag_by_worker")
 def index_lag_by_worker(scope: Scope, times: Times) -> str:
     braces = scope.decisions()
     late = f"max by (worker) ({n.INDEX_LAG}{braces})"
     return f"{late} {highest('worker', n.INDEX_LAG, braces, times)}"
-
-
-@register_query("kv_fallbacks_by_reason")
-def kv_fallbacks_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.KV_FALLBACKS, scope.router(), times)
-
-
-@register_query("kv_recoveries_by_reason")
-def kv_recoveries_by_reason(scope: Scope, times: Times) -> str:
-    return rate_by("reason", n.KV_RECOVERIES, scope.router(), times)
 
 
 @register_query("decisions_by_strategy_reason")

@@ -12,6 +12,7 @@ from typing import Any
 
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
+from dashboards.boards.charts.styled_series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import Scope, Times
@@ -39,17 +40,6 @@ _FACT_PREFIXES = ("targets_", "exported_")
 _PREVIOUS_PREFIX = "before_"
 _ABSENCE_STATES = ("zero", "quiet", "absent", "needs")
 
-__all__ = [
-    "BoardResult",
-    "Factors",
-    "Message",
-    "PanelResult",
-    "collect",
-    "document",
-    "make_fault_message",
-    "measure",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PanelResult:
@@ -58,8 +48,8 @@ class PanelResult:
     panel: Panel
     state: State
     message: Message | None
-    drawn: Sequence[figure.StyledSeries]
-    before: Sequence[figure.StyledSeries] = ()
+    drawn: Sequence[StyledSeries]
+    before: Sequence[StyledSeries] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +136,18 @@ def _plan(
 ) -> QueryPlan:
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    back = 2 if compare else 1
-    every_s = resolution.get_interval_s(prometheus, scope, now)
-    times = _resolve_times(prometheus, panels, scope, window, every_s, back=back)
-    appeared = _find_appeared(prometheus, panels, scope, times, window, back=back)
+    lines = _PlannedLines(panels, scope, window, 2 if compare else 1)
+    times = lines.resolve_times(prometheus, resolution.get_interval_s(prometheus, scope, now))
+    appeared = lines.find_appeared(prometheus, times)
     targets = resolution.count_targets(prometheus, scope, now)
     evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
-    questions = _plan_panels(panels, scope, times, window, at, appeared)
+    questions = lines.questions(window, times, appeared)
+    questions |= _plan_facts(panels, scope, times, at)
     questions |= evidence.plan_totals(panels, evidence_scope)
     questions |= evidence.plan_newest(panels, scope, times, window)
     if compare:
-        questions |= _plan_previous_panels(
-            panels, scope, times, get_previous_window(window), appeared
-        )
+        earlier = lines.questions(get_previous_window(window), times, appeared)
+        questions |= {_PREVIOUS_PREFIX + name: question for name, question in earlier.items()}
     return QueryPlan(panels, window, at, evidence_scope, questions)
 
 
@@ -168,7 +157,7 @@ def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
         sorted(job for job, seen in _read_jobs(answers, plan.panels).items() if seen.up == 0)
     )
     if away:
-        query = queries.last_up(plan.evidence_scope.scope, away)
+        query = queries.availability.last_up(plan.evidence_scope.scope, away)
         answers |= prometheus.ask({"targets_last_up": Question(query, plan.at, join="max")})
     return answers
 
@@ -200,62 +189,49 @@ def _judge(
     ]
 
 
-def _resolve_times(
-    prometheus: Asker,
-    panels: Sequence[Panel],
-    scope: Scope,
-    window: Window,
-    every_s: int,
-    *,
-    back: int,
-) -> Times:
-    """`back`: number of periods, including the current one."""
-    times = Times(window.step, window.length_s, every_s)
-    lines = [line for panel in panels for line in panel.lines]
-    wanted = queries.recording_rules.select_families(
-        (queries.render_plain(x.query, scope, times) for x in lines), times
-    )
-    asked = {
-        f"not_covered_{family.every_s}": Question(
-            queries.recording_rules.count_uncovered(family, back * times.range_s + before_s),
-            window.end,
-            join="sum",
-        )
-        for family, before_s in wanted.items()
-    }
-    answers = prometheus.ask(asked) if asked else {}
-    kept = tuple(
-        family.every_s for family in wanted if _is_zero(answers[f"not_covered_{family.every_s}"])
-    )
-    return replace(times, kept=kept)
+@dataclass(frozen=True, slots=True)
+class _PlannedLines:
+    """Lines of a board's panels. `periods`: their number, including the current one."""
 
+    panels: Sequence[Panel]
+    scope: Scope
+    window: Window
+    periods: int
 
-def _find_appeared(
-    prometheus: Asker,
-    panels: Sequence[Panel],
-    scope: Scope,
-    times: Times,
-    window: Window,
-    *,
-    back: int,
-) -> frozenset[str] | None:
-    texts = [
-        queries.render_declared(line.query, scope, times)
-        for panel in panels
-        for line in panel.lines
-    ]
-    counters = queries.growth.find_counters(texts)
-    if not counters:
-        return frozenset()
-    query = queries.growth.names_appeared(counters, back * times.range_s + times.rate_s)
-    answer = prometheus.ask({"appeared": Question(query, window.end, join="sum")})["appeared"]
-    if answer.fault is not None:
-        return None
-    return frozenset(series.label("metric") for series in answer.series)
+    @property
+    def names(self) -> list[str]:
+        return [line.query for panel in self.panels for line in panel.lines]
 
+    def resolve_times(self, prometheus: Asker, every_s: int) -> Times:
+        """Return the times, with the recording rules that cover all periods."""
+        times = Times(self.window.step, self.window.length_s, every_s)
+        texts = (queries.render_plain(name, self.scope, times) for name in self.names)
+        wanted = queries.recording_rules.select_families(texts, times)
+        length_s = self.periods * times.range_s
+        reach_s = {family: length_s + before_s for family, before_s in wanted.items()}
+        return replace(times, kept=resolution.list_covered(prometheus, reach_s, self.window.end))
 
-def _is_zero(answer: QueryResult) -> bool:
-    return answer.fault is None and not any(series.latest for series in answer.series)
+    def find_appeared(self, prometheus: Asker, times: Times) -> frozenset[str] | None:
+        """Return the counters of which a series may have appeared; None means any."""
+        texts = [queries.render_declared(name, self.scope, times) for name in self.names]
+        counters = queries.growth.find_counters(texts)
+        if not counters:
+            return frozenset()
+        length_s = self.periods * times.range_s + times.rate_s
+        query = queries.growth.names_appeared(counters, length_s)
+        question = Question(query, self.window.end, join="sum")
+        answer = prometheus.ask({"appeared": question})["appeared"]
+        if answer.fault is not None:
+            return None
+        return frozenset(series.label("metric") for series in answer.series)
+
+    def questions(
+        self, window: Window, times: Times, appeared: frozenset[str] | None
+    ) -> dict[str, Question]:
+        texts = {
+            name: queries.render_for_chart(name, self.scope, times, appeared) for name in self.names
+        }
+        return {name: Question(text, window.end, window) for name, text in texts.items()}
 
 
 def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
@@ -266,23 +242,13 @@ def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
 
 
-def _plan_panels(
-    panels: Sequence[Panel],
-    scope: Scope,
-    times: Times,
-    window: Window,
-    at: int,
-    appeared: frozenset[str] | None,
+def _plan_facts(
+    panels: Sequence[Panel], scope: Scope, times: Times, at: int
 ) -> dict[str, Question]:
     asked = {
-        line.query: Question(
-            queries.render_for_chart(line.query, scope, times, appeared), window.end, window
-        )
-        for panel in panels
-        for line in panel.lines
+        name: Question(queries.render_for_chart(name, scope, times), at, join="sum")
+        for name in ("targets_known", "targets_up")
     }
-    for name in ("targets_known", "targets_up"):
-        asked[name] = Question(queries.render_for_chart(name, scope, times), at, join="sum")
     braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
     for job, within in braces.items():
         metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
@@ -290,22 +256,8 @@ def _plan_panels(
             continue
         metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
         metrics |= {mark for _, mark in VERSION_MARKERS if job == "vllm"}
-        query = queries.exported(tuple(sorted(metrics)), within)
+        query = queries.availability.exported(tuple(sorted(metrics)), within)
         asked[_exported_key(job)] = Question(query, at, join="sum")
-    return asked
-
-
-def _plan_previous_panels(
-    panels: Sequence[Panel],
-    scope: Scope,
-    times: Times,
-    window: Window,
-    appeared: frozenset[str] | None,
-) -> dict[str, Question]:
-    asked = {}
-    for line in (line for panel in panels for line in panel.lines):
-        text = queries.render_for_chart(line.query, scope, times, appeared)
-        asked[_PREVIOUS_PREFIX + line.query] = Question(text, window.end, window)
     return asked
 
 
@@ -361,25 +313,22 @@ def _make_panel_result(
 ) -> PanelResult:
     own = [(line, _apply_factor(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
-    drawn = figure.style_series(panel, [(line, answer.series) for line, answer in own])
+    drawn = style_series(panel, [(line, answer.series) for line, answer in own])
     totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
-    drawn = figure.add_totals(drawn, totals)
+    drawn = add_totals(drawn, totals)
     state, message = judge(panel, _summarize_points(drawn, window), facts, fault, proved)
     missing = _find_missing_price(panel, answers, factors)
     if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
     if page_message is not None:  # the facts are unknown: report only that
         state, message = "prometheus", page_message
+    nothing = QueryResult()
     earlier = [
-        (
-            line,
-            _apply_factor(
-                line, answers.get(_PREVIOUS_PREFIX + line.query, QueryResult()), factors
-            ).series,
-        )
+        (line, _apply_factor(line, answers.get(_PREVIOUS_PREFIX + line.query, nothing), factors))
         for line in panel.lines
     ]
-    return PanelResult(panel, state, message, drawn, figure.style_series(panel, earlier))
+    before = style_series(panel, [(line, answer.series) for line, answer in earlier])
+    return PanelResult(panel, state, message, drawn, before)
 
 
 def _render_panel(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
@@ -423,7 +372,7 @@ def _find_missing_price(
     return None
 
 
-def _summarize_points(drawn: Sequence[figure.StyledSeries], window: Window) -> Points:
+def _summarize_points(drawn: Sequence[StyledSeries], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)

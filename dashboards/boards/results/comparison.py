@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.boards.charts.figure import StyledSeries, format_value
+from dashboards.boards.charts.styled_series import StyledSeries, rounded
+from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
@@ -59,7 +60,7 @@ def _make_ghost(
         "mode": "lines",
         "x0": window.start * 1000,
         "dx": window.step * 1000,
-        "y": [None if value is None else float(f"{value:.6g}") for value in values],
+        "y": rounded(values),
         "line": {"color": colour, "dash": _DASH, "width": 1.5},
         "opacity": 0.6,
         "connectgaps": False,

@@ -71,10 +71,8 @@ def ask_recent_totals(
     if not _is_expensive(targets, length_s):
         return asker.ask(_plan_exact(names, scope, length_s, now))
     fine = queries.recording_rules.FAMILIES[-1]
-    text = queries.recording_rules.count_uncovered(fine, length_s)
-    answer = asker.ask({"not_covered": Question(text, int(now), join="sum")})["not_covered"]
-    if answer.fault is None and not any(series.latest for series in answer.series):
-        return asker.ask(_plan_exact(names, scope, length_s, now, (fine.every_s,)))
+    if covered := resolution.list_covered(asker, {fine: length_s}, int(now)):
+        return asker.ask(_plan_exact(names, scope, length_s, now, covered))
     return asker.ask(_plan_estimated(names, scope, length_s, now))
 
 
@@ -186,7 +184,7 @@ def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: i
         for series in _collect_series(line.query, answers):
             if series.latest:
                 key = line.name or series.label(line.by)
-                name = panel.styles[key].label if key in panel.styles else key
+                name = panel.legend[key].label if key in panel.legend else key
                 whole[name] = f"{name} {_format_value(panel, series.latest, length_s)}".strip()
     caused = None if panel.cause is None else _read_cause_count(panel.cause.query, answers)
     queried = [line.query for line in panel.lines] + ([panel.cause.query] if panel.cause else [])

@@ -5,11 +5,13 @@ The rate window must fit the scrape interval: 5 s locally, up to 60 s in cluster
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dashboards.boards import queries
 from dashboards.boards.panels.declarations import Range
-from dashboards.boards.queries import SCRAPE_S, Scope
+from dashboards.boards.queries import SCRAPE_S, Scope, recording_rules
+from dashboards.boards.queries.recording_rules import Family
 from dashboards.prometheus.http.client import Asker, QueryResult, Question
 
 MEMORY_S = 60  # s; also how long values of a replaced Prometheus remain in use
@@ -42,8 +44,8 @@ def _query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolutio
         return known
     at = int(now) // SCRAPE_S * SCRAPE_S
     asked = {
-        "scraped_every": Question(queries.scraped_every(scope), at, join="max"),
-        "scraped": Question(queries.scraped(scope), at, join="sum"),
+        "scraped_every": Question(queries.availability.scraped_every(scope), at, join="max"),
+        "scraped": Question(queries.availability.scraped(scope), at, join="sum"),
     }
     told = {name: _number(answer) for name, answer in asker.ask(asked).items()}
     if told["scraped_every"] is None:
@@ -57,6 +59,23 @@ def _query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolutio
 
 def _number(answer: QueryResult) -> float | None:
     return next((series.latest for series in answer.series if series.latest is not None), None)
+
+
+def list_covered(asker: Asker, reach_s: Mapping[Family, int], at: int) -> tuple[int, ...]:
+    """Return the intervals of those families of recording rules that cover their reach before
+    `at`.
+    """
+    names = {f"not_covered_{family.every_s}": family for family in reach_s}
+    asked = {
+        name: Question(recording_rules.count_uncovered(family, reach_s[family]), at, join="sum")
+        for name, family in names.items()
+    }
+    answers = asker.ask(asked) if asked else {}
+    return tuple(family.every_s for name, family in names.items() if _is_zero(answers[name]))
+
+
+def _is_zero(answer: QueryResult) -> bool:
+    return answer.fault is None and not any(series.latest for series in answer.series)
 
 
 def clear_memory() -> None:

@@ -26,7 +26,7 @@ from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.ledger import months
 from dashboards.costs.models import Budget, TierPrice, Whose
 from dashboards.costs.reports import monthly
-from dashboards.costs.reports.key_shares import WEIGHT
+from dashboards.costs.reports.shares import WEIGHT
 
 _TAGS = ["costs"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
@@ -54,13 +54,17 @@ class BudgetSerializer(serializers.ModelSerializer[Budget]):
 
 
 class BudgetStateSerializer(serializers.Serializer[Any]):
-    budget = serializers.CharField()
-    spent_usd = serializers.FloatField(help_text="This month (UTC), of what has a price.")
-    foreseen_usd = serializers.FloatField(
-        allow_null=True, help_text="At the month's end; null: nothing was measured yet."
+    budget = serializers.CharField(source="budget.name")
+    spent_usd = serializers.FloatField(
+        source="spent", help_text="This month (UTC), of what has a price."
     )
-    used_ratio = serializers.FloatField()
-    forecast_ratio = serializers.FloatField(allow_null=True)
+    foreseen_usd = serializers.FloatField(
+        source="foreseen",
+        allow_null=True,
+        help_text="At the month's end; null: nothing was measured yet.",
+    )
+    used_ratio = serializers.FloatField(source="used")
+    forecast_ratio = serializers.FloatField(source="forecast", allow_null=True)
     unpriced = serializers.BooleanField(help_text="More is spent: some of it has no price.")
 
 
@@ -87,14 +91,7 @@ class Budgets(GenericAPIView[Budget]):
     @idempotent
     def post(self, request: Request) -> Response:
         """Needs the operator role for the budget's subject."""
-        with transaction.atomic():
-            made = actions.save_budget(request.user, None, _object(request))
-            if is_dry_run(request):
-                transaction.set_rollback(True)
-                return dry_run_response(
-                    "create", made.name, {}, actions.budget_document(made), _LABELS
-                )
-        return Response(BudgetSerializer(made).data, status=201)
+        return _save_budget(request)
 
 
 @extend_schema(tags=_TAGS)
@@ -115,15 +112,7 @@ class OneBudget(APIView):
         """Omitted fields keep their values."""
         found = actions.get_budget(request.user, budget_id)
         require_match(request, BudgetSerializer(found).data)
-        before = actions.budget_document(found)
-        with transaction.atomic():
-            made = actions.save_budget(request.user, budget_id, _object(request))
-            if is_dry_run(request):
-                transaction.set_rollback(True)
-                return dry_run_response(
-                    "update", made.name, before, actions.budget_document(made), _LABELS
-                )
-        return Response(BudgetSerializer(made).data)
+        return _save_budget(request, found)
 
     @extend_schema(
         summary="Delete a budget",
@@ -145,19 +134,9 @@ class BudgetStateView(APIView):
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
         """As of the last full hour measured."""
-        (state,) = budgets.budget_states(
-            [actions.get_budget(request.user, budget_id)], timezone.now()
-        )
-        return Response(
-            {
-                "budget": state.budget.name,
-                "spent_usd": state.spent,
-                "foreseen_usd": state.foreseen,
-                "used_ratio": state.used,
-                "forecast_ratio": state.forecast,
-                "unpriced": state.unpriced,
-            }
-        )
+        found = actions.get_budget(request.user, budget_id)
+        (state,) = budgets.budget_states([found], timezone.now())
+        return Response(BudgetStateSerializer(state).data)
 
 
 class MonthSerializer(serializers.Serializer[Any]):
@@ -186,12 +165,8 @@ class Months(APIView):
         found = months.coverages(months.stored_months(now), now)
         return Response(
             [
-                {
-                    "month": month.key,
-                    "hours_due": coverage.due,
-                    "hours_measured": coverage.scraped,
-                }
-                for month, coverage in found.items()
+                {"month": month.key, "hours_due": one.due, "hours_measured": one.scraped}
+                for month, one in found.items()
             ]
         )
 
@@ -302,6 +277,17 @@ class TierPriceHistory(APIView):
         if not found:
             raise NotFound(f"Nothing was said of what {name} costs.")
         return Response(found)
+
+
+def _save_budget(request: Request, found: Budget | None = None) -> Response:
+    before = actions.budget_document(found) if found else {}
+    with transaction.atomic():
+        made = actions.save_budget(request.user, found.pk if found else None, _object(request))
+        if is_dry_run(request):
+            transaction.set_rollback(True)
+            verb, after = "update" if found else "create", actions.budget_document(made)
+            return dry_run_response(verb, made.name, before, after, _LABELS)
+    return Response(BudgetSerializer(made).data, status=200 if found else 201)
 
 
 def _price(name: str) -> TierPrice:

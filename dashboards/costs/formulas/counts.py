@@ -10,16 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboards.boards import queries
-from dashboards.boards.queries import CACHED, PROMPT
 from dashboards.boards.queries import metric_names as n
 from dashboards.costs.formulas.savings import Counts
 from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
 
-GENERATED = "vllm:generation_tokens_total"
-FINISHED = "vllm:request_success_total"
-RUNNING = "vllm:num_requests_running"
-LOADED_S = "vllm:kv_offload_load_time_total"
-READ = "vllm:kv_offload_tiering_read_bytes_total"
 STEPS = 600
 SHORTEST_STEP_S = 15
 COVERED_STEP_S = 60
@@ -36,18 +30,18 @@ def usage_queries(range_s: int) -> dict[str, str]:
     over = _steps(range_s, step)
     found = {
         "worker_s": f'sum by (endpoint_name) (count_over_time(up{{job="vllm"}}{over})) * {step}',
-        "busy_s": f"sum by (endpoint_name) (count_over_time(({RUNNING} > 0){over})) * {step}",
-        "prompt": _grown(PROMPT, "", range_s),
-        "generated": _grown(GENERATED, "", range_s),
-        "requests": _grown(FINISHED, "", range_s),
-        "load": _grown(LOADED_S, "", range_s),
-        "l2_bytes": _grown(READ, 'tier!~"0:.*"', range_s),
+        "busy_s": f"sum by (endpoint_name) (count_over_time(({n.RUNNING} > 0){over})) * {step}",
+        "prompt": _grown(n.PROMPT, "", range_s),
+        "generated": _grown(n.GENERATED, "", range_s),
+        "requests": _grown(n.FINISHED, "", range_s),
+        "load": _grown(n.LOAD_TIME, "", range_s),
+        "l2_bytes": _grown(n.READ, 'tier!~"0:.*"', range_s),
     }
     for tier, source in _SOURCES.items():
-        found[f"cached_{tier}"] = _grown(CACHED, f'source=~"{source}"', range_s)
+        found[f"cached_{tier}"] = _grown(n.CACHED, f'source=~"{source}"', range_s)
     for tier, metrics in _OLDER.items():
         older = " or ".join(_grown(metric, "", range_s) for metric in metrics)
-        told = _grown(CACHED, "", range_s)
+        told = _grown(n.CACHED, "", range_s)
         found[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {told})"
     return found
 

@@ -51,10 +51,6 @@ class Needs:
     a measurement at one holds for the other."""
 
 
-def needs(spec: EndpointSpec) -> Needs:
-    return parse_stored_needs(spec.to_dict())
-
-
 def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:
     """Read the JSON of an accepted spec; missing fields have their defaults."""
     cache, own = _of(spec, "cache"), _of(spec, "resources")

@@ -89,14 +89,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
-    """Measured seconds of one worker for each additional prompt token."""
-
-    seconds_per_token: float
-    current: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class L2Cost:
     """The endpoint's part of its cache tier's cost in the range. `usd` is None if unknown; `why`
     states what is missing.
@@ -142,7 +134,7 @@ class Costs:
     l2: L2Cost = NO_L2
 
 
-def costs(rate: Rate, counts: Counts, slope: Slope | None, l2: L2Cost = NO_L2) -> Costs:
+def costs(rate: Rate, counts: Counts, slope: float | None, l2: L2Cost = NO_L2) -> Costs:
     total = _times(counts.worker_s, rate.usd_hour)
     busy = _times(counts.busy_s, rate.usd_hour)
     idle = total - busy if total is not None and busy is not None else None
@@ -161,11 +153,11 @@ def costs(rate: Rate, counts: Counts, slope: Slope | None, l2: L2Cost = NO_L2) -
     )
 
 
-def saving(rate: Rate, counts: Counts, slope: Slope, l2: L2Cost = NO_L2) -> Saving:
+def saving(rate: Rate, counts: Counts, slope: float, l2: L2Cost = NO_L2) -> Saving:
     """saved = (cached tokens x seconds per token - seconds of loading) x price of a worker
-    - cost of L1 - cost of L2.
+    - cost of L1 - cost of L2. `slope`: worker seconds for each additional prompt token.
     """
-    seconds = {tier: tokens * slope.seconds_per_token for tier, tokens in counts.cached.items()}
+    seconds = {tier: tokens * slope for tier, tokens in counts.cached.items()}
     load_s = counts.load_s or 0.0
     before = _times(sum(seconds.values()) - load_s, rate.usd_hour)
     known = rate.usd_hour is not None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -107,16 +106,6 @@ def add_hour(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResul
     return HourResult.YES
 
 
-@dataclass(frozen=True, slots=True)
-class _Worth:
-    """Prices and factors for new rows."""
-
-    part: float | None
-    l1_part: float | None
-    price: float | None
-    slope: float | None
-
-
 def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
     found = endpoint_states.states_at(hour + HOUR, counted)
     machines, prices, slopes = catalogue.instances_by_name(), catalogue.load_prices(), by_settings()
@@ -124,28 +113,30 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
     rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
     # Owners pay for a tier in idle hours too.
     uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
-    parts = tiers.tier_cost_shares(rates, uses, *tiers.hour_of(hour))
+    parts = tiers.tier_cost_shares(rates, uses, hour.timestamp(), (hour + HOUR).timestamp())
     begun = {(row.endpoint_name, row.key): row for row in CostDay.objects.filter(day=day)}
     for name, state in found.items():
         needs, tier = state.needs, parts.get(name)
         if name not in counted and not (tier and tier.hours):
             continue
-        worth = _Worth(
-            *valuation.machine_part(needs, machines),
-            prices.on(needs.machine, day),
-            slopes.get(needs.settings),
-        )
-        row = begun.get((name, state.key)) or _row(name, hour, state, worth, tier)
+        part, l1_part = valuation.machine_part(needs, machines)
+        worth = {
+            "part": part,
+            "l1_part": l1_part,
+            "price": prices.on(needs.machine, day),
+            "slope": slopes.get(needs.settings),
+            **(_of_tier(tier) if tier else {}),
+        }
+        row = begun.get((name, state.key)) or _row(name, day, state, worth)
         _sum(row, hour, counted.get(name, Counts()), tier)
 
 
-def _row(
-    name: str, hour: datetime, state: EndpointState, worth: _Worth, tier: TierCostShare | None
-) -> CostDay:
+def _row(name: str, day: date, state: EndpointState, worth: Mapping[str, Any]) -> CostDay:
+    """`worth`: prices and factors of a new row, by column."""
     needs = state.needs
     row, _ = CostDay.objects.get_or_create(
         endpoint_name=name,
-        day=hour.date(),
+        day=day,
         key=state.key,
         defaults={
             "team_id": state.team_id,
@@ -157,11 +148,7 @@ def _row(
             "held": state.held,
             "simulated": needs.simulated,
             "tier": needs.tier[:200],
-            "part": worth.part,
-            "l1_part": worth.l1_part,
-            "price": worth.price,
-            "slope": worth.slope,
-            **(_of_tier(tier) if tier else {}),
+            **worth,
         },
     )
     return row

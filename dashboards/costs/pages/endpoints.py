@@ -20,8 +20,14 @@ from dashboards import actions
 from dashboards.boards.results.csv_export import escape_formula
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.ledger import sums
-from dashboards.costs.reports.endpoint_rows import COLUMNS, row_values
-from dashboards.costs.reports.endpoints import RANGES, CostReport, EndpointCostRow, report
+from dashboards.costs.reports.endpoints import (
+    COLUMNS,
+    RANGES,
+    CostReport,
+    EndpointCostRow,
+    report,
+    row_values,
+)
 from dashboards.prometheus import connections
 from endpoints.refusals import RefusalError
 

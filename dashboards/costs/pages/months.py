@@ -27,7 +27,7 @@ from dashboards.costs.ledger.months import Month
 from dashboards.costs.models import BudgetCrossing
 from dashboards.costs.prices import tiers
 from dashboards.costs.reports import monthly as month_reports
-from dashboards.costs.reports.key_shares import WEIGHT
+from dashboards.costs.reports.shares import WEIGHT
 from endpoints import selectors as endpoints
 
 _CROSSINGS = 50

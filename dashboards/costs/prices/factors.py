@@ -13,7 +13,7 @@ from typing import Any
 from console.accounts.permissions import Somebody
 from console.catalogue.selectors import instances_by_name
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
-from dashboards.costs.formulas.savings import Slope, rate
+from dashboards.costs.formulas.savings import HOUR_S, rate
 from dashboards.models import Calibration, RunState
 from endpoints import selectors
 
@@ -31,8 +31,9 @@ class KnownSlope:
     lent: bool
 
     @property
-    def slope(self) -> Slope:
-        return Slope(self.calibration.seconds_per_token or 0.0)
+    def slope(self) -> float:
+        """Worker seconds for each additional prompt token."""
+        return self.calibration.seconds_per_token or 0.0
 
 
 def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, KnownSlope]:
@@ -65,9 +66,6 @@ def by_settings() -> dict[str, float]:
     return {settings: seconds for settings, seconds in found if seconds}
 
 
-HOUR_S = 3600.0
-
-
 def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:
     """Return cost factors (USD) of the visible endpoints.
 
@@ -86,5 +84,5 @@ def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:
             continue
         hours[name] = price
         if key in slopes:
-            tokens[name] = slopes[key].slope.seconds_per_token * price / HOUR_S
+            tokens[name] = slopes[key].slope * price / HOUR_S
     return {"worker_usd_hour": hours, "saved_usd_token": tokens}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 from cachetier import selectors as cachetier
 from cachetier.tier.spec import GIB, TierSpec
@@ -46,10 +46,6 @@ class StatedTierPrice:
     def on(self, name: str, day: date) -> TierPrice | None:
         found = next((row for row in self.rows.get(name, ()) if row.since <= day), None)
         return found if found is not None and found.says else None
-
-    @property
-    def names(self) -> Sequence[str]:
-        return list(self.rows)
 
 
 def stated_prices() -> StatedTierPrice:
@@ -139,7 +135,7 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
     stated = stated_prices()
     ours = {tier.name: tier for tier in cachetier.tiers()}
     found = {}
-    for name in {*stated.names, *ours}:
+    for name in {*stated.rows, *ours}:
         tier, told = ours.get(name), stated.on(name, day)
         if tier is not None:
             place = CostPlace.CLUSTER if tier.spec.cluster else CostPlace.HERE
@@ -161,18 +157,6 @@ def tier_cost_shares(
         for name, share in users.items():
             found[name] = TierCostShare(rate, share, rate.hours_within(begin, end))
     return found
-
-
-def split_tier_cost(
-    known: Mapping[str, TierRate], uses: Uses, begin: float, end: float
-) -> dict[str, L2Cost]:
-    """Return each user's cost of its tier between two times (epoch seconds)."""
-    return {name: part.cost for name, part in tier_cost_shares(known, uses, begin, end).items()}
-
-
-def hour_of(moment: datetime) -> tuple[float, float]:
-    begin = moment.astimezone(UTC).timestamp()
-    return begin, begin + HOUR_S
 
 
 def unknown_rate(tier: str) -> TierRate:

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from console.accounts.permissions import Somebody, allows
 from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances_by_name
 from dashboards.boards.results.board import Message, make_fault_message
-from dashboards.costs.formulas.counts import UsageCounts, count_usage
+from dashboards.costs.formulas.counts import TIERS, UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
 from dashboards.costs.ledger.sums import CostLine
@@ -50,6 +51,10 @@ class EndpointCostRow:
     lent_by: str = ""
 
     @property
+    def usage(self) -> Counts:
+        return self.counts or Counts()
+
+    @property
     def calibration(self) -> Calibration | None:
         return self.known.calibration if self.known else None
 
@@ -63,7 +68,7 @@ class EndpointCostRow:
     @property
     def line(self) -> CostLine:
         """Return the line for report sums."""
-        counts, found, saving = self.counts or Counts(), self.costs, self.costs.saving
+        counts, found, saving = self.usage, self.costs, self.costs.saving
         cached, seconds = sum(counts.cached.values()), counts.worker_s or 0.0
         team = self.endpoint.team
         return CostLine(
@@ -186,7 +191,8 @@ def _l2(
         return found.price_usd_hour if found else None
 
     today = datetime.fromtimestamp(between[1], UTC).date()
-    found = tiers.split_tier_cost(tiers.rates(catalogue, price, today), uses, *between)
+    parts = tiers.tier_cost_shares(tiers.rates(catalogue, price, today), uses, *between)
+    found = {name: part.cost for name, part in parts.items()}
     if counted.fault is None:
         return found
     # Without usage data only a sole user is charged.
@@ -216,3 +222,60 @@ def _sum(values: list[float | None]) -> float | None:
     """Sum the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def _cached_tokens(tier: str, row: EndpointCostRow) -> float | None:
+    return row.usage.cached.get(tier)
+
+
+def _saved_seconds(tier: str, row: EndpointCostRow) -> float | None:
+    return row.costs.saving.seconds.get(tier) if row.costs.saving else None
+
+
+def _why_saved(row: EndpointCostRow) -> str:
+    """Return why the saving is unknown, or ""."""
+    saving = row.costs.saving
+    if saving is None:
+        return "The time of a prompt token was not measured at an endpoint like this one."
+    return saving.why if saving.usd is None else ""
+
+
+# Keys of the REST document and, with the range, columns of the CSV. None: not known.
+_VALUES: Mapping[str, Callable[[EndpointCostRow], Any]] = {
+    "endpoint": lambda row: row.endpoint.name,
+    "usd_hour_now": lambda row: row.usd_hour,
+    "worker_seconds": lambda row: row.usage.worker_s,
+    "cost_usd": lambda row: row.costs.total,
+    "idle_usd": lambda row: row.costs.idle,
+    "prompt_tokens": lambda row: row.usage.prompt,
+    "generated_tokens": lambda row: row.usage.generated,
+    "requests": lambda row: row.usage.requests,
+    "usd_per_million_input": lambda row: row.costs.per_million_input,
+    "usd_per_million_output": lambda row: row.costs.per_million_output,
+    "usd_per_million_tokens": lambda row: row.costs.per_million_tokens,
+    "usd_per_thousand_requests": lambda row: row.costs.per_thousand_requests,
+    **{f"cached_tokens_{tier}": partial(_cached_tokens, tier) for tier in TIERS},
+    **{f"saved_seconds_{tier}": partial(_saved_seconds, tier) for tier in TIERS},
+    "load_seconds": lambda row: row.costs.saving.load_s if row.costs.saving else None,
+    "l1_usd": lambda row: row.costs.l1,
+    "l2_usd": lambda row: row.costs.l2.usd,
+    "saved_before_cache_usd": lambda row: row.costs.saving.before if row.costs.saving else None,
+    "saved_usd": lambda row: row.costs.saving.usd if row.costs.saving else None,
+    "seconds_per_token": lambda row: row.known.calibration.seconds_per_token if row.known else None,
+    "calibrated_at": lambda row: (
+        row.known.calibration.created_at.isoformat() if row.known else None
+    ),
+    "calibration_stale": lambda row: row.stale,
+    "calibration_lent": lambda row: bool(row.known and row.known.lent),
+    "simulated": lambda row: row.needs.simulated,
+    "team": lambda row: row.endpoint.team.slug if row.endpoint.team else "",
+    "tags": lambda row: dict(row.needs.tags),
+    "why": lambda row: row.costs.rate.why,
+    "why_saved": _why_saved,
+    "routers_usd_hour": lambda row: row.costs.rate.routers_usd_hour,
+}
+COLUMNS = ("endpoint", "range", *tuple(_VALUES)[1:])
+
+
+def row_values(row: EndpointCostRow) -> dict[str, Any]:
+    return {name: value(row) for name, value in _VALUES.items()}

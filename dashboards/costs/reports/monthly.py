@@ -15,10 +15,8 @@ from console.accounts.permissions import Somebody
 from dashboards.costs.ledger import months, sums
 from dashboards.costs.ledger.months import Coverage, Month
 from dashboards.costs.ledger.sums import CostLine
-from dashboards.costs.reports import key_shares as keys
-from dashboards.costs.reports import tier_shares as pools
-from dashboards.costs.reports.key_shares import Allocation
-from dashboards.costs.reports.tier_shares import TierPool
+from dashboards.costs.reports import shares
+from dashboards.costs.reports.shares import Allocation, TierPool
 
 _NUMBERS = (
     *("workers_usd", "idle_usd", "tier_usd", "total_usd", "l1_usd", "saved_usd"),
@@ -65,7 +63,7 @@ class MonthReport:
 
 
 def report(
-    month: Month, now: datetime, viewer: Somebody, weight: float = keys.WEIGHT
+    month: Month, now: datetime, viewer: Somebody, weight: float = shares.WEIGHT
 ) -> MonthReport:
     lines = sums.by_endpoint(sums.days(month.first, month.after, viewer))
     groups = ["endpoint", "team", *(f"tag:{key}" for key in sums.tag_keys(lines))]
@@ -75,8 +73,8 @@ def report(
         months.coverage(month, now),
         sums.total(lines),
         tables,
-        keys.allocate(month, viewer, lines, weight),
-        pools.pools(month, viewer),
+        shares.allocate(month, viewer, lines, weight),
+        shares.pools(month, viewer),
     )
 
 

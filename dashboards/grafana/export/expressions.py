@@ -13,6 +13,7 @@ from typing import Final
 from dashboards.boards import queries
 from dashboards.boards.panels.declarations import PanelLine
 from dashboards.boards.queries import Scope, Times
+from dashboards.boards.queries.metric_names import TTFT
 from dashboards.prometheus.config import recording_rules
 
 NAMESPACE, ENDPOINT, WORKER = "grafana-namespace", "grafana-endpoint", "grafana-worker"
@@ -32,8 +33,8 @@ class NotExportable(ValueError):
 
 # Metric of the recording rule for large fleets; all labels of the selector are kept. The last
 # bucket contains all observations: a share needs equal windows above and below the line.
-_BUCKETS: Final = re.compile(rf"rate\({queries.TTFT}_bucket\{{([^}}]*)\}}\[\$__rate_interval\]\)")
-_COUNT: Final = re.compile(rf"rate\({queries.TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
+_BUCKETS: Final = re.compile(rf"rate\({TTFT}_bucket\{{([^}}]*)\}}\[\$__rate_interval\]\)")
+_COUNT: Final = re.compile(rf"rate\({TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
 
 
 def export_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:

@@ -49,7 +49,7 @@ def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
         ],
     }
     made["fieldConfig"]["overrides"] = [
-        _make_override(key, style) for key, style in declared.styles.items()
+        _make_override(key, style) for key, style in declared.legend.items()
     ]
     return made
 

@@ -251,7 +251,7 @@ class TestPages:
         page = viewer.get(f"{path}?range=6h")
         html = page.content.decode()
         assert page.status_code == 200
-        board = panels.ENDPOINT if "demo" in path else panels.FLEET
+        board = panels.BOARDS[panels.FIRST].panels(one="demo" in path)
         assert all(f'data-panel="{panel.id}"' in html for panel in board)
         assert f'data-url="{path}data?range=6h"' in html
         assert 'href="?range=6h" aria-current="true"' in html

@@ -10,8 +10,7 @@ from django.core.cache import cache
 from console.audit.models import AuditEvent
 from console.processkit.metrics import Registry
 from dashboards.costs import budgets, metrics
-from dashboards.costs.banner import budget_banner
-from dashboards.costs.budgets import FORESEEN, BudgetState
+from dashboards.costs.budgets import FORESEEN, BudgetState, budget_banner
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import Budget, BudgetCrossing, CostDay, MeasuredHour, Whose
 from endpoints.models import Endpoint

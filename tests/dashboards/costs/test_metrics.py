@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from console.catalogue import actions as catalogue
 from console.core import counters
 from console.processkit.metrics import Registry, parse_samples
-from dashboards.boards.panels import PanelLine
+from dashboards.boards.panels.declarations import PanelLine
 from dashboards.costs import metrics
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.grafana.export import expressions

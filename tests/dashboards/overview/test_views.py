@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
-from dashboards import actions, proof_run
+from dashboards import actions, endpoint_runs
 from dashboards.models import ProofRun
 from dashboards.proof import chart
 from endpoints.keys import actions as keys_actions
@@ -131,7 +131,7 @@ def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
     )
     assert 'hx-trigger="every 1s"' in started.text
     run = ProofRun.objects.get()
-    proof_run.run(str(run.pk), lambda _endpoint: World())
+    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: World())
     run.refresh_from_db()
     assert (run.state, run.proved, len(run.shots)) == ("done", True, 3)
     done = operator.get("/overview/proof/demo/", headers={"HX-Request": "true"}).text
@@ -146,7 +146,7 @@ def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
 def test_what_was_not_proved_is_shown_with_its_reason(demo: Endpoint) -> None:
     run = queued()
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
-    proof_run.run(str(run.pk), lambda _endpoint: world)
+    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: world)
     text = browser("viewer").get("/").text
     assert "Not proved on demo" in text
     assert "L2 did not hit" in text
@@ -163,7 +163,7 @@ def test_a_message_delivered_twice_makes_one_run(demo: Endpoint) -> None:
     run = queued()
     worlds = [World(), World()]
     for world in worlds:
-        proof_run.run(str(run.pk), lambda _endpoint, world=world: world)
+        endpoint_runs.run_proof(str(run.pk), lambda _endpoint, world=world: world)
     assert [len(world.asked) for world in worlds] == [3, 0]
 
 
@@ -182,7 +182,7 @@ def test_a_crash_is_an_end_too(demo: Endpoint) -> None:
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError):
-        proof_run.run(str(run.pk), broken)
+        endpoint_runs.run_proof(str(run.pk), broken)
     run.refresh_from_db()
     assert run.state == "failed"
     assert run.message
@@ -208,7 +208,7 @@ def test_rest(demo: Endpoint) -> None:
     assert (started.status_code, started.json()["state"]) == (202, "queued")
     again = client.post("/api/v1/endpoints/demo/proof/")
     assert (again.status_code, again.json()["code"]) == (409, "proof_running")
-    proof_run.run(started.json()["id"], lambda _endpoint: World())
+    endpoint_runs.run_proof(started.json()["id"], lambda _endpoint: World())
     latest = program("viewer").get("/api/v1/endpoints/demo/proof/").json()
     assert latest["proved"]
     assert latest["shots"][2]["sources"] == {"L2": 576}
@@ -221,8 +221,8 @@ def test_the_console_key_is_in_no_page_and_no_row(demo: Endpoint) -> None:
     key = selectors.console_key(demo)
     assert key
     run = queued()
-    assert key not in repr(proof_run.make_live_tools(demo))
-    proof_run.run(str(run.pk), lambda _endpoint: World())
+    assert key not in repr(endpoint_runs.make_live_tools(demo))
+    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: World())
     assert key not in browser("admin").get("/").text
     assert key not in str(ProofRun.objects.values().get())
 

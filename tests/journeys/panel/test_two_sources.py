@@ -11,7 +11,8 @@ import pytest
 from django.test import Client
 
 from console.clusters import actions as clusters
-from dashboards.boards import answers, queries
+from dashboards.boards import answers
+from dashboards.boards.queries.metric_names import REQUESTS
 from dashboards.prometheus.http.client import Prometheus
 from dashboards.prometheus.sources import actions
 from tests.support.console import browser, make_endpoint, person
@@ -42,7 +43,7 @@ def two(tmp_path: Path) -> Iterator[Callable[[], None]]:
             actions.add(person("admin"), f"of-{name}", {"url": url, **more})
             clients.append(Prometheus(url))
         for client in clients:
-            wait_for(client, f"sum(rate({queries.REQUESTS}[20s] offset 6s)) > 0")
+            wait_for(client, f"sum(rate({REQUESTS}[20s] offset 6s)) > 0")
             client.close()
         yield dies.close
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dashboards.boards import answers, queries
+from dashboards.boards import answers
+from dashboards.boards.queries import metric_names as queries
 from dashboards.boards.results import resolution as intervals
 from dashboards.prometheus.http.client import Prometheus, Question
 from tests.support.http_stub import http_stub

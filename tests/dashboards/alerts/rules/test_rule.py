@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import yaml
 
 from dashboards.alerts.rules import BY_NAME, GROUPS, RULES, render
-from dashboards.boards import queries as q
+from dashboards.boards.queries import metric_names as q
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.observe.metrics import Metrics
 from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import plotly.graph_objects as go
 import pytest
 
-from dashboards.boards import panels
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
-from dashboards.boards.panels.declarations import Panel, PanelLine
-from dashboards.prometheus.http.client import Series, Window
+from dashboards.boards.charts.figure import MAX_COLUMNS
+from dashboards.boards.charts.styled_series import MAX_LINES, StyledSeries, style_series
+from dashboards.boards.panels import BOARDS, overview, styles
+from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
+from dashboards.boards.panels.overview import GOOD, NOW, SHARE
+from dashboards.boards.panels.routing import ERRORS
+from dashboards.boards.panels.workers import PROMPT_LENGTHS
+from dashboards.prometheus.http.client import MAX_POINTS, Series, Window
 
 WINDOW = Window(1_700_000_000, 1_700_000_020, 5)
 
@@ -21,29 +27,27 @@ def series(values: list[float | None], **labels: str) -> Series:
     return Series(tuple(sorted(labels.items())), tuple(values))
 
 
-def drawn(
-    panel: Panel, *found: Series, line: PanelLine | None = None
-) -> list[charts_figure.StyledSeries]:
-    return charts_figure.style_series(panel, [(line or panel.lines[0], found)])
+def drawn(panel: Panel, *found: Series, line: PanelLine | None = None) -> list[StyledSeries]:
+    return style_series(panel, [(line or panel.lines[0], found)])
 
 
-def tiers() -> list[charts_figure.StyledSeries]:
+def tiers() -> list[StyledSeries]:
     found = [
         series([0.1, 0.2, None, 0.1, share], tier=tier)
         for tier, share in (("computed", 0.1), ("device", 0.5), ("l1", 0.3), ("l2", 0.1))
     ]
-    return drawn(panels.SOURCES, *found)
+    return drawn(overview.SOURCES, *found)
 
 
-def figure(panel: Panel, items: list[charts_figure.StyledSeries]) -> dict[str, Any]:
+def figure(panel: Panel, items: list[StyledSeries]) -> dict[str, Any]:
     made = charts_figure.figure(panel, items, WINDOW)
     assert made is not None
     return made
 
 
 def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
-    for panel in (*panels.FLEET, *panels.ENDPOINT):
-        keys = list(panel.styles) or ["demo-worker-0", "demo-worker-1"]
+    for panel in overview.BOARD.panels(one=True):
+        keys = list(panel.legend) or ["demo-worker-0", "demo-worker-1"]
         line = panel.lines[0]
         found = [series([1, 2, None, 3, 4], **{line.by or "x": key}) for key in keys]
         made = figure(panel, drawn(panel, *found))
@@ -53,7 +57,7 @@ def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
 
 
 def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
-    made = figure(panels.SOURCES, tiers())
+    made = figure(overview.SOURCES, tiers())
     shown = {trace["name"]: trace["line"]["color"] for trace in made["data"]}
     assert list(shown.values()) == ["#0072B2", "#009E73", "#E69F00", "#999999"]
     assert [name.split()[0] for name in shown] == ["Device", "L1", "L2", "Computed"]
@@ -62,26 +66,26 @@ def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
 
 
 def test_a_tier_alone_has_the_colour_it_has_among_others() -> None:
-    made = figure(panels.SOURCES, drawn(panels.SOURCES, series([1.0] * 5, tier="l2")))
+    made = figure(overview.SOURCES, drawn(overview.SOURCES, series([1.0] * 5, tier="l2")))
     assert [trace["line"]["color"] for trace in made["data"]] == ["#E69F00"]
 
 
 def test_a_missing_number_is_a_gap() -> None:
-    (trace,) = figure(panels.SHARE, drawn(panels.SHARE, series([1, None, 1, 1, 1], worker="w")))[
-        "data"
-    ]
+    (trace,) = figure(
+        overview.SHARE, drawn(overview.SHARE, series([1, None, 1, 1, 1], worker="w"))
+    )["data"]
     assert trace["y"][1] is None
     assert trace["connectgaps"] is False
     assert (trace["x0"], trace["dx"]) == (WINDOW.start * 1000, 5000)
 
 
 def test_backgrounds_are_transparent_for_both_themes() -> None:
-    layout = figure(panels.SOURCES, tiers())["layout"]
+    layout = figure(overview.SOURCES, tiers())["layout"]
     assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
 def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
-    panel = panels.REASONS_PANEL
+    panel = overview.REASONS_PANEL
     items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
     assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known"]
     rows = charts_figure.table(panel, items)["rows"]
@@ -90,32 +94,33 @@ def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
 
 
 def test_all_zero_is_drawn_as_zero() -> None:
-    panel = panels.REASONS_PANEL
+    panel = overview.REASONS_PANEL
     assert len(figure(panel, drawn(panel, series([0.0] * 5, reason="retry")))["data"]) == 1
 
 
 def test_without_numbers_there_is_no_figure() -> None:
-    assert charts_figure.figure(panels.TTFT, [], WINDOW) is None
-    empty = drawn(panels.SHARE, series([None] * 5, worker="w"))
-    assert charts_figure.figure(panels.SHARE, empty, WINDOW) is None
+    assert charts_figure.figure(overview.TTFT, [], WINDOW) is None
+    empty = drawn(overview.SHARE, series([None] * 5, worker="w"))
+    assert charts_figure.figure(overview.SHARE, empty, WINDOW) is None
     assert (
-        charts_figure.make_text_alternative(panels.SHARE, empty) == "Share of each worker. No data."
+        charts_figure.make_text_alternative(overview.SHARE, empty)
+        == "Share of each worker. No data."
     )
-    assert charts_figure.table(panels.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
+    assert charts_figure.table(overview.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
 
 
 def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
     found = [series([1.0] * 5, worker=f"w{n:02}") for n in range(12)]
-    signs = {(item.style.colour, item.style.dash) for item in drawn(panels.SHARE, *found)}
+    signs = {(item.style.colour, item.style.dash) for item in drawn(overview.SHARE, *found)}
     assert len(signs) == 12
-    colours = {item.style.colour for item in drawn(panels.SHARE, *found)}
-    assert not colours & {panels.RED, panels.GREY}, "these mean failed and computed"
+    colours = {item.style.colour for item in drawn(overview.SHARE, *found)}
+    assert not colours & {styles.RED, styles.GREY}, "these mean failed and computed"
 
 
 def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
-    rows = charts_figure.table(panels.SOURCES, tiers())["rows"]
+    rows = charts_figure.table(overview.SOURCES, tiers())["rows"]
     assert rows[0] == ["Device", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
-    assert "L1 host memory 30.0 %" in charts_figure.make_text_alternative(panels.SOURCES, tiers())
+    assert "L1 host memory 30.0 %" in charts_figure.make_text_alternative(overview.SOURCES, tiers())
 
 
 @pytest.mark.parametrize(
@@ -166,16 +171,180 @@ def test_a_short_axis_is_left_to_plotly() -> None:
 
 def test_a_gap_in_a_stack_has_no_edge() -> None:
     """Plotly stacks it as zero: a line there would say that nothing was measured as 0 %."""
-    whole = drawn(panels.SOURCES, series([0.5, 0.5], tier="l1"))
-    broken = drawn(panels.SOURCES, series([0.5, None, 0.5], tier="l1"))
-    assert figure(panels.SOURCES, whole)["data"][0]["line"]["width"] > 0
-    assert figure(panels.SOURCES, broken)["data"][0]["line"]["width"] == 0
+    whole = drawn(overview.SOURCES, series([0.5, 0.5], tier="l1"))
+    broken = drawn(overview.SOURCES, series([0.5, None, 0.5], tier="l1"))
+    assert figure(overview.SOURCES, whole)["data"][0]["line"]["width"] > 0
+    assert figure(overview.SOURCES, broken)["data"][0]["line"]["width"] == 0
 
 
 def test_a_number_between_two_gaps_is_a_dot() -> None:
-    alone = drawn(panels.TTFT, series([None, 1, None, 1, 1]), line=panels.TTFT.lines[0])
-    (trace,) = figure(panels.TTFT, alone)["data"]
+    alone = drawn(overview.TTFT, series([None, 1, None, 1, 1]), line=overview.TTFT.lines[0])
+    (trace,) = figure(overview.TTFT, alone)["data"]
     assert trace["mode"] == "lines+markers"
     assert list(trace["marker"]["size"]) == [0, 5, 0, 0, 0]
-    whole = drawn(panels.TTFT, series([1, 1, 1, 1, 1]), line=panels.TTFT.lines[0])
-    assert figure(panels.TTFT, whole)["data"][0]["mode"] == "lines"
+    whole = drawn(overview.TTFT, series([1, 1, 1, 1, 1]), line=overview.TTFT.lines[0])
+    assert figure(overview.TTFT, whole)["data"][0]["mode"] == "lines"
+
+
+EVERY = {
+    panel.id: panel
+    for board in BOARDS.values()
+    for one in (True, False)
+    for panel in board.panels(one=one)
+}
+
+
+def figure_of(panel: Panel, *found: Series, window: Window = WINDOW) -> dict[str, Any]:
+    made = charts_figure.figure(panel, style_series(panel, [(panel.lines[0], found)]), window)
+    assert made is not None
+    again: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
+    go.Figure(again)  # raises for anything Plotly does not know
+    return again
+
+
+def lengths() -> list[Series]:
+    """Cumulated, out of order: none up to 10, two up to 100, five more up to 1000, none above."""
+    counts = {"+Inf": 7.0, "10.0": 0.0, "100.0": 2.0, "1000.0": 7.0}
+    return [series([value] * 5, le=edge) for edge, value in counts.items()]
+
+
+def test_every_panel_can_be_drawn() -> None:
+    for panel in EVERY.values():
+        found = []
+        for line in panel.lines:
+            key = "100" if panel.kind == "heatmap" else next(iter(panel.legend), "demo-worker-0")
+            found.append((line, (series([1, 2, None, 3, 4], **{line.by or "x": key}),)))
+        drawn = style_series(panel, found)
+        made = charts_figure.figure(panel, drawn, WINDOW)
+        json.dumps(made, allow_nan=False)
+        assert charts_figure.table(panel, drawn)["rows"]
+        assert panel.title in charts_figure.make_text_alternative(panel, drawn)
+
+
+def test_lengths_are_not_counted_again_with_longer_ones() -> None:
+    drawn = style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(lengths()))])
+    assert [(item.style.label, item.values[0]) for item in drawn] == [
+        ("up to 10", 0.0),
+        ("10 to 100", 2.0),
+        ("100 to 1,000", 5.0),
+        ("over 1,000", 0.0),
+    ]
+    assert charts_figure.make_text_alternative(PROMPT_LENGTHS, drawn).endswith(
+        "Most have 100 to 1,000 tokens."
+    )
+
+
+def test_a_heat_map_leaves_out_lengths_nobody_sent() -> None:
+    (trace,) = figure_of(PROMPT_LENGTHS, *lengths())["data"]
+    assert (trace["type"], trace["colorscale"][0][1]) == ("heatmap", "#00224e"), "cividis"
+    assert trace["y"] == ["10 to 100", "100 to 1,000"]
+    assert trace["z"] == [[2.0] * 5, [5.0] * 5]
+
+
+def test_two_moments_of_a_scrape_make_no_negative_requests() -> None:
+    found = [series([3.0], le="10"), series([2.0], le="100"), series([None], le="+Inf")]
+    drawn = style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(found))])
+    assert [item.values for item in drawn] == [(3.0,), (0.0,), (None,)]
+
+
+def test_a_long_heat_map_has_as_many_columns_as_a_screen() -> None:
+    window = Window(0, (MAX_POINTS - 1) * 5, 5)
+    values: list[float | None] = [float(n % 4) for n in range(window.points)]
+    (trace,) = figure_of(PROMPT_LENGTHS, series(values, le="10"), window=window)["data"]
+    assert len(trace["z"][0]) <= MAX_COLUMNS
+    assert set(trace["z"][0]) == {1.5}, "the mean of four points"
+    assert trace["dx"] == 4 * 5000
+    assert trace["x0"] == 7500, "the middle of the first four"
+
+
+def test_bars_are_stacked_and_what_never_happened_needs_no_name() -> None:
+    made = figure_of(ERRORS, series([1.0] * 5, reason="a"), series([0.0] * 5, reason="b"))
+    assert [(trace["type"], trace["name"]) for trace in made["data"]] == [("bar", "a")]
+    assert made["layout"]["barmode"] == "stack"
+    nothing = figure_of(ERRORS, series([0.0] * 5, reason="a"), series([0.0] * 5, reason="b"))
+    assert nothing["layout"]["showlegend"] is False
+
+
+def test_large_figures_say_the_latest_value_of_each() -> None:
+    found = [(line, (series([0.1, 0.25]),)) for line in GOOD.lines]
+    made = charts_figure.figure(GOOD, style_series(GOOD, found), Window(0, 5, 5))
+    assert made is not None
+    texts = [note["text"] for note in made["layout"]["annotations"]]
+    assert texts[0::2] == ["<b>25.0 %</b>"] * 3
+    assert set(texts[1::2]) == {style.label for style in GOOD.legend.values()}
+    assert len({trace["xaxis"] for trace in made["data"]}) == 3
+
+
+def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None:
+    """A dash would hide the only number there is; the number alone would pass for now's."""
+    found = [(line, (series([0.25, None, None]),)) for line in GOOD.lines]
+    for step, when in ((60, "at 22:13"), (86400, "at Nov 14, 22:13")):
+        window = Window(1_700_000_000, 1_700_000_000 + 2 * step, step)
+        made = charts_figure.figure(GOOD, style_series(GOOD, found), window)
+        assert made is not None
+        texts = [note["text"] for note in made["layout"]["annotations"]]
+        assert texts[0::3] == ["<b>25.0 %</b>"] * 3
+        assert texts[2::3] == [when] * 3
+    assert made["layout"]["xaxis4"]["domain"][1] <= 1
+    assert made["layout"]["xaxis"]["type"] != "date", "boards mark the first time axis"
+
+
+def test_a_large_figure_of_nothing_is_a_zero() -> None:
+    found = [(line, (series([0.0]),)) for line in NOW.lines]
+    made = charts_figure.figure(NOW, style_series(NOW, found), Window(0, 5, 5))
+    assert made is not None
+    assert [n["text"] for n in made["layout"]["annotations"]][0::2] == ["<b>0</b>"] * 3
+
+
+def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
+    found = [(line, (series([float(place)]),)) for place, line in enumerate(NOW.lines)]
+    drawn = style_series(NOW, found)
+    made = charts_figure.figure(NOW, drawn, Window(0, 5, 5))
+    assert made is not None
+    shown = [note["text"] for note in made["layout"]["annotations"]][0::2]
+    assert shown == ["<b>0</b>", "<b>1</b>", "<b>2</b>"]
+    assert "Workers up 0" in charts_figure.make_text_alternative(NOW, drawn)
+
+
+def test_too_many_lines_are_counted_not_drawn() -> None:
+    found = [series([float(n)] * 5, worker=f"w{n:03}") for n in range(MAX_LINES + 7)]
+    drawn = style_series(SHARE, [(SHARE.lines[0], tuple(found))])
+    assert [item.key for item in drawn] == [f"w{n:03}" for n in range(7, MAX_LINES + 7)] + [""]
+    assert charts_figure.table(SHARE, drawn)["rows"][-1][0] == "7 smaller ones are not shown"
+    assert len(figure_of(SHARE, *found)["data"]) == MAX_LINES
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "words"),
+    [
+        ("count", 3, "3"),
+        ("count", 2.5, "2.50"),
+        ("count", 0, "0"),
+        ("tokens", 12_345, "12.3 k"),
+        ("tokens_per_s", 1_250_000, "1.2 M tokens/s"),
+        ("per_s", 3.1e14, "310.0 T/s"),
+        ("bytes", 512, "512 B"),
+        ("bytes", 3 * 1024**3, "3.0 GiB"),
+        ("bytes_per_s", 1536, "1.5 kB/s"),
+        ("usd", 1.5, "1.50 USD"),
+        ("usd", 0.0123, "0.012 USD"),
+        ("usd", -0.5, "-0.50 USD"),
+        ("usd_hour", 7.09, "7.09 USD/h"),
+        ("celsius", 63.4, "63 °C"),
+        ("watts", 412.3, "412 W"),
+    ],
+)
+def test_every_unit_in_words(unit: Unit, value: float, words: str) -> None:
+    assert charts_figure.format_value(unit, value) == words
+
+
+def test_every_unit_has_an_axis_and_words() -> None:
+    for unit in get_args(Unit):
+        figure_of(replace(SHARE, unit=unit), series([1.0] * 5, worker="w"))
+        assert units.format_value(unit, None) == "–"
+
+
+def test_ticks_are_small_numbers_as_such_and_large_ones_shortened() -> None:
+    assert units.axis_format("per_s", 0.5)["tickformat"] == "~g"
+    assert units.axis_format("per_s", 40_000)["tickformat"] == "~s"
+    assert units.axis_format("seconds", 0.5)["tickformat"] == "~s", "milliseconds"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboards.boards import queries
+from dashboards.boards.queries.metric_names import PROMPT
 from dashboards.prometheus.http.client import Prometheus
 from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, replaying, targets
 from tests.support.dashboards.fixtures import wait_for
@@ -18,7 +18,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         client = Prometheus(url)
         # Boards look at whole steps: at up to five seconds ago.
         wait_for(client, f"count(up offset 6s == 1) == {len(targets())}")
-        rates = f"count(sum by (endpoint_name) (rate({queries.PROMPT}[20s] offset 6s)) > 0)"
+        rates = f"count(sum by (endpoint_name) (rate({PROMPT}[20s] offset 6s)) > 0)"
         wait_for(client, f"{rates} == {len(ENDPOINTS)}")
         yield client
         client.close()

@@ -81,13 +81,13 @@ def test_every_name_is_exported_by_somebody() -> None:
 
 def test_labels_that_queries_group_by_are_there() -> None:
     vllm = json.loads(VLLM.read_text())
-    assert "source" in vllm[queries.CACHED]["labels"]
-    assert "source" in vllm[queries.BY_SOURCE]["labels"]
+    assert "source" in vllm[n.CACHED]["labels"]
+    assert "source" in vllm[n.BY_SOURCE]["labels"]
     by_name = {sample.name: sample.labels for sample in (*router(), *node())}
-    assert {"endpoint", "namespace", "code"} <= set(by_name[queries.REQUESTS])
-    assert {"endpoint", "namespace", "reason", "worker"} <= set(by_name[queries.DECISIONS])
-    assert {"cache", "le"} <= set(by_name[f"{queries.ROUTER_TTFT}_bucket"])
-    for name in (queries.L2_HITS, queries.L2_LOOKUPS, queries.L2_USED, queries.L2_CAPACITY):
+    assert {"endpoint", "namespace", "code"} <= set(by_name[n.REQUESTS])
+    assert {"endpoint", "namespace", "reason", "worker"} <= set(by_name[n.DECISIONS])
+    assert {"cache", "le"} <= set(by_name[f"{n.ROUTER_TTFT}_bucket"])
+    for name in (n.L2_HITS, n.L2_LOOKUPS, n.L2_USED, n.L2_CAPACITY):
         assert "pool" in by_name[name]
 
 

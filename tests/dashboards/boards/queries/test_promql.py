@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.boards import panels, queries
-from dashboards.boards.queries import QUERIES, Scope, Times
+from dashboards.boards.queries import QUERIES, Scope, Times, promql
 from tests.support.prometheus import PROMTOOL
 
 SCOPES = (Scope(), Scope("demo"), Scope('a"} or vector(1) #', "line\nfeed \\"))
@@ -33,8 +33,8 @@ def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
         for times in TIMES
     ]
     for scope in SCOPES:
-        expressions.append(queries.exported(metrics, scope.engines()))
-        expressions.append(queries.last_up(scope, queries.JOBS))
+        expressions.append(queries.availability.exported(metrics, scope.engines()))
+        expressions.append(queries.availability.last_up(scope, promql.JOBS))
     done = promtool(tmp_path / "rules.json", expressions)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(expressions)} rules found" in done.stdout
@@ -57,7 +57,7 @@ def test_one_endpoint_is_selected_by_the_label_its_exporter_has() -> None:
 
 @given(st.text())
 def test_an_escaped_value_ends_where_its_text_ends(value: str) -> None:
-    shown = queries.escape_label(value)
+    shown = promql.escape_label(value)
     assert "\n" not in shown
     # Without its escape pairs there is no quote left that could end the string.
     bare = shown.replace("\\\\", "").replace('\\"', "").replace("\\n", "").replace("\\r", "")
@@ -67,11 +67,11 @@ def test_an_escaped_value_ends_where_its_text_ends(value: str) -> None:
 
 def test_names_are_never_taken_from_outside() -> None:
     with pytest.raises(ValueError, match="not the name of a label"):
-        queries.selector({'a="b",c': "x"})
+        promql.selector({'a="b",c': "x"})
     with pytest.raises(ValueError, match="not the name of a metric"):
-        queries.exported(("up|.*",), "")
+        queries.availability.exported(("up|.*",), "")
     with pytest.raises(ValueError, match="are not among"):
-        queries.last_up(Scope(), (".*",))
+        queries.availability.last_up(Scope(), (".*",))
 
 
 @pytest.mark.parametrize(("step_s", "rate_s"), [(5, 20), (10, 20), (40, 40), (180, 180)])
@@ -79,8 +79,10 @@ def test_rates_cover_four_scrapes_and_a_whole_step(step_s: int, rate_s: int) -> 
     assert Times(step_s, 3600).rate_s == rate_s
 
 
-@pytest.mark.parametrize("board", [panels.FLEET, panels.ENDPOINT])
-def test_every_panel_asks_queries_that_exist(board: tuple[panels.Panel, ...]) -> None:
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("key", panels.BOARDS)
+def test_every_panel_asks_queries_that_exist(key: str, one: bool) -> None:
+    board = panels.BOARDS[key].panels(one=one)
     for panel in board:
         assert panel.lines
         assert {line.query for line in panel.lines} <= set(QUERIES)

@@ -15,7 +15,7 @@ import pytest
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import RANGES
-from dashboards.boards.queries import Scope, Times
+from dashboards.boards.queries import Scope, Times, promql
 from dashboards.boards.queries import recording_rules as queries_recording_rules
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.config import recording_rules
@@ -30,7 +30,7 @@ FIVE, ONE = queries_recording_rules.FAMILIES
 
 def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
     labels = {"job": "vllm", "namespace": "default", "endpoint_name": endpoint, "pod": pod} | more
-    return f"{metric}{queries.selector(labels)}"
+    return f"{metric}{promql.selector(labels)}"
 
 
 # Of endpoint `a` one worker begins an hour late and another one anew; `b` has a steady one.

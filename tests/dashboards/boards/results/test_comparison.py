@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.figure import StyledSeries
+from dashboards.boards.charts.styled_series import StyledSeries
 from dashboards.boards.panels.declarations import Panel, Style
 from dashboards.boards.panels.overview import SHARE, SOURCES, TTFT
 from dashboards.boards.panels.styles import TIERS
@@ -32,7 +32,7 @@ def ghosts(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_ghost_lies_where_the_line_of_now_does_in_its_colour() -> None:
-    p50 = TTFT.styles["p50"]
+    p50 = TTFT.legend["p50"]
     found = compared(TTFT, [line("p50", 1, 2, 3, style=p50)], [line("p50", 4, None, 6)])
     (ghost,) = ghosts(found)
     real = found["figure"]["data"][0]

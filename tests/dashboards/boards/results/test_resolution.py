@@ -11,6 +11,7 @@ from dashboards.boards import queries
 from dashboards.boards.panels import overview
 from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
+from dashboards.boards.queries.metric_names import REQUESTS
 from dashboards.boards.results import board
 from dashboards.boards.results import resolution as scraping
 from dashboards.prometheus.http.client import (
@@ -43,7 +44,7 @@ class Told:
     @property
     def windows(self) -> set[bool]:
         """Whether requests were asked of over one minute."""
-        return {"[60s]" in query for query in self.asked if f"rate({queries.REQUESTS}" in query}
+        return {"[60s]" in query for query in self.asked if f"rate({REQUESTS}" in query}
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +82,7 @@ def test_what_was_not_told_is_asked_again() -> None:
 
 def test_prometheus_knows_it(scraping: Scraping) -> None:
     client = Prometheus(scraping.url)
-    question = Question(queries.scraped_every(Scope()), int(time.time()))
+    question = Question(queries.availability.scraped_every(Scope()), int(time.time()))
     (series,) = client.ask({"q": question})["q"].series
     client.close()
     assert series.latest == pytest.approx(1.0, abs=0.2)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dashboards import actions
-from dashboards.costs import calibration_run
+from dashboards import actions, endpoint_runs
 from dashboards.costs.formulas import calibration
 from dashboards.costs.formulas.calibration import ROUNDS, CalibrationResult, calibrate
 from dashboards.models import Calibration, RunState
@@ -110,11 +109,11 @@ def test_a_run_from_its_row_to_its_result() -> None:
     row = actions.start_calibration(people.alice, "demo")
     with pytest.raises(ConflictError):
         actions.start_calibration(people.alice, "demo")
-    calibration_run.run_calibration(str(row.pk), lambda _endpoint: Worker().ask)
+    endpoint_runs.run_calibration(str(row.pk), lambda _endpoint: Worker().ask)
     row.refresh_from_db()
     assert (row.state, row.worker, row.settings_hash) == (RunState.DONE, "w-0", "h1")
     assert row.seconds_per_token == pytest.approx(TOKEN_S)
-    calibration_run.run_calibration(str(row.pk), lambda _endpoint: pytest.fail("made twice"))
+    endpoint_runs.run_calibration(str(row.pk), lambda _endpoint: pytest.fail("made twice"))
 
 
 @pytest.mark.django_db
@@ -127,12 +126,12 @@ def test_every_end_is_written_down() -> None:
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError):
-        calibration_run.run_calibration(str(row.pk), broken)
+        endpoint_runs.run_calibration(str(row.pk), broken)
     row.refresh_from_db()
     assert row.state == RunState.FAILED
     endpoint.replicas.all().delete()
     again = actions.start_calibration(people.alice, "demo")
-    calibration_run.run_calibration(str(again.pk), lambda _endpoint: Worker().ask)
+    endpoint_runs.run_calibration(str(again.pk), lambda _endpoint: Worker().ask)
     again.refresh_from_db()
     assert (again.state, again.live) == (RunState.FAILED, False)
     assert "No worker is ready" in again.message

@@ -7,19 +7,18 @@ from dataclasses import replace
 import pytest
 
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import (
     Counts,
     L2Cost,
     Rate,
     Share,
-    Slope,
     costs,
     per_day,
     rate,
     split_shares,
 )
-from endpoints.spec.endpoint_spec import parse
+from endpoints.spec.endpoint_spec import EndpointSpec, parse
 
 DAY = 86_400.0
 COUNTS = Counts(
@@ -34,7 +33,7 @@ COUNTS = Counts(
 
 
 def test_a_day_of_two_workers() -> None:
-    found = costs(Rate(3.0), COUNTS, Slope(0.0002))
+    found = costs(Rate(3.0), COUNTS, 0.0002)
     assert found.total == pytest.approx(144.0)
     assert found.idle == pytest.approx(108.0)
     assert found.per_million_input == pytest.approx(3.6)
@@ -47,13 +46,13 @@ def test_a_day_of_two_workers() -> None:
 
 
 def test_a_cache_that_costs_more_than_it_saves_is_negative() -> None:
-    found = costs(Rate(3.0), replace(COUNTS, load_s=5000.0), Slope(0.0002))
+    found = costs(Rate(3.0), replace(COUNTS, load_s=5000.0), 0.0002)
     assert found.saving is not None
     assert found.saving.usd == pytest.approx(-1.5)
 
 
 def test_what_is_not_known_is_not_there() -> None:
-    unknown = costs(Rate(None, "no price"), COUNTS, Slope(0.0002))
+    unknown = costs(Rate(None, "no price"), COUNTS, 0.0002)
     assert unknown.total is unknown.idle is unknown.per_million_tokens is None
     assert unknown.saving is not None
     assert (unknown.saving.usd, unknown.saving.why) == (None, "no price")
@@ -67,13 +66,13 @@ def test_what_is_not_known_is_not_there() -> None:
 
 def test_what_the_cache_costs_is_taken_from_what_it_saves() -> None:
     rate = Rate(3.0, l1_usd_hour=0.01)
-    found = costs(rate, COUNTS, Slope(0.0002), L2Cost(1.0)).saving
+    found = costs(rate, COUNTS, 0.0002, L2Cost(1.0)).saving
     assert found is not None
     before = (3200 - 1000) / 3600 * 3.0
     assert found.before == pytest.approx(before)
     assert found.l1_usd == pytest.approx(0.48)
     assert found.usd == pytest.approx(before - 0.48 - 1.0)
-    unknown = costs(rate, COUNTS, Slope(0.0002), L2Cost(None, "say it")).saving
+    unknown = costs(rate, COUNTS, 0.0002, L2Cost(None, "say it")).saving
     assert unknown is not None
     assert (unknown.before, unknown.usd, unknown.why) == (found.before, None, "say it")
 
@@ -115,6 +114,10 @@ BASE = {"name": "chat", "model": "org/model", "resources": {"gpus": 1}}
 
 def on(*types: str, cluster: str = "east") -> dict[str, object]:
     return {**BASE, "placement": {"cluster": cluster, "instance_types": list(types)}}
+
+
+def needs(spec: EndpointSpec) -> Needs:
+    return parse_stored_needs(spec.to_dict())
 
 
 def test_the_price_of_one_worker() -> None:

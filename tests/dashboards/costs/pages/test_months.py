@@ -14,7 +14,7 @@ from console.audit.models import AuditEvent
 from dashboards.costs.ledger import hours, months, sums
 from dashboards.costs.models import Budget, CostDay, MeasuredHour, TierPrice
 from dashboards.costs.reports import endpoints as lately
-from dashboards.costs.reports import key_shares, monthly, tier_shares
+from dashboards.costs.reports import monthly, shares
 from dashboards.costs.reports.monthly import COLUMNS
 from endpoints.models import Endpoint, InferenceKey, KeyUsage, Revision
 from tests.dashboards.costs.conftest import HOUR_S, NOON, Told, made
@@ -87,9 +87,9 @@ def test_how_much_of_a_month_was_measured(told: Told, one: Endpoint) -> None:
     assert [month.key for month in months.stored_months(later)] == ["2026-12", "2026-11"]
 
 
-def allocated(viewer: Any, weight: float = key_shares.WEIGHT) -> key_shares.Allocation:
+def allocated(viewer: Any, weight: float = shares.WEIGHT) -> shares.Allocation:
     lines = sums.by_endpoint(sums.days(MONTH.first, MONTH.after, viewer))
-    return key_shares.allocate(MONTH, viewer, lines, weight)
+    return shares.allocate(MONTH, viewer, lines, weight)
 
 
 def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
@@ -164,12 +164,12 @@ def test_a_shared_tier_is_split_among_teams(
     (pool,) = monthly.report(MONTH, NOON, world.erin).pools
     assert [(part.team, part.usd) for part in pool.parts] == [
         (ours, pytest.approx(10.0)),
-        (tier_shares.OTHERS, pytest.approx(6.0)),
+        (shares.OTHERS, pytest.approx(6.0)),
     ]
     for url in ("/costs/reports/2026-11/", "/costs/reports/2026-11.csv"):
         text = page(world.erin, url)
         assert "redis:r:1" in text
-        assert tier_shares.OTHERS in text
+        assert shares.OTHERS in text
         assert CANARY not in text
         assert theirs not in text
 

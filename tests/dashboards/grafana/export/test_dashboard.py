@@ -8,8 +8,7 @@ from typing import get_args
 
 import pytest
 
-from dashboards.boards import panels
-from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels import BOARDS, overview
 from dashboards.boards.panels.declarations import (
     Board,
     Kind,
@@ -45,7 +44,7 @@ def drawn(made: Object) -> list[Object]:
 
 
 def sample(**facts: object) -> Panel:
-    return dataclasses.replace(panels.TTFT, **facts)
+    return dataclasses.replace(overview.TTFT, **facts)
 
 
 def test_every_board_is_exported_once_for_many_and_once_for_one() -> None:
@@ -118,8 +117,8 @@ def test_a_series_has_the_colour_and_the_dash_it_has_in_the_console(
             one["matcher"]["options"]: {part["id"]: part["value"] for part in one["properties"]}
             for one in shown["fieldConfig"]["overrides"]
         }
-        assert set(dressed) == set(declared.styles)
-        for key, style in declared.styles.items():
+        assert set(dressed) == set(declared.legend)
+        for key, style in declared.legend.items():
             assert dressed[key]["displayName"] == style.label
             assert dressed[key]["color"]["fixedColor"] == style.colour
             assert ("custom.lineStyle" in dressed[key]) is (style.dash != "solid")
@@ -147,8 +146,8 @@ def test_it_leads_back_to_the_same_board_at_the_same_time(
 
 
 def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
-    by_endpoint = sample(lines=(PanelLine("reuse_each", by="endpoint_name"),), drill="endpoint")
-    fleet, one = (PanelSection("", (by_endpoint,)),), (PanelSection("One", (panels.TTFT,)),)
+    by_endpoint = sample(lines=(PanelLine("reuse_each", by="endpoint_name"),))
+    fleet, one = (PanelSection("", (by_endpoint,)),), (PanelSection("One", (overview.TTFT,)),)
     board = Board("x", "X", "About.", "chart-line", fleet, one)
     shown = make_dashboard(DashboardExport(board, one=False))["panels"][0]
     (link,) = shown["fieldConfig"]["defaults"]["links"]
