@@ -133,34 +133,34 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
     kv = answer.get("kv")
     if not isinstance(kv, Mapping):
         return None
-    tokenizer, tokens = _object(kv.get("tokenizer")), _object(kv.get("tokens"))
-    probes = _object(kv.get("probes"))
+    tokenizer, tokens = as_object(kv.get("tokenizer")), as_object(kv.get("tokens"))
+    probes = as_object(kv.get("probes"))
     return KvIndex(
         telling=kv.get("telling") is True,
         blocks=_whole(kv.get("blocks")),
-        block_sizes=tuple(_whole(size) for size in _list(kv.get("block_sizes"))),
+        block_sizes=tuple(_whole(size) for size in as_list(kv.get("block_sizes"))),
         pending=_whole(kv.get("pending_blocks")),
-        sources=tuple(_source(item) for item in _list(kv.get("sources"))),
+        sources=tuple(_source(item) for item in as_list(kv.get("sources"))),
         honesty={
             str(name): _prediction_accuracy(item)
-            for name, item in _object(kv.get("honesty")).items()
+            for name, item in as_object(kv.get("honesty")).items()
         },
         fallbacks=_counts(kv.get("fallbacks")),
         tokenizer=_text(tokenizer.get("path")),
         problem=_text(tokenizer.get("problem")),
         compared=_text(tokenizer.get("compared")),
-        differences=tuple(_difference(item) for item in _list(tokenizer.get("findings"))),
+        differences=tuple(_difference(item) for item in as_list(tokenizer.get("findings"))),
         trust=_text(tokens.get("trust")),
         recent=_recent(kv.get("recent")),
-        tiers={str(name): _counts(item) for name, item in _object(kv.get("tiers")).items()},
+        tiers={str(name): _counts(item) for name, item in as_object(kv.get("tiers")).items()},
         probe_interval_s=_number(probes.get("interval_s")),
-        probes={str(name): _probe(item) for name, item in _object(probes.get("workers")).items()},
-        skipped={str(n): _text(why) for n, why in _object(probes.get("skipped")).items()},
+        probes={str(name): _probe(item) for name, item in as_object(probes.get("workers")).items()},
+        skipped={str(n): _text(why) for n, why in as_object(probes.get("skipped")).items()},
     )
 
 
 def _source(item: Any) -> KvSource:
-    item = _object(item)
+    item = as_object(item)
     return KvSource(
         worker=_text(item.get("worker")),
         state=_text(item.get("state")),
@@ -181,7 +181,7 @@ def _source(item: Any) -> KvSource:
 
 
 def _prediction_accuracy(item: Any) -> PredictionAccuracy:
-    item = _object(item)
+    item = as_object(item)
     return PredictionAccuracy(
         answers=_whole(item.get("answers")),
         missing=_number(item.get("promised_and_missing")),
@@ -192,7 +192,7 @@ def _prediction_accuracy(item: Any) -> PredictionAccuracy:
 
 
 def _difference(item: Any) -> Difference:
-    item = _object(item)
+    item = as_object(item)
     return Difference(_text(item.get("probe")), _text(item.get("what")), _text(item.get("fix")))
 
 
@@ -207,7 +207,7 @@ def _recent(item: Any) -> Recent | None:
 
 
 def _probe(item: Any) -> Probe:
-    item = _object(item)
+    item = as_object(item)
     reported = item.get("reported")
     return Probe(
         result=_text(item.get("result")),
@@ -221,11 +221,11 @@ def _probe(item: Any) -> Probe:
     )
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def as_object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -243,4 +243,4 @@ def _whole(value: Any) -> int:
 
 
 def _counts(value: Any) -> Mapping[str, int]:
-    return {str(name): _whole(count) for name, count in _object(value).items() if _whole(count)}
+    return {str(name): _whole(count) for name, count in as_object(value).items() if _whole(count)}

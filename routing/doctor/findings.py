@@ -1,16 +1,16 @@
-"""Doctor checks and findings: passed, failed or skipped.
+"""Doctor checks, their preconditions and findings: passed, failed or skipped.
 
 Codes are stable (used by API, alerts and scripts); skipped checks never count as passed. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from routing.doctor.facts import FleetFacts
+from routing.doctor.facts import FleetFacts, Statement, WorkerFacts
 
 
 class Severity(StrEnum):
@@ -52,6 +52,15 @@ class DoctorFinding:
         }
 
 
+def worker_finding(
+    severity: Severity, what: str, fix: str, reasons: Mapping[str, object]
+) -> Iterator[DoctorFinding]:
+    """Yield one finding with the reason of each worker; none without workers."""
+    if reasons:
+        lines = tuple(f"{name}: {why}" for name, why in reasons.items())
+        yield DoctorFinding(severity, what, fix, lines, tuple(reasons))
+
+
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
     """One check. `skip` returns why it cannot run, "" if it can. `kv` checks matter to kvaware only
@@ -60,7 +69,7 @@ class DoctorCheck:
 
     code: str
     title: str
-    look: Callable[[FleetFacts], Iterable[DoctorFinding]]
+    look: Look
     skip: Callable[[FleetFacts], str]
     kv: bool = True
 
@@ -143,3 +152,60 @@ def groups(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, tuple[str, 
         found.setdefault(value, []).append(name)
     for value, names in sorted(found.items(), key=lambda item: -len(item[1])):
         yield value, tuple(names)
+
+
+def always_runs(_facts: FleetFacts) -> str:
+    return ""
+
+
+def require_router(facts: FleetFacts) -> str:
+    return "The router did not answer." if facts.router.error else ""
+
+
+def require_kvaware(facts: FleetFacts) -> str:
+    """Require that the router uses the KV index."""
+    if facts.router.error:
+        return require_router(facts)
+    if facts.router.strategy != KVAWARE:
+        return f"The strategy is {facts.router.strategy}: the router follows no cache."
+    if facts.router.kv is None:
+        return f"The router shows no KV index. {facts.router.kv_error}".rstrip()
+    return ""
+
+
+def require_workers(facts: FleetFacts) -> str:
+    if not facts.workers:
+        return "There is no worker."
+    return "" if any(worker.answers for worker in facts.workers) else "No worker answered."
+
+
+def require_two(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
+    def skip(facts: FleetFacts) -> str:
+        if why := require_workers(facts):
+            return why
+        require_one = sum(part(worker).found is not None for worker in facts.workers)
+        return "" if require_one > 1 else "There are no two workers to compare."
+
+    return skip
+
+
+def require_one(
+    part: Callable[[WorkerFacts], Statement[Any]], what: str
+) -> Callable[[FleetFacts], str]:
+    def skip(facts: FleetFacts) -> str:
+        if why := require_workers(facts):
+            return why
+        known = any(part(worker).found is not None for worker in facts.workers)
+        return "" if known else f"No worker told {what}."
+
+    return skip
+
+
+Look = Callable[[FleetFacts], Iterable[DoctorFinding]]
+
+
+def doctor_check(
+    code: str, title: str, skip: Callable[[FleetFacts], str] = require_kvaware, *, kv: bool = True
+) -> Callable[[Look], DoctorCheck]:
+    """Return a decorator that makes a check of a function."""
+    return lambda look: DoctorCheck(code, title, look, skip, kv)

@@ -6,6 +6,7 @@ only prompts sent are fixed texts, to /tokenize). A missing fact has an error te
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +17,21 @@ from typing import Any, TypeVar
 import httpx
 
 from console.core.fetch import TooLargeError, fetch
-from routing.analysis.kv_index import read_index
+from console.processkit import metrics
+from routing.analysis.kv_index import as_list, as_object, read_index
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError
-from routing.doctor import answers
-from routing.doctor.facts import FleetFacts, RouterFacts, Statement, WorkerFacts
+from routing.doctor.facts import (
+    CacheConfig,
+    FleetFacts,
+    Model,
+    PlacementFacts,
+    Publisher,
+    RouterFacts,
+    RoutingFacts,
+    Statement,
+    WorkerFacts,
+)
 
 PLAIN, CHAT = "a plain text", "a chat"
 
@@ -38,6 +49,17 @@ T = TypeVar("T")
 _MAX_BYTES = 8 * 1024**2
 _THREADS = 16
 DECISIONS = 200
+# Exceptions raised while parsing an unexpected response.
+_UNEXPECTED_REPLY = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+_OFFLOAD = "vllm:kv_offload_"
+_MAX_QUOTED = 200  # maximum characters quoted from a response
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +123,19 @@ def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> R
     counted = pool.submit(_send_request, "GET", url + "/metrics", limits.question_s)
     page = {path: _wait(future, end) for path, future in asked.items()}
     config, index = page[_CONFIG], page[_INDEX]
-    workers = _understood(page[_WORKERS], answers.parse_routing_facts)
+    workers = _understood(page[_WORKERS], _read_workers)
     if workers.found is None or config.found is None:
         return RouterFacts(error=workers.error or config.error)
     settings = config.found
     return RouterFacts(
-        strategy=str(answers.as_object(settings.get("config")).get("strategy") or ""),
+        strategy=str(as_object(settings.get("config")).get("strategy") or ""),
         refused=str(settings.get("refused") or ""),
-        needs_restart=tuple(
-            str(name) for name in answers.as_objects(settings.get("needs_restart"))
-        ),
+        needs_restart=tuple(str(name) for name in as_list(settings.get("needs_restart"))),
         workers=workers.found,
         kv=read_index(index.found) if index.found is not None else None,
         kv_error=index.error,
-        decisions=_understood(page[_DECISIONS], answers.decisions).found or (),
-        metrics=answers.parse_reply(_wait(counted, end), "/metrics", answers.names),
+        decisions=_understood(page[_DECISIONS], _read_decisions).found or (),
+        metrics=_parse_reply(_wait(counted, end), "/metrics", _read_metric_names),
     )
 
 
@@ -131,7 +151,7 @@ def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> 
         return Statement(error=page.error)
     try:
         return Statement(reader(page.found), status=200)
-    except answers.UNEXPECTED_REPLY_ERRORS:
+    except _UNEXPECTED_REPLY:
         return Statement(error="The router's answer is of another version than this doctor.")
 
 
@@ -144,26 +164,26 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
             return Statement(error=f"{path} was not asked in time")
         method = "GET" if body is None else "POST"
         said = _send_request(method, url.rstrip("/") + path, left, body)
-        return answers.parse_reply(said, path, reader)
+        return _parse_reply(said, path, reader)
 
-    version = ask("/version", answers.version)
+    version = ask("/version", _read_version)
     if not version.status:  # unreachable: further requests would time out too
         return _unreachable_worker(name, url, version.error)
-    models = ask("/v1/models", answers.models)
+    models = ask("/v1/models", _read_models)
     facts = WorkerFacts(
         name=name,
         url=url,
         version=version,
         models=models,
-        cache=ask("/metrics", answers.cache),
-        publishers=ask("/kv_event_sources", answers.publishers),
+        cache=ask("/metrics", _read_cache),
+        publishers=ask("/kv_event_sources", _read_publishers),
     )
     if not models.found:
         return facts
     model = models.found[0].id
     tokens: dict[str, tuple[int, ...] | None] = {}
     for probe, body in PROBES.items():
-        said = ask("/tokenize", answers.tokens, {"model": model, **body})
+        said = ask("/tokenize", _read_tokens, {"model": model, **body})
         if said.found is None and said.status not in (400, 422):
             return replace(facts, tokens=Statement(error=said.error, status=said.status))
         tokens[probe] = said.found
@@ -199,3 +219,98 @@ def _wait_for_worker(name: str, url: str, future: Future[WorkerFacts], end: floa
         return future.result(max(0.0, end - time.monotonic()))
     except FutureTimeout:
         return _unreachable_worker(name, url, "it was not asked in time")
+
+
+# ---- parsing: an unexpected response becomes an error text, never an exception
+
+
+def _parse_reply(said: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
+    """Apply `read` to a 200 response; convert anything else to an error text."""
+    if said.found is None:
+        return Statement(error=said.error, status=said.status)
+    if said.status != 200:
+        told = said.found[:_MAX_QUOTED].decode(errors="replace").strip()
+        return Statement(error=f"{path} answered {said.status}: {told}", status=said.status)
+    try:
+        return Statement(read(said.found), status=200)
+    except _UNEXPECTED_REPLY:
+        return Statement(error=f"{path} answered something else than expected", status=200)
+
+
+def _read_version(body: bytes) -> str:
+    return str(json.loads(body)["version"])[:_MAX_QUOTED]
+
+
+def _read_models(body: bytes) -> tuple[Model, ...]:
+    return tuple(
+        Model(
+            id=str(item["id"]),
+            root=str(item.get("root") or ""),
+            parent=str(item.get("parent") or ""),
+            max_length=int(item.get("max_model_len") or 0),
+        )
+        for item in json.loads(body)["data"]
+    )
+
+
+def _read_cache(body: bytes) -> CacheConfig:
+    samples = metrics.parse_samples(body.decode(errors="replace"), "vllm:")
+    labels = next((s.labels for s in samples if s.name == "vllm:cache_config_info"), {})
+    return CacheConfig(
+        engine=bool(samples),
+        block_size=labels.get("block_size", ""),
+        hash_algorithm=labels.get("prefix_caching_hash_algo", ""),
+        prefix_caching=labels.get("enable_prefix_caching", ""),
+        offloads=any(sample.name.startswith(_OFFLOAD) for sample in samples),
+    )
+
+
+def _read_publishers(body: bytes) -> tuple[Publisher, ...]:
+    data: dict[str, dict[str, Any]] = json.loads(body)
+    return tuple(
+        Publisher(
+            rank=str(rank),
+            enabled=item.get("enable_kv_cache_events") is not False
+            and item.get("publisher") != "null",
+            endpoint=str(item.get("endpoint") or ""),
+            replay=str(item.get("replay_endpoint") or ""),
+            buffer_steps=int(item.get("buffer_steps") or 0),
+        )
+        for rank, item in sorted(data.items())
+    )
+
+
+def _read_tokens(body: bytes) -> tuple[int, ...]:
+    return tuple(int(token) for token in json.loads(body)["tokens"])
+
+
+def _read_metric_names(body: bytes) -> frozenset[str]:
+    return frozenset(sample.name for sample in metrics.parse_samples(body.decode(errors="replace")))
+
+
+def _read_workers(data: dict[str, Any]) -> tuple[RoutingFacts, ...]:
+    return tuple(
+        RoutingFacts(
+            name=str(item["id"]),
+            url=str(item["url"]),
+            state=str(item["state"]),
+            last_error=str(item.get("last_error") or ""),
+        )
+        for item in data["workers"]
+    )
+
+
+def _read_placement(item: dict[str, Any]) -> PlacementFacts:
+    cached = item.get("cached_tokens")
+    return PlacementFacts(
+        time=float(item.get("time") or 0),
+        reason=str(item.get("reason") or ""),
+        fallback=str(item.get("fallback") or ""),
+        status=int(item.get("status") or 0),
+        cached_tokens=cached if type(cached) is int else None,
+        prompt_tokens=int(item.get("prompt_tokens") or 0),
+    )
+
+
+def _read_decisions(data: dict[str, Any]) -> tuple[PlacementFacts, ...]:
+    return tuple(_read_placement(item) for item in data["decisions"])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from routing.doctor.checks import availability, events, fleet, requests, tokens
 from routing.doctor.findings import DoctorCheck
 
-CHECKS: tuple[DoctorCheck, ...] = (
-    *availability.CHECKS,
-    *fleet.CHECKS,
-    *events.CHECKS,
-    *tokens.CHECKS,
-    *requests.CHECKS,
+CHECKS = tuple(
+    check
+    for module in (availability, fleet, events, tokens, requests)
+    for check in vars(module).values()
+    if isinstance(check, DoctorCheck)
 )
-BY_CODE = {check.code: check for check in CHECKS}

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from routing.doctor.checks import conditions
 from routing.doctor.facts import FleetFacts
-from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
+from routing.doctor.findings import (
+    DoctorFinding,
+    Severity,
+    always_runs,
+    doctor_check,
+    require_router,
+    require_workers,
+    worker_finding,
+)
 
 # Metrics required by alert rules and dashboards.
 METRICS = frozenset(
@@ -19,6 +26,7 @@ METRICS = frozenset(
 )
 
 
+@doctor_check("RouterSilent", "The router answers", always_runs, kv=False)
 def check_router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.error:
         yield DoctorFinding(
@@ -30,6 +38,9 @@ def check_router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check(
+    "RouterKeepsOldFile", "The router works with its newest configuration", require_router, kv=False
+)
 def check_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.refused:
         yield DoctorFinding(
@@ -40,6 +51,9 @@ def check_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check(
+    "RouterNeedsRestart", "No setting waits for a restart of the router", require_router, kv=False
+)
 def check_needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.needs_restart:
         yield DoctorFinding(
@@ -50,6 +64,7 @@ def check_needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("NoWorkerRegistered", "The router has workers", require_router, kv=False)
 def check_no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if not facts.router.workers:
         yield DoctorFinding(
@@ -60,6 +75,9 @@ def check_no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check(
+    "WorkerNotRegistered", "The router knows every worker that runs", require_router, kv=False
+)
 def check_not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
     known = {worker.name for worker in facts.router.workers}
     missing = sorted((facts.wanted or frozenset()) - known)
@@ -74,6 +92,7 @@ def check_not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("WorkerDown", "The router reaches its workers", require_router, kv=False)
 def check_worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
     down = [worker for worker in facts.router.workers if worker.state == "down"]
     if down:
@@ -86,6 +105,7 @@ def check_worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("WorkerNotReached", "Every worker answers the doctor", always_runs, kv=False)
 def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
     up = {worker.name for worker in facts.router.workers if worker.state != "down"}
     silent = [w for w in facts.workers if not w.answers and (w.name in up or not up)]
@@ -101,24 +121,34 @@ def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check(
+    "WorkerMetricsMissing",
+    "Every worker shows vLLM's metrics on its port",
+    require_workers,
+    kv=False,
+)
 def worker_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.cache.error or "/metrics shows nothing of vLLM"
         for worker in facts.workers
         if worker.answers and not (worker.cache.found and worker.cache.found.engine)
     }
-    if bad:
-        yield DoctorFinding(
-            Severity.WARNING,
-            "Workers show no metrics: dashboards and alerts are blind to them, and the router "
-            "cannot see that one was restarted.",
-            "Start vLLM without --disable-log-stats, and let nothing but vLLM answer /metrics on "
-            "the worker's port (no sidecar, no other path).",
-            tuple(f"{name}: {why}" for name, why in bad.items()),
-            tuple(bad),
-        )
+    return worker_finding(
+        Severity.WARNING,
+        "Workers show no metrics: dashboards and alerts are blind to them, and the router "
+        "cannot see that one was restarted.",
+        "Start vLLM without --disable-log-stats, and let nothing but vLLM answer /metrics on "
+        "the worker's port (no sidecar, no other path).",
+        bad,
+    )
 
 
+@doctor_check(
+    "RouterMetricsMissing",
+    "The router shows the metrics which alerts watch",
+    require_router,
+    kv=False,
+)
 def router_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     metrics = facts.router.metrics
     missing = METRICS - (metrics.found or frozenset())
@@ -130,66 +160,3 @@ def router_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "admin port.",
             (metrics.error,) if metrics.error else tuple(f"{name} is missing" for name in missing),
         )
-
-
-CHECKS = (
-    DoctorCheck(
-        "RouterSilent", "The router answers", check_router_silent, conditions.always_runs, kv=False
-    ),
-    DoctorCheck(
-        "RouterKeepsOldFile",
-        "The router works with its newest configuration",
-        check_old_file,
-        conditions.require_router,
-        kv=False,
-    ),
-    DoctorCheck(
-        "RouterNeedsRestart",
-        "No setting waits for a restart of the router",
-        check_needs_restart,
-        conditions.require_router,
-        kv=False,
-    ),
-    DoctorCheck(
-        "NoWorkerRegistered",
-        "The router has workers",
-        check_no_worker,
-        conditions.require_router,
-        kv=False,
-    ),
-    DoctorCheck(
-        "WorkerNotRegistered",
-        "The router knows every worker that runs",
-        check_not_registered,
-        conditions.require_router,
-        kv=False,
-    ),
-    DoctorCheck(
-        "WorkerDown",
-        "The router reaches its workers",
-        check_worker_down,
-        conditions.require_router,
-        kv=False,
-    ),
-    DoctorCheck(
-        "WorkerNotReached",
-        "Every worker answers the doctor",
-        check_not_reached,
-        conditions.always_runs,
-        kv=False,
-    ),
-    DoctorCheck(
-        "WorkerMetricsMissing",
-        "Every worker shows vLLM's metrics on its port",
-        worker_metrics,
-        conditions.require_workers,
-        kv=False,
-    ),
-    DoctorCheck(
-        "RouterMetricsMissing",
-        "The router shows the metrics which alerts watch",
-        router_metrics,
-        conditions.require_router,
-        kv=False,
-    ),
-)

@@ -5,12 +5,19 @@ The router's view takes precedence; the worker's is used where the router report
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from routing.analysis.kv_index import NO_SOURCE, KvSource
-from routing.doctor.checks import conditions
 from routing.doctor.facts import FleetFacts, Statement, WorkerFacts
-from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity, groups
+from routing.doctor.findings import (
+    DoctorFinding,
+    Severity,
+    doctor_check,
+    groups,
+    require_kvaware,
+    require_one,
+    worker_finding,
+)
 
 LAG_S = 5.0
 STALE_S = 30.0
@@ -38,6 +45,19 @@ def _followed(facts: FleetFacts, worker: str) -> bool:
     return any(source.following for source in _sources(facts) if source.worker == worker)
 
 
+def _require_publisher(worker: WorkerFacts) -> Statement[object]:
+    return Statement(worker.publishers.found or worker.publishers.status or None)
+
+
+def _require_event_report(facts: FleetFacts) -> str:
+    return (
+        ""
+        if not require_kvaware(facts)
+        else require_one(_require_publisher, "whether it publishes")(facts)
+    )
+
+
+@doctor_check("KvEventsOff", "Every worker publishes KV events", _require_event_report)
 def events_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
@@ -47,20 +67,18 @@ def events_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
         if source.reason == "events_off":
             off.setdefault(source.worker, f"the router says: {source.message}")
     off = {name: why for name, why in off.items() if not _followed(facts, name)}
-    if off:
-        everybody = len(off) >= len(facts.workers)
-        yield DoctorFinding(
-            Severity.ERROR,
-            "No worker publishes KV events: kvaware knows nothing, and every request goes by its "
-            "prefix."
-            if everybody
-            else "Workers publish no KV events: the router places them by their load alone.",
-            f"Start them with --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
-            tuple(f"{name}: {why}" for name, why in off.items()),
-            tuple(off),
-        )
+    return worker_finding(
+        Severity.ERROR,
+        "No worker publishes KV events: kvaware knows nothing, and every request goes by its "
+        "prefix."
+        if len(off) >= len(facts.workers)
+        else "Workers publish no KV events: the router places them by their load alone.",
+        f"Start them with --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
+        off,
+    )
 
 
+@doctor_check("KvDiscoveryMissing", "Every worker tells where it publishes", _require_event_report)
 def discovery_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     missing = {
         worker.name: worker.publishers.error
@@ -70,18 +88,17 @@ def discovery_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     for source in _sources(facts):
         if source.reason == "discovery_missing":
             missing.setdefault(source.worker, source.message)
-    if missing:
-        yield DoctorFinding(
-            Severity.ERROR,
-            "Workers cannot be asked where they publish KV events (vLLM before 0.32, or a proxy "
-            "that does not pass the path on), and nobody told the router.",
-            "Name the sockets: --kv-events URL=tcp://HOST:5557 and --kv-replay URL=tcp://HOST:5558 "
-            "(or kv_events and kv_replay of the worker in the router's file).",
-            tuple(f"{name}: {why}" for name, why in missing.items()),
-            tuple(missing),
-        )
+    return worker_finding(
+        Severity.ERROR,
+        "Workers cannot be asked where they publish KV events (vLLM before 0.32, or a proxy "
+        "that does not pass the path on), and nobody told the router.",
+        "Name the sockets: --kv-events URL=tcp://HOST:5557 and --kv-replay URL=tcp://HOST:5558 "
+        "(or kv_events and kv_replay of the worker in the router's file).",
+        missing,
+    )
 
 
+@doctor_check("KvReplayOff", "Every worker repeats events that were missed", _require_event_report)
 def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
@@ -95,17 +112,16 @@ def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
             off.setdefault(source.worker, "the router follows it without a replay")
         elif source.replay and off.get(source.worker, "").startswith("replay_endpoint"):
             del off[source.worker]  # configured on the router
-    if off:
-        yield DoctorFinding(
-            Severity.WARNING,
-            "Workers repeat no KV events: after each that is lost, and after each restart of the "
-            "router, all that is known of their cache is dropped and learnt anew.",
-            f"Add replay_endpoint: --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
-            tuple(f"{name}: {why}" for name, why in off.items()),
-            tuple(off),
-        )
+    return worker_finding(
+        Severity.WARNING,
+        "Workers repeat no KV events: after each that is lost, and after each restart of the "
+        "router, all that is known of their cache is dropped and learnt anew.",
+        f"Add replay_endpoint: --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
+        off,
+    )
 
 
+@doctor_check("KvEventsDialOut", "Every worker can be connected to", _require_event_report)
 def check_dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
     found: dict[str, str] = {}
     for worker in facts.workers:
@@ -117,27 +133,26 @@ def check_dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
     for source in _sources(facts):
         if source.reason == "endpoint_dials_out":
             found.setdefault(source.worker, source.message)
-    if found:
-        yield DoctorFinding(
-            Severity.ERROR,
-            "Workers name one address to publish at, so vLLM connects to it and binds nothing: "
-            "nobody can connect to them, and no event arrives.",
-            "Write tcp://*:PORT as their endpoint; or let the router bind: "
-            "--kv-events URL=bind:tcp://*:PORT.",
-            tuple(f"{name}: {why}" for name, why in found.items()),
-            tuple(found),
-        )
+    return worker_finding(
+        Severity.ERROR,
+        "Workers name one address to publish at, so vLLM connects to it and binds nothing: "
+        "nobody can connect to them, and no event arrives.",
+        "Write tcp://*:PORT as their endpoint; or let the router bind: "
+        "--kv-events URL=bind:tcp://*:PORT.",
+        found,
+    )
 
 
 def _binds(endpoint: str) -> bool:
     return "*" in endpoint or "::" in endpoint
 
 
+@doctor_check("KvEventsNotFollowed", "The router follows every worker")
 def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     told = {
         finding
         for check in (events_off, discovery_missing, check_dials_out)
-        for one in check(facts)
+        for one in check.look(facts)
         for finding in one.workers
     }
     bad: dict[str, str] = {}
@@ -158,18 +173,17 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
         routed = any(one.name == worker.name for one in facts.router.workers)
         if _published(worker) and worker.name not in known and routed:
             bad[worker.name] = "it publishes, and the router does not listen"
-    if bad:
-        yield DoctorFinding(
-            Severity.ERROR,
-            "Workers publish KV events which the router does not receive.",
-            " ".join(dict.fromkeys(text for text in remedies if text))
-            or "Let the router reach the endpoint: is the port open from its host (NetworkPolicy, "
-            "container port), and is it the worker's own?",
-            tuple(f"{name}: {why}" for name, why in bad.items()),
-            tuple(bad),
-        )
+    return worker_finding(
+        Severity.ERROR,
+        "Workers publish KV events which the router does not receive.",
+        " ".join(dict.fromkeys(text for text in remedies if text))
+        or "Let the router reach the endpoint: is the port open from its host (NetworkPolicy, "
+        "container port), and is it the worker's own?",
+        bad,
+    )
 
 
+@doctor_check("KvEventSourceShared", "Each worker has an endpoint of its own")
 def source_shared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     named = ((s.worker, s.endpoint) for s in _sources(facts) if s.endpoint)
     for endpoint, workers in groups(named):
@@ -184,112 +198,46 @@ def source_shared(facts: FleetFacts) -> Iterator[DoctorFinding]:
             )
 
 
+@doctor_check("KvEventsLate", "Events arrive in time")
 def check_event_lag(facts: FleetFacts) -> Iterator[DoctorFinding]:
     late = {s.worker: s.lag_s for s in _sources(facts) if s.lag_s > LAG_S}
-    if late:
-        stale = max(late.values()) > STALE_S
-        yield DoctorFinding(
-            Severity.ERROR if stale else Severity.WARNING,
-            "Events arrive late: the router decides by what caches held some time ago.",
-            "Compare the clocks of the two machines first (the lag is between them). Else the "
-            "router has too little CPU for the events it gets: see emberline_router_overhead_"
-            "seconds, or run more replicas of it.",
-            tuple(f"{name}: {seconds:.1f} s" for name, seconds in late.items()),
-            tuple(late),
-        )
-
-
-def check_lost_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    losing = {s.worker: s for s in _sources(facts) if s.lost}
-    if losing:
-        often = any(s.lost * _BATCHES_A_LOSS > s.batches for s in losing.values())
-        yield DoctorFinding(
-            Severity.WARNING if often else Severity.INFO,
-            "Events were lost since the router's start and could not be had again, so what was "
-            "known of a worker's cache was dropped and learnt anew.",
-            "Set replay_endpoint, and raise buffer_steps (10,000 by default) and hwm in "
-            "--kv-events-config if the network or the router pauses for long.",
-            tuple(
-                f"{name}: {', '.join(f'{key} {count}' for key, count in source.counts.items())}"
-                for name, source in losing.items()
-            ),
-            tuple(losing),
-        )
-
-
-def check_malformed_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    bad = {s.worker: {**s.errors, **s.skipped} for s in _sources(facts) if s.errors or s.skipped}
-    if bad:
-        yield DoctorFinding(
-            Severity.WARNING,
-            "Some of what workers publish is not understood: the router may know less than there "
-            "is, or something else answers at that port.",
-            "Compare the version of vLLM with the one this router was tried with, and look at what "
-            "listens at the endpoint.",
-            tuple(
-                f"{name}: {', '.join(f'{key} {count}' for key, count in what.items())}"
-                for name, what in bad.items()
-            ),
-            tuple(bad),
-        )
-
-
-def _require_publisher(worker: WorkerFacts) -> Statement[object]:
-    return Statement(worker.publishers.found or worker.publishers.status or None)
-
-
-def _require_event_report(facts: FleetFacts) -> str:
-    return (
-        ""
-        if not conditions.require_kvaware(facts)
-        else conditions.require_one(_require_publisher, "whether it publishes")(facts)
+    stale = any(seconds > STALE_S for seconds in late.values())
+    return worker_finding(
+        Severity.ERROR if stale else Severity.WARNING,
+        "Events arrive late: the router decides by what caches held some time ago.",
+        "Compare the clocks of the two machines first (the lag is between them). Else the router "
+        "has too little CPU for the events it gets: see emberline_router_overhead_seconds, or run "
+        "more replicas of it.",
+        {name: f"{seconds:.1f} s" for name, seconds in late.items()},
     )
 
 
-CHECKS = (
-    DoctorCheck(
-        "KvEventsOff", "Every worker publishes KV events", events_off, _require_event_report
-    ),
-    DoctorCheck(
-        "KvDiscoveryMissing",
-        "Every worker tells where it publishes",
-        discovery_missing,
-        _require_event_report,
-    ),
-    DoctorCheck(
-        "KvReplayOff",
-        "Every worker repeats events that were missed",
-        replay_off,
-        _require_event_report,
-    ),
-    DoctorCheck(
-        "KvEventsDialOut",
-        "Every worker can be connected to",
-        check_dials_out,
-        _require_event_report,
-    ),
-    DoctorCheck(
-        "KvEventsNotFollowed",
-        "The router follows every worker",
-        not_followed,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "KvEventSourceShared",
-        "Each worker has an endpoint of its own",
-        source_shared,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "KvEventsLate", "Events arrive in time", check_event_lag, conditions.require_kvaware
-    ),
-    DoctorCheck(
-        "KvEventsLost", "No event is lost for good", check_lost_events, conditions.require_kvaware
-    ),
-    DoctorCheck(
-        "KvEventsNotUnderstood",
-        "Every event is understood",
-        check_malformed_events,
-        conditions.require_kvaware,
-    ),
-)
+@doctor_check("KvEventsLost", "No event is lost for good")
+def check_lost_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    losing = {s.worker: s for s in _sources(facts) if s.lost}
+    often = any(s.lost * _BATCHES_A_LOSS > s.batches for s in losing.values())
+    return worker_finding(
+        Severity.WARNING if often else Severity.INFO,
+        "Events were lost since the router's start and could not be had again, so what was known "
+        "of a worker's cache was dropped and learnt anew.",
+        "Set replay_endpoint, and raise buffer_steps (10,000 by default) and hwm in "
+        "--kv-events-config if the network or the router pauses for long.",
+        {name: _counts_text(source.counts) for name, source in losing.items()},
+    )
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in counts.items())
+
+
+@doctor_check("KvEventsNotUnderstood", "Every event is understood")
+def check_malformed_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    bad = {s.worker: {**s.errors, **s.skipped} for s in _sources(facts) if s.errors or s.skipped}
+    return worker_finding(
+        Severity.WARNING,
+        "Some of what workers publish is not understood: the router may know less than there is, "
+        "or something else answers at that port.",
+        "Compare the version of vLLM with the one this router was tried with, and look at what "
+        "listens at the endpoint.",
+        {name: _counts_text(what) for name, what in bad.items()},
+    )

@@ -12,9 +12,15 @@ from routing.analysis.fallbacks import (
     find_remedy,
     judge_fallbacks,
 )
-from routing.doctor.checks import conditions
 from routing.doctor.facts import FleetFacts, PlacementFacts
-from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
+from routing.doctor.findings import (
+    DoctorFinding,
+    Severity,
+    doctor_check,
+    require_kvaware,
+    require_router,
+    worker_finding,
+)
 
 WINDOW_S = 600.0
 # Share of requests of unsupported forms that causes a warning.
@@ -35,6 +41,16 @@ def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
     )
 
 
+def _require_probe(facts: FleetFacts) -> str:
+    if why := require_kvaware(facts):
+        return why
+    kv = facts.router.kv
+    if kv is not None and kv.probes:
+        return ""
+    return "The router has not probed a worker yet, or probing is switched off (--kv-probe)."
+
+
+@doctor_check("RoutingFallback", "Requests are placed by what caches hold")
 def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _recent_decisions(facts)
     counted = Counter(one.fallback for one in lately if one.fallback)
@@ -49,6 +65,7 @@ def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("RequestFormUnsupported", "Callers' requests have a form that can be placed")
 def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _recent_decisions(facts)
     counted = Counter(one.fallback for one in lately if one.fallback in FORM_REASONS)
@@ -64,6 +81,9 @@ def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check(
+    "CachedTokensNotReported", "Engines report what came from their cache", require_router
+)
 def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
     good = [one for one in _recent_decisions(facts) if one.status == 200 and one.prompt_tokens]
     silent = [one for one in good if one.cached_tokens is None]
@@ -78,93 +98,48 @@ def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("IndexNotBelieved", "What the index promises is there")
 def check_prediction_accuracy(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {n: h for n, h in (kv.honesty if kv else {}).items() if not h.believed or h.demotions}
-    if bad:
-        now = [name for name, honesty in bad.items() if not honesty.believed]
-        yield DoctorFinding(
-            Severity.ERROR if now else Severity.INFO,
-            "What the index promised of workers was not there"
-            + (
-                ": they are placed by load until it is built anew."
-                if now
-                else " at some time since the router's start; it was built anew, and is believed."
-            ),
-            "Nothing has to be done at once: the index is built anew by itself. If it repeats, "
-            "look for who empties the cache (POST /reset_prefix_cache), for two workers behind "
-            "one address, or for tokens that differ.",
-            tuple(
-                f"{name}: {h.missing:.0%} of promised tokens missing, {h.unforeseen:.0%} of "
-                f"reported ones unforeseen, {h.demotions} times rebuilt"
-                for name, h in bad.items()
-            ),
-            tuple(bad),
-        )
+    now = any(not honesty.believed for honesty in bad.values())
+    return worker_finding(
+        Severity.ERROR if now else Severity.INFO,
+        "What the index promised of workers was not there"
+        + (
+            ": they are placed by load until it is built anew."
+            if now
+            else " at some time since the router's start; it was built anew, and is believed."
+        ),
+        "Nothing has to be done at once: the index is built anew by itself. If it repeats, look "
+        "for who empties the cache (POST /reset_prefix_cache), for two workers behind one address, "
+        "or for tokens that differ.",
+        {
+            name: f"{h.missing:.0%} of promised tokens missing, {h.unforeseen:.0%} of "
+            f"reported ones unforeseen, {h.demotions} times rebuilt"
+            for name, h in bad.items()
+        },
+    )
 
 
+@doctor_check("ProbeFailing", "A prompt sent twice is found the second time", _require_probe)
 def probe_failing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {name: probe for name, probe in (kv.probes if kv else {}).items() if not probe.hit}
-    if bad:
-        remedies = dict.fromkeys(probe.remedy for probe in bad.values() if probe.remedy)
-        yield DoctorFinding(
-            Severity.ERROR,
-            "A prompt of the router's own, sent twice to a worker, was not foreseen or not found "
-            "in its cache the second time: so will callers' prompts be.",
-            " ".join(_sentence(text) for text in remedies) or "Read the router's log for kv_probe.",
-            tuple(
-                f"{name}: {probe.result} ({probe.predicted} tokens predicted, "
-                f"{'nothing' if probe.reported is None else probe.reported} reported)"
-                + (f", {probe.error}" if probe.error else "")
-                for name, probe in bad.items()
-            ),
-            tuple(bad),
-        )
+    remedies = dict.fromkeys(probe.remedy for probe in bad.values() if probe.remedy)
+    return worker_finding(
+        Severity.ERROR,
+        "A prompt of the router's own, sent twice to a worker, was not foreseen or not found in "
+        "its cache the second time: so will callers' prompts be.",
+        " ".join(_sentence(text) for text in remedies) or "Read the router's log for kv_probe.",
+        {
+            name: f"{probe.result} ({probe.predicted} tokens predicted, "
+            f"{'nothing' if probe.reported is None else probe.reported} reported)"
+            + (f", {probe.error}" if probe.error else "")
+            for name, probe in bad.items()
+        },
+    )
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
-
-
-def _require_probe(facts: FleetFacts) -> str:
-    if why := conditions.require_kvaware(facts):
-        return why
-    kv = facts.router.kv
-    if kv is not None and kv.probes:
-        return ""
-    return "The router has not probed a worker yet, or probing is switched off (--kv-probe)."
-
-
-CHECKS = (
-    DoctorCheck(
-        "RoutingFallback",
-        "Requests are placed by what caches hold",
-        silent_fallback,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "RequestFormUnsupported",
-        "Callers' requests have a form that can be placed",
-        check_unsupported_forms,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "CachedTokensNotReported",
-        "Engines report what came from their cache",
-        cached_not_reported,
-        conditions.require_router,
-    ),
-    DoctorCheck(
-        "IndexNotBelieved",
-        "What the index promises is there",
-        check_prediction_accuracy,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "ProbeFailing",
-        "A prompt sent twice is found the second time",
-        probe_failing,
-        _require_probe,
-    ),
-)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from routing.analysis.kv_index import Difference, KvIndex
-from routing.doctor.checks import conditions
 from routing.doctor.facts import FleetFacts
-from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
+from routing.doctor.findings import (
+    DoctorFinding,
+    Severity,
+    doctor_check,
+    require_workers,
+    worker_finding,
+)
 
 DIFFERENT, SAME = "different", "same"
 # Comparison probes that do not use the chat template.
@@ -28,6 +33,7 @@ def _finding(found: list[Difference], what: str) -> DoctorFinding:
     )
 
 
+@doctor_check("TokenizerMismatch", "The router's tokenizer is the workers'")
 def tokenizer_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
     plain = [one for one in _differences(facts) if one.probe.startswith(_PLAIN)]
     if plain:
@@ -38,6 +44,7 @@ def tokenizer_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("TemplateMismatch", "The router's chat template is the workers'")
 def template_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
     chats = [one for one in _differences(facts) if not one.probe.startswith(_PLAIN)]
     if chats and len(chats) == len(_differences(facts)):
@@ -48,6 +55,7 @@ def template_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("TokenizerUnusable", "The router's tokenizer can be used")
 def tokenizer_unusable(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and kv.problem and kv.tokenizer:
@@ -61,6 +69,7 @@ def tokenizer_unusable(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("TokenizerMissing", "The router has a tokenizer")
 def tokenizer_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and not kv.tokenizer:
@@ -73,6 +82,7 @@ def tokenizer_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
+@doctor_check("TokensNotCompared", "The router's tokens were compared")
 def not_compared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and _expects_comparison(kv) and kv.compared not in (SAME, DIFFERENT):
@@ -90,58 +100,17 @@ def _expects_comparison(kv: KvIndex) -> bool:
     return bool(kv.tokenizer) and not kv.problem
 
 
+@doctor_check("TokenizeRefused", "Every worker tokenizes when asked", require_workers)
 def check_tokenize_rejected(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.tokens.error
         for worker in facts.workers
         if worker.answers and worker.tokens.error
     }
-    if bad:
-        yield DoctorFinding(
-            Severity.WARNING,
-            "Workers do not answer POST /tokenize: the router cannot verify its tokens there, nor "
-            "have prompts tokenized.",
-            "Let the path through (a proxy in front of the worker?). vLLM answers it always.",
-            tuple(f"{name}: {why}" for name, why in bad.items()),
-            tuple(bad),
-        )
-
-
-CHECKS = (
-    DoctorCheck(
-        "TokenizerMismatch",
-        "The router's tokenizer is the workers'",
-        tokenizer_mismatch,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "TemplateMismatch",
-        "The router's chat template is the workers'",
-        template_mismatch,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "TokenizerUnusable",
-        "The router's tokenizer can be used",
-        tokenizer_unusable,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "TokenizerMissing",
-        "The router has a tokenizer",
-        tokenizer_missing,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "TokensNotCompared",
-        "The router's tokens were compared",
-        not_compared,
-        conditions.require_kvaware,
-    ),
-    DoctorCheck(
-        "TokenizeRefused",
-        "Every worker tokenizes when asked",
-        check_tokenize_rejected,
-        conditions.require_workers,
-    ),
-)
+    return worker_finding(
+        Severity.WARNING,
+        "Workers do not answer POST /tokenize: the router cannot verify its tokens there, nor "
+        "have prompts tokenized.",
+        "Let the path through (a proxy in front of the worker?). vLLM answers it always.",
+        bad,
+    )

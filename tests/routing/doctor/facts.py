@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from routing.analysis.kv_index import KvIndex, KvSource, PredictionAccuracy, Probe
-from routing.doctor.checks import BY_CODE
+from routing.doctor.checks import CHECKS
 from routing.doctor.checks.availability import METRICS
 from routing.doctor.facts import (
     CacheConfig,
@@ -23,6 +23,7 @@ from routing.doctor.findings import CheckOutcome
 from routing.doctor.inspection import CHAT, PLAIN
 
 NOW = 1_795_000_000.0
+BY_CODE = {check.code: check for check in CHECKS}
 
 
 def worker(number: int = 0, **changes: Any) -> WorkerFacts:

@@ -9,7 +9,7 @@ import pytest
 
 from routing.analysis.fallbacks import FORM_REASONS, MIN_REQUESTS, REASON_TEXTS
 from routing.analysis.kv_index import Difference, PredictionAccuracy, Probe
-from routing.doctor.checks import BY_CODE, CHECKS
+from routing.doctor.checks import CHECKS
 from routing.doctor.examination import format_examination, run_checks
 from routing.doctor.facts import (
     CacheConfig,
@@ -23,7 +23,7 @@ from routing.doctor.facts import (
 from routing.doctor.findings import CheckState, Severity
 from routing.doctor.inspection import CHAT, PLAIN
 from routing.engine.kvaware.request_state import FALLBACKS
-from tests.routing.doctor.facts import fleet, index, made, placed, router, source, worker
+from tests.routing.doctor.facts import BY_CODE, fleet, index, made, placed, router, source, worker
 
 
 def cache(number: int = 1, **changes: Any) -> WorkerFacts:
