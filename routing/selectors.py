@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,16 +19,16 @@ from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
-from routing.analysis import choices, replay
 from routing.analysis import prefixes as prefix_groups
+from routing.analysis import replay
+from routing.analysis.choices import RoutingDecision, as_number, read_decision
 from routing.analysis.kv_index import KvIndex, read_index
-from routing.deployment import admin_client, router_replies
+from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError, RouterWorker, merge_workers
 from routing.doctor.examination import examine as examine_router
 from routing.doctor.findings import Examination
 from routing.doctor.inspection import NamedWorker
-from routing.engine.observe.decisions import SHOWN_BLOCKS, has_failed
-from routing.engine.policies import cost
+from routing.engine.observe.decisions import SHOWN_BLOCKS
 from routing.models import PrefixName
 
 __all__ = ["SHOWN_BLOCKS"]
@@ -42,78 +42,15 @@ INDEX_CACHE_S = 24 * 3600  # cached reply shown while the router does not respon
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """Worker at the time of a routing decision. `matched` is tokens by kind."""
-
-    worker: str
-    matched: dict[str, int]
-    in_flight: int
-    score: float | None
-    healthy: bool
-    chosen: bool
-    work: int | None = None  # tokens of queued work: its score without this prompt
-
-    @property
-    def matched_tokens(self) -> int:
-        return sum(self.matched.values())
-
-    @property
-    def tiers(self) -> list[tuple[str, str, int]]:
-        """Return (key, label, tokens) per tier, if the router tracked cache contents."""
-        words = (("gpu", "device"), ("l1", "L1"), ("l2", "L2"))
-        return [(key, label, self.matched[key]) for key, label in words if key in self.matched]
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingDecision:
-    """Routing decision for display. None: not known (yet) or not reported by the engine."""
-
-    id: str
-    time: datetime | None
-    strategy: str
-    reason: str
-    chosen: str
-    prompt_tokens: int | None
-    predicted_cached_tokens: int | None
-    cached_tokens: int | None
-    ttft_s: float | None
-    duration_s: float | None
-    status: int | None
-    attempts: int
-    session: str
-    key_id: str
-    prefix_blocks: int
-    candidates: tuple[Candidate, ...]
-    candidates_total: int  # total; records list only some
-    raw: dict[str, Any] = field(repr=False)
-
-    @property
-    def label(self) -> str:
-        return choices.reason_label(self.reason)
-
-    @property
-    def sentence(self) -> str:
-        return choices.reason_description(self.reason)
-
-    @property
-    def failed(self) -> bool:
-        """Return whether the status is an error or the response was cut off."""
-        return has_failed(self.status, str(self.raw.get("error") or ""))
-
-    @property
-    def cached_percent(self) -> int | None:
-        if self.cached_tokens is None or not self.prompt_tokens:
-            return None
-        return min(100, round(100 * self.cached_tokens / self.prompt_tokens))
-
-
-@dataclass(frozen=True, slots=True)
 class RouterReplies(Generic[T]):
-    """Combined router replies, or the error. `note`: some routers did not respond."""
+    """Combined router replies, or the error. `note`: some routers did not respond. `requests`:
+    number of decisions that `found` was computed from.
+    """
 
     found: T
     error: str = ""
     note: str = ""
+    requests: int = 0
 
 
 def routers(endpoint: Endpoint) -> list[str]:
@@ -127,29 +64,29 @@ def decisions(
 ) -> RouterReplies[list[RoutingDecision]]:
     """Return the decisions of all routers, newest first; `brief` omits prefixes and candidates."""
     limit = min(limit, MAX_DECISIONS)
-    words = router_replies.query_routers(
+    words = admin_client.query_routers(
         routers(endpoint), lambda url: admin_client.decisions(url, limit, brief=brief)
     )
     raw = [item for word in words for item in word.answer or ()]
     if len(words) > 1:
-        raw.sort(key=lambda item: _number(item.get("time")) or 0.0, reverse=True)
+        raw.sort(key=lambda item: as_number(item.get("time")) or 0.0, reverse=True)
     return _combine_replies([read_decision(item) for item in raw[:limit]], words)
 
 
 def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:
-    words = router_replies.query_routers(
+    words = admin_client.query_routers(
         routers(endpoint), lambda url: admin_client.decision(url, number)
     )
     raw = next((word.answer for word in words if word.answer is not None), None)
     if raw is None:
-        silence = router_replies.describe_missing(words)
+        silence = admin_client.describe_missing(words)
         return RouterReplies(None, silence)
     return RouterReplies(read_decision(raw))
 
 
 def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:
     """Return workers with in-flight totals and the worst state over all routers."""
-    words = router_replies.query_routers(routers(endpoint), admin_client.workers)
+    words = admin_client.query_routers(routers(endpoint), admin_client.workers)
     return _combine_replies(merge_workers([word.answer or () for word in words]), words)
 
 
@@ -159,7 +96,7 @@ def explain(
     strategy: str = "",
     headers: Headers | None = None,
     key: str = "",
-) -> list[router_replies.RouterReply[RoutingDecision]]:
+) -> list[admin_client.RouterReply[RoutingDecision]]:
     """Return each router's ranking for this request, which is not sent or recorded."""
     body = {"model": endpoint.name, **body}
 
@@ -169,11 +106,11 @@ def explain(
         )
         return read_decision(told)
 
-    return router_replies.query_routers(routers(endpoint), question)
+    return admin_client.query_routers(routers(endpoint), question)
 
 
-def _combine_replies(found: T, words: list[router_replies.RouterReply[Any]]) -> RouterReplies[T]:
-    silence = router_replies.describe_missing(words)
+def _combine_replies(found: T, words: list[admin_client.RouterReply[Any]]) -> RouterReplies[T]:
+    silence = admin_client.describe_missing(words)
     if all(word.error for word in words):
         return RouterReplies(found, silence)
     return RouterReplies(found, note=silence)
@@ -221,21 +158,11 @@ def _make_index_reply(told: dict[str, Any], at: datetime, error: str) -> KvIndex
     return KvIndexReply(read_index(told), str(told.get("strategy") or ""), at, error, told)
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixGroups:
-    """Prefix groups of the latest `requests` with a prefix. `error`: why there are none."""
-
-    groups: tuple[prefix_groups.PrefixGroup, ...]
-    requests: int
-    error: str = ""
-    note: str = ""
-
-
-def prefixes(endpoint: Endpoint) -> PrefixGroups:
+def prefixes(endpoint: Endpoint) -> RouterReplies[list[prefix_groups.PrefixGroup]]:
     asked = decisions(endpoint, MAX_GROUPED_DECISIONS)
     records = [one.raw for one in asked.found if one.raw.get("prefix")]
     found = prefix_groups.group_prefixes(records, prefix_names(endpoint))
-    return PrefixGroups(tuple(found), len(records), asked.error, asked.note)
+    return RouterReplies(found, asked.error, asked.note, len(records))
 
 
 def prefix_names(endpoint: Endpoint) -> dict[str, str]:
@@ -262,87 +189,18 @@ def targets() -> list[RouterTarget]:
     return found
 
 
-def read_decision(raw: dict[str, Any]) -> RoutingDecision:
-    """Parse a router's record; missing fields of other versions are None."""
-    chosen = str(raw.get("chosen") or "")
-    moment = _number(raw.get("time"))
-    tokens = _whole(raw.get("prompt_tokens"))
-    candidates = tuple(_candidate(item, chosen, tokens) for item in raw.get("candidates") or ())
-    return RoutingDecision(
-        id=str(raw.get("id") or ""),
-        time=datetime.fromtimestamp(moment, UTC) if moment else None,
-        strategy=str(raw.get("strategy") or ""),
-        reason=str(raw.get("reason") or ""),
-        chosen=chosen,
-        prompt_tokens=_whole(raw.get("prompt_tokens")),
-        predicted_cached_tokens=_whole(raw.get("predicted_cached_tokens")),
-        cached_tokens=_whole(raw.get("cached_tokens")),
-        ttft_s=_number(raw.get("ttft_s")),
-        duration_s=_number(raw.get("duration_s")),
-        status=_whole(raw.get("status")),
-        attempts=_whole(raw.get("attempts")) or 0,
-        session=str(raw.get("session") or ""),
-        key_id=str(raw.get("key_id") or ""),
-        prefix_blocks=_whole(raw.get("prefix_blocks")) or len(raw.get("prefix") or ()),
-        candidates=candidates,
-        candidates_total=max(_whole(raw.get("candidates_total")) or 0, len(candidates)),
-        raw=raw,
-    )
-
-
-def _candidate(item: dict[str, Any], chosen: str, prompt_tokens: int | None) -> Candidate:
-    told = item.get("matched")
-    matched = {
-        str(kind): _whole(tokens) or 0
-        for kind, tokens in (told if isinstance(told, dict) else {}).items()
-    }
-    score = _number(item.get("score"))
-    work = None
-    # Tokens of slower tiers are discounted, so there only the score is shown.
-    if score is not None and prompt_tokens is not None and set(matched) <= {"prefix"}:
-        uncached = max(0, prompt_tokens - sum(matched.values()))
-        work = max(0, round(score - cost.cost(0.0, uncached)))
-    return Candidate(
-        worker=str(item.get("worker") or ""),
-        matched=matched,
-        in_flight=_whole(item.get("in_flight")) or 0,
-        score=score,
-        work=work,
-        healthy=bool(item.get("healthy")),
-        chosen=item.get("worker") == chosen,
-    )
-
-
-def _number(value: Any) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if good else None
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None else None
-
-
 MAX_REPLAYED = 200
 """Newest decisions replayed, limited because serializing records costs router time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StrategyPreviews:
-    outcomes: tuple[replay.ReplayOutcome, ...]
-    requests: int
-    error: str
-    note: str
-
-
-def strategy_previews(endpoint: Endpoint) -> StrategyPreviews:
+def strategy_previews(endpoint: Endpoint) -> RouterReplies[list[replay.ReplayOutcome]]:
     asked = decisions(endpoint, MAX_REPLAYED)
     records = [decision.raw for decision in asked.found]
     # Decisions of an earlier strategy do not measure the current one.
     strategy = endpoint.parsed.routing.effective_strategy
     same = [record for record in records if record.get("strategy") == strategy]
     outcomes = replay.replay_strategies(same, strategy)
-    return StrategyPreviews(tuple(outcomes), len(same), asked.error, asked.note)
+    return RouterReplies(outcomes, asked.error, asked.note, len(same))
 
 
 def require_session_name(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:

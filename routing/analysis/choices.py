@@ -1,10 +1,14 @@
-"""Filters of routing decisions. Pure."""
+"""Routing decisions as routers record them, and their filters. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from routing.engine.observe.decisions import has_failed
+from routing.engine.policies import cost
 
 OUTCOMES = {
     "": "any",
@@ -16,25 +20,70 @@ OUTCOMES = {
 NAMES = ("reason", "worker", "key", "outcome", "session")
 
 
-class DecisionLike(Protocol):
-    """Decision fields used by filters (selectors.RoutingDecision)."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Worker at the time of a routing decision. `matched` is tokens by kind."""
+
+    worker: str
+    matched: dict[str, int]
+    in_flight: int
+    score: float | None
+    healthy: bool
+    chosen: bool
+    work: int | None = None  # tokens of queued work: its score without this prompt
 
     @property
-    def reason(self) -> str: ...
+    def matched_tokens(self) -> int:
+        return sum(self.matched.values())
+
     @property
-    def chosen(self) -> str: ...
+    def tiers(self) -> list[tuple[str, str, int]]:
+        """Return (key, label, tokens) per tier, if the router tracked cache contents."""
+        words = (("gpu", "device"), ("l1", "L1"), ("l2", "L2"))
+        return [(key, label, self.matched[key]) for key, label in words if key in self.matched]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingDecision:
+    """Routing decision for display. None: not known (yet) or not reported by the engine."""
+
+    id: str
+    time: datetime | None
+    strategy: str
+    reason: str
+    chosen: str
+    prompt_tokens: int | None
+    predicted_cached_tokens: int | None
+    cached_tokens: int | None
+    ttft_s: float | None
+    duration_s: float | None
+    status: int | None
+    attempts: int
+    session: str
+    key_id: str
+    prefix_blocks: int
+    candidates: tuple[Candidate, ...]
+    candidates_total: int  # total; records list only some
+    raw: dict[str, Any] = field(repr=False)
+
     @property
-    def key_id(self) -> str: ...
+    def label(self) -> str:
+        return reason_label(self.reason)
+
     @property
-    def session(self) -> str: ...
+    def sentence(self) -> str:
+        return reason_description(self.reason)
+
     @property
-    def status(self) -> int | None: ...
+    def failed(self) -> bool:
+        """Return whether the status is an error or the response was cut off."""
+        return has_failed(self.status, str(self.raw.get("error") or ""))
+
     @property
-    def failed(self) -> bool: ...
-    @property
-    def cached_tokens(self) -> int | None: ...
-    @property
-    def predicted_cached_tokens(self) -> int | None: ...
+    def cached_percent(self) -> int | None:
+        if self.cached_tokens is None or not self.prompt_tokens:
+            return None
+        return min(100, round(100 * self.cached_tokens / self.prompt_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +108,7 @@ class DecisionFilter:
     def active(self) -> bool:
         return self != DecisionFilter()
 
-    def takes(self, decision: DecisionLike) -> bool:
+    def takes(self, decision: RoutingDecision) -> bool:
         return (
             self.reason in ("", decision.reason)
             and self.worker in ("", decision.chosen)
@@ -69,7 +118,7 @@ class DecisionFilter:
         )
 
 
-def _has_outcome(outcome: str, decision: DecisionLike) -> bool:
+def _has_outcome(outcome: str, decision: RoutingDecision) -> bool:
     if outcome == "running":
         return decision.status is None
     if outcome == "failed":
@@ -127,3 +176,64 @@ def reason_label(reason: str) -> str:
 
 def reason_description(reason: str) -> str:
     return REASONS.get(reason, (reason, ""))[1]
+
+
+def read_decision(raw: dict[str, Any]) -> RoutingDecision:
+    """Parse a router's record; missing fields of other versions are None."""
+    chosen = str(raw.get("chosen") or "")
+    moment = as_number(raw.get("time"))
+    tokens = _whole(raw.get("prompt_tokens"))
+    candidates = tuple(_candidate(item, chosen, tokens) for item in raw.get("candidates") or ())
+    return RoutingDecision(
+        id=str(raw.get("id") or ""),
+        time=datetime.fromtimestamp(moment, UTC) if moment else None,
+        strategy=str(raw.get("strategy") or ""),
+        reason=str(raw.get("reason") or ""),
+        chosen=chosen,
+        prompt_tokens=_whole(raw.get("prompt_tokens")),
+        predicted_cached_tokens=_whole(raw.get("predicted_cached_tokens")),
+        cached_tokens=_whole(raw.get("cached_tokens")),
+        ttft_s=as_number(raw.get("ttft_s")),
+        duration_s=as_number(raw.get("duration_s")),
+        status=_whole(raw.get("status")),
+        attempts=_whole(raw.get("attempts")) or 0,
+        session=str(raw.get("session") or ""),
+        key_id=str(raw.get("key_id") or ""),
+        prefix_blocks=_whole(raw.get("prefix_blocks")) or len(raw.get("prefix") or ()),
+        candidates=candidates,
+        candidates_total=max(_whole(raw.get("candidates_total")) or 0, len(candidates)),
+        raw=raw,
+    )
+
+
+def _candidate(item: dict[str, Any], chosen: str, prompt_tokens: int | None) -> Candidate:
+    told = item.get("matched")
+    matched = {
+        str(kind): _whole(tokens) or 0
+        for kind, tokens in (told if isinstance(told, dict) else {}).items()
+    }
+    score = as_number(item.get("score"))
+    work = None
+    # Tokens of slower tiers are discounted, so there only the score is shown.
+    if score is not None and prompt_tokens is not None and set(matched) <= {"prefix"}:
+        uncached = max(0, prompt_tokens - sum(matched.values()))
+        work = max(0, round(score - cost.cost(0.0, uncached)))
+    return Candidate(
+        worker=str(item.get("worker") or ""),
+        matched=matched,
+        in_flight=_whole(item.get("in_flight")) or 0,
+        score=score,
+        work=work,
+        healthy=bool(item.get("healthy")),
+        chosen=item.get("worker") == chosen,
+    )
+
+
+def as_number(value: Any) -> float | None:
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if good else None
+
+
+def _whole(value: Any) -> int | None:
+    number = as_number(value)
+    return int(number) if number is not None else None

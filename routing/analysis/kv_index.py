@@ -5,11 +5,16 @@ Accepts replies of any version: missing or mistyped values become None, empty or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 FOLLOWING = "following"
 NO_SOURCE = "none"
@@ -134,24 +139,21 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
     if not isinstance(kv, Mapping):
         return None
     tokenizer, tokens = as_object(kv.get("tokenizer")), as_object(kv.get("tokens"))
-    probes = as_object(kv.get("probes"))
+    probes, recent = as_object(kv.get("probes")), kv.get("recent")
     return KvIndex(
         telling=kv.get("telling") is True,
         blocks=_whole(kv.get("blocks")),
         block_sizes=tuple(_whole(size) for size in as_list(kv.get("block_sizes"))),
         pending=_whole(kv.get("pending_blocks")),
-        sources=tuple(_source(item) for item in as_list(kv.get("sources"))),
-        honesty={
-            str(name): _prediction_accuracy(item)
-            for name, item in as_object(kv.get("honesty")).items()
-        },
+        sources=tuple(_read(KvSource, item) for item in as_list(kv.get("sources"))),
+        honesty={str(n): _accuracy(item) for n, item in as_object(kv.get("honesty")).items()},
         fallbacks=_counts(kv.get("fallbacks")),
         tokenizer=_text(tokenizer.get("path")),
         problem=_text(tokenizer.get("problem")),
         compared=_text(tokenizer.get("compared")),
-        differences=tuple(_difference(item) for item in as_list(tokenizer.get("findings"))),
+        differences=tuple(_read(Difference, item) for item in as_list(tokenizer.get("findings"))),
         trust=_text(tokens.get("trust")),
-        recent=_recent(kv.get("recent")),
+        recent=_read(Recent, recent) if isinstance(recent, Mapping) else None,
         tiers={str(name): _counts(item) for name, item in as_object(kv.get("tiers")).items()},
         probe_interval_s=_number(probes.get("interval_s")),
         probes={str(name): _probe(item) for name, item in as_object(probes.get("workers")).items()},
@@ -159,66 +161,29 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
     )
 
 
-def _source(item: Any) -> KvSource:
+def _accuracy(item: Any) -> PredictionAccuracy:
     item = as_object(item)
-    return KvSource(
-        worker=_text(item.get("worker")),
-        state=_text(item.get("state")),
-        rank=_whole(item.get("rank")),
-        endpoint=_text(item.get("endpoint")),
-        replay=_text(item.get("replay")),
-        reason=_text(item.get("reason")),
-        message=_text(item.get("message")),
-        partial=item.get("partial") is True,
-        blocks=_whole(item.get("blocks")),
-        parked=_whole(item.get("parked")),
-        batches=_whole(item.get("batches")),
-        lag_s=_number(item.get("lag_s")),
-        counts=_counts(item.get("counts")),
-        errors=_counts(item.get("errors")),
-        skipped=_counts(item.get("skipped")),
-    )
-
-
-def _prediction_accuracy(item: Any) -> PredictionAccuracy:
-    item = as_object(item)
-    return PredictionAccuracy(
-        answers=_whole(item.get("answers")),
+    return _read(
+        PredictionAccuracy,
+        item,
         missing=_number(item.get("promised_and_missing")),
         unforeseen=_number(item.get("reported_and_unforeseen")),
         believed=item.get("believed") is not False,
-        demotions=_whole(item.get("demotions")),
-    )
-
-
-def _difference(item: Any) -> Difference:
-    item = as_object(item)
-    return Difference(_text(item.get("probe")), _text(item.get("what")), _text(item.get("fix")))
-
-
-def _recent(item: Any) -> Recent | None:
-    if not isinstance(item, Mapping):
-        return None
-    return Recent(
-        window_s=_number(item.get("window_s")),
-        requests=_whole(item.get("requests")),
-        fallbacks=_counts(item.get("fallbacks")),
     )
 
 
 def _probe(item: Any) -> Probe:
+    reported = as_object(item).get("reported")
+    return _read(Probe, item, reported=None if reported is None else _whole(reported))
+
+
+def _read(kind: type[T], item: Any, **given: Any) -> T:
+    """Build a dataclass from an object of the reply; `given` fields are read already."""
     item = as_object(item)
-    reported = item.get("reported")
-    return Probe(
-        result=_text(item.get("result")),
-        at=_number(item.get("at")),
-        path=_text(item.get("path")),
-        prompt_tokens=_whole(item.get("prompt_tokens")),
-        predicted=_whole(item.get("predicted")),
-        reported=None if reported is None else _whole(reported),
-        error=_text(item.get("error")),
-        remedy=_text(item.get("remedy")),
-    )
+    for spec in fields(kind):
+        if spec.name not in given:
+            given[spec.name] = _READERS[str(spec.type)](item.get(spec.name))
+    return kind(**given)
 
 
 def as_object(value: Any) -> Mapping[str, Any]:
@@ -244,3 +209,12 @@ def _whole(value: Any) -> int:
 
 def _counts(value: Any) -> Mapping[str, int]:
     return {str(name): _whole(count) for name, count in as_object(value).items() if _whole(count)}
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "str": _text,
+    "int": _whole,
+    "float": _number,
+    "bool": lambda value: value is True,
+    "Mapping[str, int]": _counts,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -57,18 +58,7 @@ class Prefixes(APIView):
         seen = selectors.prefixes(endpoint_selectors.get(name))
         if seen.error:
             raise RouterUnavailable(seen.error)
-        rows = [
-            {
-                "digest": one.digest,
-                "name": one.name,
-                "requests": one.requests,
-                "share": one.share,
-                "tokens": one.tokens,
-                "workers": dict(one.workers),
-                "cached_share": one.cached_share,
-            }
-            for one in seen.groups
-        ]
+        rows = [{**asdict(one), "workers": dict(one.workers)} for one in seen.found]
         return Response({"requests": seen.requests, "prefixes": rows})
 
 

@@ -22,8 +22,7 @@ from endpoints.spec.fields import STRATEGIES
 from routing import selectors
 from routing.api.views import AWAY, RouterUnavailable
 from routing.playground import answers
-from routing.prompts import dry_run
-from routing.prompts.conversation import APIS, ROLES, ROUTES, from_json
+from routing.prompts.conversation import APIS, ROLES, ROUTES, check_body, from_json
 
 MESSAGES = [{"role": "user", "content": "Tell me a story"}]
 
@@ -116,7 +115,7 @@ class Strategies(APIView):
         if seen.error:
             raise RouterUnavailable(seen.error)
         fields = [str(key) for key in StrategySerializer().fields]
-        rows = [{key: getattr(one, key) for key in fields} for one in seen.outcomes]
+        rows = [{key: getattr(one, key) for key in fields} for one in seen.found]
         return Response({"requests": seen.requests, "strategies": rows})
 
 
@@ -164,7 +163,7 @@ class Explain(APIView):
         asked = ExplainSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = asked.validated_data
-        body = dry_run.check_body(given["request"])
+        body = check_body(given["request"])
         headers, fields = selectors.require_session_name(endpoint, given.get("session", ""))
         strategy, key = given.get("strategy", ""), given.get("key", "")
         words = selectors.explain(endpoint, body | fields, strategy, headers, key)

@@ -6,9 +6,10 @@ Returns a reply or raises `RouterSilent` within the deadline, nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -16,9 +17,11 @@ import httpx
 from console.core.fetch import TooLargeError, fetch
 from routing.analysis.kv_index import KvIndex, read_index
 
+T = TypeVar("T")
 DEADLINE_S = 2.0
 DECISIONS_PER_REQUEST = 50  # decisions per request; their hashes take a router about 10 ms
 _MAX_BYTES = 16 * 1024**2
+_MAX_CONCURRENT = 16
 
 
 class RouterSilentError(Exception):
@@ -253,3 +256,42 @@ def _error_text(status: int, content: bytes) -> str:
 def _invalid_reply() -> RouterSilentError:
     text = "The router's answer is not understood. It may be of another version than this console."
     return RouterSilentError("odd_answer", text)
+
+
+# ---- all routers of an endpoint, each within the deadline of a single one
+
+
+@dataclass(frozen=True, slots=True)
+class RouterReply(Generic[T]):
+    """Reply of one router: `answer`, or `error` without an answer."""
+
+    url: str
+    answer: T | None = None
+    error: str = ""
+
+
+def query_routers(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
+    """Return replies in the order of `urls`; `question` may raise RouterSilent."""
+    if len(urls) == 1:
+        return [_query_router(urls[0], question)]
+    if not urls:
+        return []
+    with ThreadPoolExecutor(min(_MAX_CONCURRENT, len(urls))) as pool:
+        return list(pool.map(lambda url: _query_router(url, question), urls))
+
+
+def _query_router(url: str, question: Callable[[str], T]) -> RouterReply[T]:
+    try:
+        return RouterReply(url, question(url))
+    except RouterSilentError as silence:
+        return RouterReply(url, error=silence.message)
+
+
+def describe_missing(words: Sequence[RouterReply[T]]) -> str:
+    """Return why the result is incomplete: "" if every router responded."""
+    bad = [word for word in words if word.error]
+    if not bad:
+        return ""
+    if len(words) == 1:
+        return bad[0].error
+    return f"{len(bad)} of {len(words)} routers did not answer. {bad[0].error}"

@@ -15,8 +15,7 @@ from console.web.server.sse import ServerSentEvent
 from endpoints import selectors as endpoint_selectors
 from endpoints.refusals import NotFoundError
 from routing import selectors
-from routing.analysis.choices import DecisionFilter
-from routing.selectors import RoutingDecision
+from routing.analysis.choices import DecisionFilter, RoutingDecision
 
 RenderDecisions = Callable[[str, list[RoutingDecision]], dict[str, Any]]
 

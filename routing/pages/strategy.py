@@ -15,20 +15,21 @@ from console.web import responses
 from endpoints import actions
 from endpoints.keys import selectors as keys_selectors
 from endpoints.models import Endpoint
+from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import BY_PATH, STRATEGIES
 from routing import selectors
 from routing.analysis import choices
-from routing.pages.views import build_shell, endpoint_or_404
-from routing.prompts import dry_run
+from routing.pages.views import build_shell
+from routing.prompts.conversation import read_dry_run
 
 FIELDS = ("routing.strategy", "routing.session_key", "routing.enabled")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def strategy(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     if request.method == "POST":
         return _switch_strategy(request, found)
     return _render_strategy(request, found)
@@ -42,7 +43,7 @@ def _render_strategy(
     context: dict[str, Any] = {
         **build_shell(found, "strategy"),
         "seen": seen,
-        "rows": [(one, choices.STRATEGIES[one.strategy]) for one in seen.outcomes],
+        "rows": [(one, choices.STRATEGIES[one.strategy]) for one in seen.found],
         "words": {path.partition(".")[2]: BY_PATH[path] for path in FIELDS},
         "typed": {
             "strategy": request.POST.get("strategy", routing.strategy),
@@ -62,14 +63,12 @@ def _switch_strategy(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
         "session_key": request.POST.get("session_key", ""),
         "enabled": bool(request.POST.get("enabled")),
     }
-    generation = request.POST.get("generation", "")
-    expected = int(generation) if generation.isdecimal() and len(generation) < 10 else None
     try:
         changed = actions.patch(
             request.user,
             found.name,
             {"routing": changes},
-            expected_generation=expected,
+            expected_generation=generation_of(request),
             note=request.POST.get("note", ""),
         )
     except (SpecErrors, RefusalError) as error:
@@ -86,7 +85,7 @@ def _switch_strategy(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def explain(request: HttpRequest, name: str) -> HttpResponse:
     """Show a dry run. Reaches no worker, so every role may call it."""
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     typed = request.POST.get("prompt", "")
     chosen = request.POST.get("strategy", "")
     strategy = chosen if chosen in STRATEGIES else ""
@@ -103,7 +102,7 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
     }
     if request.method == "POST":
         try:
-            body = dry_run.read(typed)
+            body = read_dry_run(typed)
             headers, fields = selectors.require_session_name(found, context["session"])
         except Refused as refused:
             context["problems"] = refused.errors

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -17,10 +17,10 @@ from console.web import responses
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
-from endpoints.refusals import NotFoundError
+from endpoints.pages.head import find_endpoint
 from routing import actions, selectors
 from routing.analysis import choices, kv_rows, prefixes
-from routing.analysis.choices import OUTCOMES, DecisionFilter
+from routing.analysis.choices import OUTCOMES, DecisionFilter, RoutingDecision
 from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
 
@@ -46,7 +46,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     """Show workers (refreshed by htmx) and decisions (by `decision_stream`)."""
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     workers = selectors.workers(found)
     wanted = DecisionFilter.read(request.GET)
     limit = selectors.MAX_DECISIONS if wanted.active else MAX_DECISIONS_SHOWN
@@ -74,7 +74,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream new and changed rows of the page above."""
-    endpoint_or_404(name)
+    find_endpoint(name)
     look = pages_decision_stream.DecisionStream(
         name, DecisionFilter.read(request.GET), MAX_DECISIONS_SHOWN
     ).look
@@ -87,7 +87,7 @@ def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_safe
 def kv(request: HttpRequest, name: str) -> HttpResponse:
     """Show the KV index; htmx refreshes the part."""
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     seen = selectors.kv_index(found)
     index = seen.index
     rows = kv_rows.worker_rows(index) if index is not None else ()
@@ -105,7 +105,7 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def doctor(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page at once; checks run when it requests them (?run=1)."""
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     context: dict[str, Any] = {
         **build_shell(found, "doctor"),
         "checks": CHECKS,
@@ -117,7 +117,7 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     asked = selectors.decision(found, number)
     context = {
         **build_shell(found, "decisions"),
@@ -127,13 +127,6 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
         "prefix_name": _prefix_name(found, asked.found),
     }
     return render(request, "routing/decision.html", context)
-
-
-def endpoint_or_404(name: str) -> Endpoint:
-    try:
-        return endpoint_selectors.get(name)
-    except NotFoundError as error:
-        raise Http404 from error
 
 
 def build_shell(found: Endpoint, tab: str) -> dict[str, Any]:
@@ -146,14 +139,14 @@ def build_shell(found: Endpoint, tab: str) -> dict[str, Any]:
     }
 
 
-def _prefix_name(found: Endpoint, decided: selectors.RoutingDecision | None) -> str:
+def _prefix_name(found: Endpoint, decided: RoutingDecision | None) -> str:
     if decided is None:
         return ""
     prefix = [str(digest) for digest in decided.raw.get("prefix") or ()]
     return prefixes.find_name(prefix, selectors.prefix_names(found))
 
 
-def _count_reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, Any]]:
+def _count_reasons(decided: list[RoutingDecision]) -> list[dict[str, Any]]:
     """Return the count per reason among the matching decisions, the most frequent first."""
     counts: dict[str, int] = {}
     for one in decided:
@@ -171,7 +164,7 @@ def _count_reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, A
 
 @require_safe
 def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     seen = selectors.prefixes(found)
     context: dict[str, Any] = {
         **build_shell(found, "prefixes"),
@@ -185,7 +178,7 @@ def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def name_prefix(request: HttpRequest, name: str, digest: str) -> HttpResponseBase:
-    found = endpoint_or_404(name)
+    found = find_endpoint(name)
     try:
         called = actions.name_prefix(request.user, name, digest, request.POST.get("name", ""))
     except Refused as refused:

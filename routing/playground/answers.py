@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.template.loader import render_to_string
@@ -21,6 +21,7 @@ from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.prompt.stream import stream
 from routing import selectors
+from routing.analysis.choices import RoutingDecision
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError
 from routing.prompts.conversation import Conversation
@@ -77,18 +78,18 @@ def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -
         )
     except RouterSilentError as silence:
         remedy = "Let the router decide, or switch the strategy on the Routing page."
-        raise Refused(_problem("route", strategy, silence.message, remedy)) from None
+        raise Refused(Problem("route", strategy, silence.message, remedy, "refused")) from None
     return str(found.get("chosen") or "")
 
 
-def find_decision(endpoint: Endpoint, answer: PromptAnswer) -> selectors.RoutingDecision | None:
+def find_decision(endpoint: Endpoint, answer: PromptAnswer) -> RoutingDecision | None:
     """Return the routing decision from any router; None if unavailable."""
     if not answer.decision:
         return None
     return selectors.decision(endpoint, answer.decision).found
 
 
-def count_tokens(answer: PromptAnswer, decision: selectors.RoutingDecision | None) -> TokenCounts:
+def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> TokenCounts:
     """Split the reported tokens among tiers in the predicted proportions. Pure."""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
     if prompt is None or cached is None:
@@ -104,7 +105,7 @@ def count_tokens(answer: PromptAnswer, decision: selectors.RoutingDecision | Non
     return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
 
 
-def _matched_tokens(decision: selectors.RoutingDecision | None) -> dict[str, int]:
+def _matched_tokens(decision: RoutingDecision | None) -> dict[str, int]:
     chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
     return chosen.matched if chosen is not None else {}
 
@@ -135,19 +136,8 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[
         "duration_s": answer.duration_s,
         "completion_tokens": answer.completion_tokens,
         "expected_cached_tokens": decision.predicted_cached_tokens if decision else None,
-        "tokens": {
-            "prompt": tokens.prompt,
-            "device": tokens.device,
-            "l1": tokens.l1,
-            "l2": tokens.l2,
-            "cache": tokens.cache,
-            "computed": tokens.computed,
-        },
+        "tokens": asdict(tokens),
     }
-
-
-def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
-    return Problem(name, value, message, remedy, "refused")
 
 
 async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> Source:

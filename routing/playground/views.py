@@ -24,8 +24,8 @@ from console.core.errors import Problem, Refused
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
+from endpoints.pages.head import find_endpoint
 from endpoints.prompt import client
-from endpoints.refusals import NotFoundError
 from routing.playground import answers
 from routing.prompts import snippets
 from routing.prompts.conversation import PARAMETERS, Conversation, from_form, from_json
@@ -40,23 +40,23 @@ _EVALUABLE_STRATEGIES = ("session", "roundrobin")
 @require_safe
 def index(request: HttpRequest) -> HttpResponseBase:
     """Show the chosen or first serving endpoint; `with` adds a second one beside it."""
-    get_endpoint = list(endpoint_selectors.endpoints(request.user))
+    listed = list(endpoint_selectors.endpoints(request.user))
     name = request.GET.get("endpoint", "")
     if name:
         second = request.GET.get("with", "")
-        query = f"?with={second}" if second in {one.name for one in get_endpoint} else ""
-        if name in {one.name for one in get_endpoint}:
+        query = f"?with={second}" if second in {one.name for one in listed} else ""
+        if name in {one.name for one in listed}:
             return redirect(reverse("playground:endpoint", args=[name]) + query)
         raise Http404
-    page = Paginator(get_endpoint, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    context = {"endpoints": get_endpoint, "page": page}
+    page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    context = {"endpoints": listed, "page": page}
     return render(request, "playground/index.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the playground; POST answers one message without script (the script uses `chat`)."""
-    context = _context(request, get_endpoint(name))
+    context = _context(request, find_endpoint(name))
     if request.method == "POST":
         return _one_shot(request, context)
     return render(request, "playground/endpoint.html", context)
@@ -81,7 +81,7 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 @role_required("operator")
 def chat(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream the response to a conversation as server-sent events."""
-    here = get_endpoint(name)
+    here = find_endpoint(name)
     try:
         said = _parse_conversation(request)
         ask = answers.prepare(here, said)
@@ -94,7 +94,7 @@ def chat(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 def code(request: HttpRequest, name: str) -> HttpResponse:
     """Return the conversation as code snippets. Sends nothing, so every role may call it."""
-    here = get_endpoint(name)
+    here = find_endpoint(name)
     try:
         said = _parse_conversation(request)
     except Refused as refused:
@@ -102,13 +102,6 @@ def code(request: HttpRequest, name: str) -> HttpResponse:
     body = snippets.request_body(here.name, list(said.messages), said.api, said.fields, said.prompt)
     shown = snippets.snippets(here.status.url or "http://ROUTER", said.api, body)
     return render(request, "playground/htmx/code.html", {"snippets": shown, "endpoint": here})
-
-
-def get_endpoint(name: str) -> Endpoint:
-    try:
-        return endpoint_selectors.get(name)
-    except NotFoundError as error:
-        raise Http404(str(error)) from None
 
 
 def _parse_conversation(request: HttpRequest) -> Conversation:

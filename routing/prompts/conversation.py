@@ -1,4 +1,4 @@
-"""Playground conversation, parsed from a form or JSON and validated.
+"""Prompts typed in the console: playground conversations and dry runs, validated.
 
 Turns, text and tokens are bounded.
 """
@@ -232,3 +232,45 @@ def _parse_short_text(name: str, value: Any, problems: list[Problem]) -> str:
 
 def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
     return Problem(name, value, message, remedy, "invalid")
+
+
+# ---- dry runs: a pasted prompt, chat messages or whole request, as a request body
+
+_DRY_RUN_REMEDY = (
+    'Paste a prompt, chat messages such as [{"role": "user", "content": "Hello"}], or the JSON of '
+    "a whole request."
+)
+
+
+def read_dry_run(text: str) -> dict[str, Any]:
+    """Parse the text, as JSON if it starts like JSON."""
+    if not text.strip():
+        raise _rejection("Type a prompt first.")
+    if len(text) > MAX_CHARACTERS:
+        raise _rejection(f"This is {len(text)} characters; {MAX_CHARACTERS} at most.")
+    if text.lstrip()[0] not in "[{":
+        return check_body({"prompt": text})
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _rejection(f"This begins as JSON and is none: {str(error)[:200]}.") from None
+    return check_body({"messages": data} if isinstance(data, list) else data)
+
+
+def check_body(data: Any) -> dict[str, Any]:
+    """Validate a request body as far as the router needs it."""
+    if not isinstance(data, dict) or not ({"prompt", "messages", "input"} & set(data)):
+        raise _rejection("There is neither a prompt nor messages in it.")
+    if "messages" in data and not isinstance(data["messages"], list):
+        raise _rejection("The messages are no list.")
+    try:
+        size = len(json.dumps(data, ensure_ascii=False).encode())
+    except (ValueError, TypeError, RecursionError):
+        raise _rejection("A text holds half of a surrogate pair.") from None
+    if size > 4 * MAX_CHARACTERS:
+        raise _rejection(f"This is {size} bytes; {4 * MAX_CHARACTERS} at most.")
+    return data
+
+
+def _rejection(message: str) -> Refused:
+    return Refused(Problem("prompt", None, message, _DRY_RUN_REMEDY, "invalid"))

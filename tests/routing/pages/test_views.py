@@ -11,6 +11,7 @@ import pytest
 
 from endpoints.models import Endpoint
 from routing import selectors
+from routing.analysis.choices import read_decision
 from routing.deployment import admin_client
 from tests.support.console import browser, make_endpoint, pretend_ready, program
 from tests.support.http_stub import HANG, Stub, http_stub
@@ -279,7 +280,7 @@ def test_rest_gives_the_records_and_plain_errors(demo: Endpoint, router: Stub) -
 
 
 def test_a_record_of_another_version_is_shown_as_far_as_it_goes() -> None:
-    decision = selectors.read_decision({"id": "x", "reason": "brand_new", "candidates": [{}]})
+    decision = read_decision({"id": "x", "reason": "brand_new", "candidates": [{}]})
     assert decision.label == "brand_new"
     assert decision.prompt_tokens is None
     assert decision.cached_percent is None
