@@ -16,12 +16,16 @@ from console.processkit import listener
 from routing.engine.config import memory_bounds, show_config
 from routing.engine.discovery.finders import Discovery
 from routing.engine.errors import Refusal
-from routing.engine.explanation import explain, explain_as
 from routing.engine.fleet.circuit import STATE_NAMES
 from routing.engine.http.http1 import RequestHead
+from routing.engine.kvaware.placement import explain_blocks
 from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.decisions import show_candidates
-from routing.engine.policies.base import Pick, RequestFacts
+from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
+from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.session import RoundRobin, SessionPolicy
+from routing.engine.prompt.identity import Identifier, find_session
 from routing.engine.router import Router
 
 Answer = tuple[int, bytes, bytes]  # status, content type, body
@@ -200,9 +204,9 @@ class AdminHandler:
         body = await self._router.meter.as_sent(body, query.get("key", [""])[0])
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
-            pick, facts = await explain_as(self._router, name, head, body)
+            pick, facts = await _explain_as(self._router, name, head, body)
             return _json_answer(_show_explanation(name, pick, facts))
-        pick, facts, fallback = await explain(self._router, head, body)
+        pick, facts, fallback = await _explain(self._router, head, body)
         listening = self._kvaware.listening
         known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
         return _json_answer(_show_explanation(name, pick, facts) | known)
@@ -251,3 +255,57 @@ def _show_explanation(strategy: str, pick: Pick, facts: RequestFacts) -> dict[st
             key=lambda item: (not item["healthy"], item["score"]),
         ),
     }
+
+
+# ---- ranking of a request without side effects: the strategies' own code on the live fleet
+
+
+async def _explain(
+    router: Router, head: RequestHead, body: bytes
+) -> tuple[Pick, RequestFacts, str]:
+    """Return the pick, the facts, and why the request's blocks are unknown ("" if known or unused).
+    Raise Refusal.
+    """
+    identity = await router.read_body(head, body, path=b"")
+    facts = identity.facts
+    fallback = ""
+    if router.kv is not None:
+        fallback = explain_blocks(router.kv, body, identity)
+    if not router.table.eligible:
+        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+    fleet = router.table.fleet
+    return router.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback
+
+
+async def _explain_as(
+    router: Router, strategy: str, head: RequestHead, body: bytes
+) -> tuple[Pick, RequestFacts]:
+    policy = _build_policy(router.policy, strategy)
+    config = router.config
+    key = config.session_key if policy.needs_session else None
+    identifier = Identifier(
+        config.hash_key, config.prefix_block_bytes, key, b"", router.ratios, config.limits
+    )
+    session = find_session(head, key)
+    identity = await identifier.read_large(b"", body, session, policy.needs_chain)
+    if not router.table.eligible:
+        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+    fleet = router.table.fleet
+    # The load order belongs to the active strategy: scan all workers instead.
+    plain = Fleet(fleet.eligible, fleet.others)
+    return policy.rank(identity.facts, plain, shown=len(fleet)), identity.facts
+
+
+def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
+    """Raise Refusal for a strategy whose state this router lacks: prefix memory or KV events."""
+    if strategy == RoundRobin.name:
+        return RoundRobin()
+    if strategy == SessionPolicy.name:
+        return SessionPolicy()
+    if strategy == PrefixAware.name and isinstance(current, KvAware):
+        return current.by_prefix
+    if strategy in (PrefixAware.name, KvAware.name):
+        lacks = "follows no cache" if strategy == KvAware.name else "remembers no prefixes"
+        text = f"While its strategy is {current.name} the router {lacks}, so it cannot say."
+        raise Refusal("bad_request", text, "strategy")
+    raise Refusal("bad_request", "There is no such strategy.", "strategy")

@@ -105,7 +105,7 @@ class Recorder:
         journal = self._journal
         if journal is not None and random.random() < journal.config.sample:
             endpoint, digest = self._endpoint, self._identifier.digest
-            journal.add(decision, lambda record: record.show(endpoint, digest))
+            journal.add((decision, lambda record: record.show(endpoint, digest)))
         if exchange.trace is not None and self._exporter is not None:
             exchange.trace.ended(decision.error)
             self._exporter.add(_span_data(exchange, exchange.trace, decision))

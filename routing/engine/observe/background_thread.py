@@ -7,7 +7,7 @@ stopped thread finishes its queue within a time limit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from queue import SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
@@ -16,29 +16,28 @@ Item = TypeVar("Item")
 _STOP_WAIT_S = 2.0
 
 
-class BackgroundThread(Generic[Item]):
+class BackgroundThread(ABC, Generic[Item]):
     """`work(items)` runs in the thread with one or more items, in order.
 
     `linger_s`: batching delay after the first item. `dropped`: items rejected while `limit` were
-    waiting.
+    waiting. The thread starts at once: subclasses set their own attributes first.
     """
 
-    def __init__(
-        self,
-        name: str,
-        work: Callable[[list[Item]], None],
-        limit: int,
-        batch: int,
-        linger_s: float = 0.0,
-    ) -> None:
+    def __init__(self, name: str, limit: int, batch: int, linger_s: float = 0.0) -> None:
         self.dropped = 0
-        self._work = work
         self._limit = limit
         self._batch = batch
         self._linger_s = linger_s
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @abstractmethod
+    def work(self, items: list[Item]) -> None: ...
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of items by result."""
 
     def add(self, item: Item) -> None:
         if self._queue.qsize() >= self._limit:
@@ -70,7 +69,7 @@ class BackgroundThread(Generic[Item]):
                     ended = True
                     break
                 items.append(more)
-            self._work(items)
+            self.work(items)
             if ended:
                 return
 

@@ -117,14 +117,7 @@ class Decision:
 
     def show(self, endpoint: str, digest: Digest, brief: bool = False) -> dict[str, Any]:
         """Return the decision as plain data; `brief`: without prefix and candidates."""
-        found = self._show(endpoint, digest)
-        if not brief:
-            found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
-            found["candidates"] = show_candidates(self.candidates, self.tiers)
-        return found
-
-    def _show(self, endpoint: str, digest: Digest) -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "id": self.id,
             "time": self.time,
             "endpoint": endpoint,
@@ -152,6 +145,10 @@ class Decision:
             "attempts": self.attempts,
             "error": self.error,
         }
+        if not brief:
+            found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
+            found["candidates"] = show_candidates(self.candidates, self.tiers)
+        return found
 
 
 def has_failed(status: int | None, error: str) -> bool:

@@ -22,8 +22,10 @@ _BATCH_SIZE = 128
 Show = Callable[[Decision], dict[str, Any]]
 
 
-class Journal:
-    """`written`, `failed`: numbers of records, each written by one thread."""
+class Journal(BackgroundThread[tuple[Decision, Show]]):
+    """Queue of finished decisions with their `Show`, which is called in the thread. `written`,
+    `failed`: numbers of records, each written by one thread.
+    """
 
     def __init__(self, config: JournalConfig) -> None:
         self.config = config
@@ -32,28 +34,14 @@ class Journal:
         self.error = ""  # last write error; "" after a success
         self._fd = -1
         self._size = 0
-        self._work = BackgroundThread("decisions", self._write, QUEUE_LIMIT, _BATCH_SIZE)
-
-    @property
-    def ended(self) -> bool:
-        return self._work.ended
+        super().__init__("decisions", QUEUE_LIMIT, _BATCH_SIZE)
 
     def counts(self) -> dict[str, int]:
-        return {"written": self.written, "failed": self.failed, "dropped": self._work.dropped}
-
-    def add(self, decision: Decision, show: Show) -> None:
-        """Queue a finished decision; `show` is called in the thread."""
-        self._work.add((decision, show))
-
-    def stop(self) -> None:
-        self._work.stop()
-
-    def join(self) -> bool:
-        return self._work.join()
+        return {"written": self.written, "failed": self.failed, "dropped": self.dropped}
 
     # -- runs in the thread
 
-    def _write(self, items: list[tuple[Decision, Show]]) -> None:
+    def work(self, items: list[tuple[Decision, Show]]) -> None:
         lines = []
         for decision, show in items:
             lines.append(orjson.dumps(show(decision), option=orjson.OPT_APPEND_NEWLINE))

@@ -7,22 +7,41 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from console.processkit.metrics import Histogram, Number, escape
 
 Labels = tuple[str, ...]
+Child = TypeVar("Child")
 
 
 def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-class _Family(ABC):
-    def __init__(self, kind: str, name: str, help_text: str, labels: Labels) -> None:
+class _Family(ABC, Generic[Child]):
+    def __init__(self, kind: str, name: str, help_text: str, labels: Labels = ()) -> None:
         self.kind = kind
         self.name = name
         self.help_text = help_text
         self.labels = labels
+        self.children: dict[Labels, Child] = {}
+        if not labels:
+            self.child()
+
+    @abstractmethod
+    def _make_child(self) -> Child: ...
+
+    def child(self, *values: str) -> Child:
+        found = self.children.get(values)
+        if found is None:
+            found = self.children[values] = self._make_child()
+        return found
+
+    def drop(self, position: int, value: str) -> None:
+        """Remove all children whose label at `position` is `value`."""
+        for key in [key for key in self.children if key[position] == value]:
+            del self.children[key]
 
     def _names(self, base: str, values: Labels, extra: str = "") -> str:
         pairs = [f'{key}="{escape(value)}"' for key, value in zip(self.labels, values, strict=True)]
@@ -34,23 +53,9 @@ class _Family(ABC):
         """Return the family's lines; `base`: labels of every sample."""
 
 
-class MetricFamily(_Family):
-    def __init__(self, kind: str, name: str, help_text: str, labels: Labels = ()) -> None:
-        super().__init__(kind, name, help_text, labels)
-        self.children: dict[Labels, Number] = {}
-        if not labels:
-            self.child()
-
-    def child(self, *values: str) -> Number:
-        found = self.children.get(values)
-        if found is None:
-            found = self.children[values] = Number()
-        return found
-
-    def drop(self, position: int, value: str) -> None:
-        """Remove all children whose label at `position` is `value`."""
-        for key in [key for key in self.children if key[position] == value]:
-            del self.children[key]
+class MetricFamily(_Family[Number]):
+    def _make_child(self) -> Number:
+        return Number()
 
     def render(self, base: str) -> list[str]:
         return [
@@ -59,21 +64,15 @@ class MetricFamily(_Family):
         ]
 
 
-class Histograms(_Family):
+class Histograms(_Family[Histogram]):
     def __init__(
         self, name: str, help_text: str, bounds: Sequence[float], labels: Labels = ()
     ) -> None:
-        super().__init__("histogram", name, help_text, labels)
         self._bounds = tuple(bounds)
-        self.children: dict[Labels, Histogram] = {}
-        if not labels:
-            self.child()
+        super().__init__("histogram", name, help_text, labels)
 
-    def child(self, *values: str) -> Histogram:
-        found = self.children.get(values)
-        if found is None:
-            found = self.children[values] = Histogram(self._bounds)
-        return found
+    def _make_child(self) -> Histogram:
+        return Histogram(self._bounds)
 
     def render(self, base: str) -> list[str]:
         lines: list[str] = []
@@ -94,7 +93,7 @@ class Registry:
 
     def __init__(self, base_labels: dict[str, str]) -> None:
         self._base = ",".join(f'{key}="{escape(value)}"' for key, value in base_labels.items())
-        self._families: list[_Family] = []
+        self._families: list[_Family[Any]] = []
         self.before_render: list[Callable[[], None]] = []
 
     def counter(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:

@@ -31,7 +31,7 @@ class EndedRequest(NamedTuple):
     error: str
 
 
-class Exporter:
+class Exporter(BackgroundThread[EndedRequest]):
     """`sent`, `failed`: numbers of requests, written by the thread only."""
 
     def __init__(self, config: TracingConfig, resource: dict[str, str]) -> None:
@@ -54,27 +54,14 @@ class Exporter:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._resource = Resource(resource)
         self._exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.timeout_s)
-        self._work = BackgroundThread("spans", self._export, QUEUE_LIMIT, _BATCH, _LINGER_S)
-
-    @property
-    def ended(self) -> bool:
-        return self._work.ended
+        super().__init__("spans", QUEUE_LIMIT, _BATCH, _LINGER_S)
 
     def counts(self) -> dict[str, int]:
-        return {"sent": self.sent, "failed": self.failed, "dropped": self._work.dropped}
-
-    def add(self, ended: EndedRequest) -> None:
-        self._work.add(ended)
-
-    def stop(self) -> None:
-        self._work.stop()
-
-    def join(self) -> bool:
-        return self._work.join()
+        return {"sent": self.sent, "failed": self.failed, "dropped": self.dropped}
 
     # -- runs in the thread
 
-    def _export(self, items: list[EndedRequest]) -> None:
+    def work(self, items: list[EndedRequest]) -> None:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         spans: list[ReadableSpan] = []

@@ -139,29 +139,20 @@ class Identifier:
         if len(body) > self._count_from:
             canonical.check_counts(path, data, self._limits.messages, self._limits.parts)
         fields = self._fields(data, scope)
-        sent = {**data, **fields} if fields else data
-        found = self._read(path, len(body), session, needs_chain, data, sent)
+        model, session = self._named(data, session)
+        if needs_chain:
+            sent = {**data, **fields} if fields else data
+            try:
+                prompt = canonical.read(path, sent, model)
+            except (UnicodeEncodeError, TypeError):  # orjson rejects what the engine rejects too
+                found = self._unread(0, "", session, data)
+            else:
+                chain = self._chains.of(prompt[0], self._seed(prompt[1]))
+                found = self._matched(path, model, session, prompt, chain, data)
+        else:
+            found = self._unread(len(body), model, session, data)
         found.fields = fields
         return found
-
-    def _read(
-        self,
-        path: bytes,
-        size: int,
-        session: bytes,
-        needs_chain: bool,
-        data: dict[str, Any],
-        sent: dict[str, Any],
-    ) -> Identity:
-        model, session = self._named(data, session)
-        if not needs_chain:
-            return self._unread(size, model, session, data)
-        try:
-            prompt = canonical.read(path, sent, model)
-        except (UnicodeEncodeError, TypeError):  # orjson rejects what the engine rejects too
-            return self._unread(0, "", session, data)
-        chain = self._chains.of(prompt[0], self._seed(prompt[1]))
-        return self._matched(path, model, session, prompt, chain, data)
 
     async def read_large(
         self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
@@ -178,29 +169,19 @@ class Identifier:
         canonical.check_counts(path, data, limits.messages, limits.parts)
         await pace.pause()
         fields = self._fields(data, scope)
-        found = await self._read_large(path, len(body), session, needs_chain, data, fields, pace)
+        model, session = self._named(data, session)
+        if needs_chain:
+            try:
+                prompt = await canonical.read_large(path, {**data, **fields}, model, pace)
+            except (UnicodeEncodeError, TypeError):
+                found = self._unread(0, "", session, data)
+            else:
+                chain = await self._chains.of_large(prompt[0], self._seed(prompt[1]), pace)
+                found = self._matched(path, model, session, prompt, chain, data)
+        else:
+            found = self._unread(len(body), model, session, data)
         found.fields = fields
         return found
-
-    async def _read_large(
-        self,
-        path: bytes,
-        size: int,
-        session: bytes,
-        needs_chain: bool,
-        data: dict[str, Any],
-        fields: dict[str, Any],
-        pace: bodies.ReadPace,
-    ) -> Identity:
-        model, session = self._named(data, session)
-        if not needs_chain:
-            return self._unread(size, model, session, data)
-        try:
-            prompt = await canonical.read_large(path, {**data, **fields}, model, pace)
-        except (UnicodeEncodeError, TypeError):
-            return self._unread(0, "", session, data)
-        chain = await self._chains.of_large(prompt[0], self._seed(prompt[1]), pace)
-        return self._matched(path, model, session, prompt, chain, data)
 
     def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
         model = data.get("model")

@@ -47,7 +47,7 @@ def test_file_and_predecessor_stay_within_their_bound(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     journal = Journal(JournalConfig(path, max_bytes=400_000))
     for number in range(2000):
-        journal.add(decision(number), show)
+        journal.add((decision(number), show))
     journal.stop()
     assert journal.join()
     older = tmp_path / "decisions.jsonl.1"
@@ -63,7 +63,7 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     for number in range(3):
         journal = Journal(JournalConfig(path, max_bytes=65_536))
-        journal.add(decision(number), show)
+        journal.add((decision(number), show))
         journal.stop()
         assert journal.join()
     assert ids(path) == [0, 1, 2]
@@ -73,7 +73,7 @@ def test_a_file_which_is_long_already_is_set_aside_first(tmp_path: Path) -> None
     path = tmp_path / "decisions.jsonl"
     path.write_text('{"id": "0"}\n' * 4000)
     journal = Journal(JournalConfig(path, max_bytes=65_536))
-    journal.add(decision(1), show)
+    journal.add((decision(1), show))
     journal.stop()
     assert journal.join()
     assert ids(path) == [1]
@@ -95,10 +95,10 @@ def test_a_torn_write_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     journal = Journal(JournalConfig(path))
     monkeypatch.setattr(os, "write", torn)
-    journal.add(decision(1), show)
+    journal.add((decision(1), show))
     until_sync(lambda: journal.counts()["failed"] == 1)
     monkeypatch.setattr(os, "write", write)
-    journal.add(decision(2), show)
+    journal.add((decision(2), show))
     journal.stop()
     assert journal.join()
     assert ids(path) == [2]
@@ -108,7 +108,7 @@ def test_a_full_disk_is_counted_and_its_end_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     path.symlink_to("/dev/full")
     journal = Journal(JournalConfig(path))
-    journal.add(decision(1), show)
+    journal.add((decision(1), show))
 
     def failed() -> bool:
         return journal.counts()["failed"] == 1
@@ -116,7 +116,7 @@ def test_a_full_disk_is_counted_and_its_end_is_noticed(tmp_path: Path) -> None:
     until_sync(failed)
     assert journal.error
     path.unlink()
-    journal.add(decision(2), show)
+    journal.add((decision(2), show))
     journal.stop()
     assert journal.join()
     assert ids(path) == [2]
