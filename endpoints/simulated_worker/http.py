@@ -1,4 +1,4 @@
-"""Small HTTP/1.1 server for whole requests and streamed responses.
+"""Small HTTP/1.1 server on asyncio streams, for whole requests and streamed responses.
 
 Requests of one connection are answered in order, a disconnect cancels its request, a slow reader
 pauses its stream, and bodies are bounded. Serves a router; not hardened for public networks.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import cast
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
-_MAX_PIPELINED = 16
 _FLUSH_S = 2.0
 _log = logging.getLogger(__name__)
 
@@ -38,97 +35,71 @@ class Request:
     keep_alive: bool
 
 
-class Parser:
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._head: tuple[str, str, dict[str, str], bool] | None = None
-        self._length = 0
-        self._chunks: bytearray | None = None
-
-    def feed(self, data: bytes) -> None:
-        self._buffer += data
-
-    def wants_continue(self) -> bool:
-        """Return whether the sender waits for 100 Continue."""
-        return self._head is not None and self._head[2].pop("expect", "") == "100-continue"
-
-    def next(self) -> Request | None:
-        if self._head is None and not self._parse_head():
-            return None
-        body = self._chunked() if self._chunks is not None else self._counted()
-        if body is None or self._head is None:
-            return None
-        method, path, headers, keep_alive = self._head
-        self._head = self._chunks = None
-        return Request(method, path, headers, body, keep_alive)
-
-    def _parse_head(self) -> bool:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end > MAX_HEAD_BYTES or (end < 0 and len(self._buffer) > MAX_HEAD_BYTES):
-            raise BadRequestError(431, "request head too long")
-        if end < 0:
-            return False
-        lines = self._buffer[:end].decode("latin-1").lstrip("\r\n").split("\r\n")
-        del self._buffer[: end + 4]
-        words = lines[0].split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise BadRequestError(400, "malformed request line")
-        headers: dict[str, str] = {}
-        for line in lines[1:]:
-            name, colon, value = line.partition(":")
-            if not colon or name != name.strip():
-                raise BadRequestError(400, "header line without a name")
-            headers[name.lower()] = value.strip()
-        keep = "close" not in headers.get("connection", "").lower() and words[2] != "HTTP/1.0"
-        self._head = (words[0], words[1].partition("?")[0], headers, keep)
-        self._measure(headers)
-        return True
-
-    def _measure(self, headers: dict[str, str]) -> None:
-        coding = headers.get("transfer-encoding", "").lower()
-        length = headers.get("content-length", "0")
-        if coding:
-            if coding != "chunked" or "content-length" in headers:
-                raise BadRequestError(400, "ambiguous body length")
-            self._chunks = bytearray()
-        elif not length.isdigit():
-            raise BadRequestError(400, "Content-Length is not a number")
-        else:
-            self._length = int(length)
-            if self._length > MAX_BODY_BYTES:
-                raise BadRequestError(413, "request body too large")
-
-    def _counted(self) -> bytes | None:
-        if len(self._buffer) < self._length:
-            return None
-        body = bytes(self._buffer[: self._length])
-        del self._buffer[: self._length]
-        return body
-
-    def _chunked(self) -> bytes | None:
-        assert self._chunks is not None
-        while (end := self._buffer.find(b"\r\n")) >= 0:
-            try:
-                size = int(bytes(self._buffer[:end]).partition(b";")[0], 16)
-            except ValueError:
-                raise BadRequestError(400, "chunk without a size") from None
-            if size < 0 or len(self._chunks) + size > MAX_BODY_BYTES:
-                raise BadRequestError(413, "request body too large")
-            stop = end + 2 + size
-            if len(self._buffer) < stop + 2:
-                return None
-            self._chunks += self._buffer[end + 2 : stop]
-            del self._buffer[: stop + 2]
-            if size == 0:
-                return bytes(self._chunks)
+async def read_request(
+    reader: asyncio.StreamReader, proceed: Callable[[bytes], None]
+) -> Request | None:
+    """Return the next request, None if the connection ends before; `proceed` sends 100 Continue."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, path, headers, keep_alive = _parse_head(head)
+        if headers.get("expect") == "100-continue":
+            proceed(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return Request(method, path, headers, await _read_body(reader, headers), keep_alive)
+    except asyncio.LimitOverrunError:
+        raise BadRequestError(431, "request head too long") from None
+    except asyncio.IncompleteReadError:
         return None
+
+
+def _parse_head(head: bytes) -> tuple[str, str, dict[str, str], bool]:
+    lines = head.decode("latin-1").strip("\r\n").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise BadRequestError(400, "malformed request line")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or name != name.strip():
+            raise BadRequestError(400, "header line without a name")
+        headers[name.lower()] = value.strip()
+    keep = "close" not in headers.get("connection", "").lower() and words[2] != "HTTP/1.0"
+    return words[0], words[1].partition("?")[0], headers, keep
+
+
+async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    coding = headers.get("transfer-encoding", "").lower()
+    length = headers.get("content-length", "0")
+    if coding:
+        if coding != "chunked" or "content-length" in headers:
+            raise BadRequestError(400, "ambiguous body length")
+        return await _read_chunks(reader)
+    if not length.isdigit():
+        raise BadRequestError(400, "Content-Length is not a number")
+    if int(length) > MAX_BODY_BYTES:
+        raise BadRequestError(413, "request body too large")
+    return await reader.readexactly(int(length))
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    body = bytearray()
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        try:
+            size = int(line.partition(b";")[0], 16)
+        except ValueError:
+            raise BadRequestError(400, "chunk without a size") from None
+        if size < 0 or len(body) + size > MAX_BODY_BYTES:
+            raise BadRequestError(413, "request body too large")
+        body += (await reader.readexactly(size + 2))[:size]
+        if size == 0:
+            return bytes(body)
 
 
 class Responder:
     """Writes one response: `send` a whole one, or `start`, `write` ..., `finish` a stream."""
 
-    def __init__(self, connection: Connection, keep_alive: bool) -> None:
-        self._connection = connection
+    def __init__(self, writer: asyncio.StreamWriter, keep_alive: bool) -> None:
+        self._writer = writer
         self.keep_alive = keep_alive
         self.status = 0
         self.finished = False
@@ -141,11 +112,11 @@ class Responder:
         self._head(status, content_type, headers, "Transfer-Encoding: chunked\r\n", b"")
 
     async def write(self, data: bytes) -> None:
-        self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
-        await self._connection.writable.wait()
+        self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await self._writer.drain()
 
     def finish(self) -> None:
-        self._connection.send(b"0\r\n\r\n")
+        self._writer.write(b"0\r\n\r\n")
         self.finished = True
 
     def _head(
@@ -157,116 +128,96 @@ class Responder:
         lines += [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
         if not self.keep_alive:
             lines.append("Connection: close\r\n")
-        self._connection.send("".join(lines).encode("latin-1") + b"\r\n" + body)
+        self._writer.write("".join(lines).encode("latin-1") + b"\r\n" + body)
 
 
 Handler = Callable[[Request, Responder], Awaitable[None]]
 
 
-class Connection(asyncio.Protocol):
+class _Connection(asyncio.StreamReaderProtocol):
+    """A client that hangs up cancels its request."""
+
     def __init__(self, server: HttpServer) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(asyncio.StreamReader(MAX_HEAD_BYTES, loop), self._serve, loop)
         self._server = server
-        self._parser = Parser()
-        self._waiting: asyncio.Queue[Request | BadRequestError] = asyncio.Queue()
-        self._transport: asyncio.Transport | None = None
-        self._task: asyncio.Task[None] | None = None
-        self.writable = asyncio.Event()
-        self.writable.set()
-        self.busy = False
+        self._serving: asyncio.Task[None] | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's class does not inherit from Transport
-        self._transport = cast(asyncio.Transport, transport)
-        self._server.connections.add(self)
-        self._task = asyncio.ensure_future(self._serve())
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed(data)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._serving = asyncio.current_task()
+        assert task is not None
+        self._server.connections[task] = writer
         try:
-            while (request := self._parser.next()) is not None:
-                self._waiting.put_nowait(request)
-            if self._parser.wants_continue():
-                self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        except BadRequestError as error:
-            self._waiting.put_nowait(error)
-        if self._waiting.qsize() > _MAX_PIPELINED and self._transport is not None:
-            self._transport.pause_reading()
+            await self._server.serve(reader, writer)
+        finally:
+            writer.close()
+            del self._server.connections[task]
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server.left(self)
-        self.writable.set()
-        if self._task is not None:
-            self._task.cancel()
+    def eof_received(self) -> bool:
+        return False  # close: a half-closed client is gone
 
-    def pause_writing(self) -> None:
-        self.writable.clear()
-
-    def resume_writing(self) -> None:
-        self.writable.set()
-
-    def send(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    async def _serve(self) -> None:
-        while True:
-            if self._waiting.empty() and self._transport is not None:
-                self._transport.resume_reading()
-            request = await self._waiting.get()
-            if isinstance(request, BadRequestError):
-                responder = Responder(self, keep_alive=False)
-                responder.send(request.status, f"{request}\n".encode(), "text/plain")
-                break
-            self.busy = True
-            responder = Responder(self, request.keep_alive and not self._server.draining)
-            try:
-                await self._server.handler(request, responder)
-            except Exception:  # noqa: BLE001
-                # The connection is closed; an error here must not stop the server.
-                _log.exception("%s %s failed", request.method, request.path)
-                if not responder.status:
-                    responder.send(500, b"internal error\n", "text/plain")
-                break
-            finally:
-                self.busy = False
-                self._server.answered()
-            if not responder.finished or not responder.keep_alive or self._server.draining:
-                break
-        self.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._serving is not None:
+            self._serving.cancel()
 
 
 class HttpServer:
     def __init__(self, handler: Handler) -> None:
-        self.handler = handler
-        self.connections: set[Connection] = set()
-        self.draining = False
+        self.connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._handler = handler
+        self._draining = False
+        self._busy = 0  # requests in progress
         self._idle = asyncio.Event()
-        self._empty = asyncio.Event()
         self._listening: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
         """Return the port, chosen by the kernel for 0."""
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=1024
+            lambda: _Connection(self), host, port, backlog=1024
         )
         return int(self._listening.sockets[0].getsockname()[1])
 
-    def answered(self) -> None:
-        if not any(connection.busy for connection in self.connections):
-            self._idle.set()
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection in order."""
+        keep_alive = True
+        while keep_alive:
+            try:
+                request = await read_request(reader, writer.write)
+            except BadRequestError as error:
+                responder = Responder(writer, keep_alive=False)
+                responder.send(error.status, f"{error}\n".encode(), "text/plain")
+                return
+            if request is None:
+                return
+            keep_alive = await self._answer(request, writer)
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
+        """Return whether the connection serves another request."""
+        responder = Responder(writer, request.keep_alive and not self._draining)
+        self._busy += 1
+        try:
+            await self._handler(request, responder)
+        except Exception:  # noqa: BLE001
+            # The connection is closed; an error here must not stop the server.
+            _log.exception("%s %s failed", request.method, request.path)
+            if not responder.status:
+                responder.send(500, b"internal error\n", "text/plain")
+            return False
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
+        return responder.finished and responder.keep_alive and not self._draining
 
     async def drain(self, deadline_s: float) -> bool:
         """Finish running requests, then close. Return False if any was cut off. New requests are
         still passed to the handler, which rejects them.
         """
-        self.draining = True
+        self._draining = True
         done = True
-        if any(connection.busy for connection in self.connections):
+        if self._busy:
             self._idle.clear()
             try:
                 await asyncio.wait_for(self._idle.wait(), deadline_s)
@@ -274,15 +225,8 @@ class HttpServer:
                 done = False
         if self._listening is not None:
             self._listening.close()
-        for connection in tuple(self.connections):
-            connection.close()
-        if self.connections:  # flush the last writes
-            self._empty.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._empty.wait(), _FLUSH_S)
+        for writer in self.connections.values():
+            writer.close()
+        if self.connections:
+            await asyncio.wait(self.connections, timeout=_FLUSH_S)
         return done
-
-    def left(self, connection: Connection) -> None:
-        self.connections.discard(connection)
-        if not self.connections:
-            self._empty.set()

@@ -65,41 +65,34 @@ class Shape:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self, text: str, finish: str, usage: dict[str, Any]) -> bytes:
-        choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish}
-        if self.ask.chat:
-            choice["message"] = {"role": "assistant", "content": text}
-        else:
-            choice["text"] = text
-        kind = "chat.completion" if self.ask.chat else "text_completion"
-        return dump(self._frame(kind, [choice]) | {"usage": usage})
+        message = {"role": "assistant", "content": text}
+        content = {"message": message} if self.ask.chat else {"text": text}
+        return dump(self._frame("chat.completion", [_choice(content, finish)]) | {"usage": usage})
 
     def chunk(self, text: str | None, finish: str | None = None) -> bytes:
         """Return one event; text None starts a chat answer."""
-        choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish}
-        if self.ask.chat:
-            opening = {"role": "assistant", "content": ""}
-            choice["delta"] = opening if text is None else {"content": text}
-        else:
-            choice["text"] = text or ""
-        return _event(self._frame(self._chunk_kind, [choice]))
+        opening = {"role": "assistant", "content": ""}
+        delta = opening if text is None else {"content": text}
+        content = {"delta": delta} if self.ask.chat else {"text": text or ""}
+        return _event(self._frame("chat.completion.chunk", [_choice(content, finish)]))
 
     def usage_chunk(self, usage: dict[str, Any]) -> bytes:
-        return _event(self._frame(self._chunk_kind, []) | {"usage": usage})
+        return _event(self._frame("chat.completion.chunk", []) | {"usage": usage})
 
-    @property
-    def _chunk_kind(self) -> str:
-        return "chat.completion.chunk" if self.ask.chat else "text_completion"
-
-    def _frame(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    def _frame(self, chat_kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         prefix = "chatcmpl" if self.ask.chat else "cmpl"
         return {
             "id": f"{prefix}-{self.request_id}",
-            "object": kind,
+            "object": chat_kind if self.ask.chat else "text_completion",
             "created": self.created,
             "model": self.ask.model,
             "choices": choices,
             "system_fingerprint": FINGERPRINT,
         }
+
+
+def _choice(content: dict[str, Any], finish: str | None) -> dict[str, Any]:
+    return {"index": 0, "logprobs": None, "finish_reason": finish, **content}
 
 
 DONE = b"data: [DONE]\n\n"

@@ -48,43 +48,31 @@ class Options:
 
 def parse(argv: Sequence[str]) -> Options:
     parser = _parser()
-    given, unknown = parser.parse_known_args(argv)
-    if given.kv_replay and not given.kv_events:
+    found, unknown = parser.parse_known_args(argv)
+    given = vars(found)
+    listen, model, l2_url = given.pop("listen"), given.pop("model"), given.pop("l2_url")
+    if given.get("kv_replay") and not given.get("kv_events"):
         parser.error("--kv-replay needs --kv-events, whose batches it replays")
-    host, _, port = given.listen.rpartition(":")
+    host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
-        parser.error(f"--listen wants HOST:PORT, not {given.listen!r}")
-    models = tuple(name.strip() for name in given.model.split(",") if name.strip())
+        parser.error(f"--listen wants HOST:PORT, not {listen!r}")
+    models = tuple(name.strip() for name in model.split(",") if name.strip())
     if not models:
         parser.error("--model needs a name")
     l2 = None
-    if given.l2_url:
+    if l2_url:
         try:
-            l2 = Nodes.parse(given.l2_url)
+            l2 = Nodes.parse(l2_url)
         except AddressError as error:
             parser.error(f"--l2-url: {error}")
     return Options(
         host=host.strip("[]"),
         port=int(port),
         models=models,
-        block_size=given.block_size,
-        device_blocks=given.device_blocks,
-        l1_bytes=given.l1_bytes,
-        l1_policy=given.l1_policy,
         l2=l2,
         l2_password=os.environ.get(PASSWORD_ENV, ""),
-        l2_ttl_s=given.l2_ttl,
-        l2_timeout_s=given.l2_timeout,
-        speed=given.speed,
-        seed=given.seed,
-        max_model_len=given.max_model_len,
-        max_num_seqs=given.max_num_seqs,
-        kv_bytes_per_token=given.kv_bytes_per_token,
-        shutdown_s=given.shutdown_timeout,
-        kv_events=given.kv_events,
-        kv_replay=given.kv_replay,
-        kv_topic=given.kv_topic,
         ignored=tuple(unknown),
+        **given,
     )
 
 
@@ -93,26 +81,33 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m endpoints.simulated_worker",
         description="Answers as a vLLM server does, with made-up text and modelled times.",
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,  # the defaults are those of Options
     )
     add = parser.add_argument
     add("--listen", required=True, metavar="HOST:PORT")
     add("--model", required=True, help="served names, comma separated; the first is shown")
-    add("--block-size", type=_positive, default=Options.block_size, help="tokens in a KV block")
-    add("--device-blocks", type=_positive, default=Options.device_blocks)
-    add("--l1-bytes", type=_size, default=0, help="such as 512MiB; 0: no L1")
-    add("--l1-policy", choices=("lru", "arc"), default="lru")
+    add("--block-size", type=_positive, help="tokens in a KV block")
+    add("--device-blocks", type=_positive)
+    add("--l1-bytes", type=_size, help="such as 512MiB; 0: no L1")
+    add("--l1-policy", choices=("lru", "arc"))
     add("--l2-url", default="", help="redis://HOST:PORT; password in " + PASSWORD_ENV)
-    add("--l2-ttl", type=_positive, default=Options.l2_ttl_s, help="seconds")
-    add("--l2-timeout", type=_seconds, default=Options.l2_timeout_s, help="seconds")
-    add("--speed", type=_seconds, default=Options.speed, help="1: as slow as a CPU core")
-    add("--seed", type=int, default=0)
-    add("--max-model-len", type=_size, default=Options.max_model_len, help="tokens")
-    add("--max-num-seqs", type=_positive, default=Options.max_num_seqs)
-    add("--kv-bytes-per-token", type=_positive, default=Options.kv_bytes_per_token)
-    add("--shutdown-timeout", type=float, default=Options.shutdown_s, help="seconds")
-    add("--kv-events", default="", metavar="ENDPOINT", help="such as tcp://*:5557: KV events")
-    add("--kv-replay", default="", metavar="ENDPOINT", help="where missed KV events are replayed")
-    add("--kv-topic", default="", help="first frame of each message")
+    add("--l2-ttl", type=_positive, dest="l2_ttl_s", metavar="L2_TTL", help="seconds")
+    add("--l2-timeout", type=_seconds, dest="l2_timeout_s", metavar="L2_TIMEOUT", help="seconds")
+    add("--speed", type=_seconds, help="1: as slow as a CPU core")
+    add("--seed", type=int)
+    add("--max-model-len", type=_size, help="tokens")
+    add("--max-num-seqs", type=_positive)
+    add("--kv-bytes-per-token", type=_positive)
+    add(
+        "--shutdown-timeout",
+        type=float,
+        dest="shutdown_s",
+        metavar="SHUTDOWN_TIMEOUT",
+        help="seconds",
+    )
+    add("--kv-events", metavar="ENDPOINT", help="such as tcp://*:5557: KV events")
+    add("--kv-replay", metavar="ENDPOINT", help="where missed KV events are replayed")
+    add("--kv-topic", help="first frame of each message")
     return parser
 
 

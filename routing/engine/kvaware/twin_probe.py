@@ -53,19 +53,9 @@ POLL_INTERVAL_S = 0.05
 UNKNOWN_BLOCK_TOKENS = 128  # vLLM's largest default (CPU)
 _CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _PROMPT_WORDS = [
-    "river",
-    "stone",
-    "cloud",
-    "engine",
-    "paper",
-    "green",
-    "window",
-    "market",
-    "light",
-    "water",
-    "house",
-    "table",
-]
+    "river", "stone", "cloud", "engine", "paper", "green", "window", "market", "light", "water",
+    "house", "table",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,20 @@
-"""The HTTP parser, whole, byte by byte and with a tail; and connections of a real server."""
+"""Requests read whole, byte by byte and with a tail; and connections of a real server."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import socket
 
 import pytest
 
-from endpoints.simulated_worker.http import MAX_BODY_BYTES, BadRequestError, Parser, Request
+from endpoints.simulated_worker.http import (
+    MAX_BODY_BYTES,
+    MAX_HEAD_BYTES,
+    BadRequestError,
+    Request,
+    read_request,
+)
 from tests.support.simulated import SimulatedWorker
 
 POST = b"POST /v1/x?a=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
@@ -18,13 +25,22 @@ GET = b"GET / HTTP/1.0\r\n\r\n"
 
 
 def parse(*parts: bytes) -> list[Request]:
-    parser = Parser()
-    found = []
-    for part in parts:
-        parser.feed(part)
-        while (request := parser.next()) is not None:
+    async def feed(reader: asyncio.StreamReader) -> None:
+        for part in parts:
+            reader.feed_data(part)
+            await asyncio.sleep(0)
+        reader.feed_eof()
+
+    async def read() -> list[Request]:
+        reader = asyncio.StreamReader(MAX_HEAD_BYTES)
+        feeding = asyncio.create_task(feed(reader))
+        found = []
+        while (request := await read_request(reader, lambda _: None)) is not None:
             found.append(request)
-    return found
+        await feeding
+        return found
+
+    return asyncio.run(read())
 
 
 CASES = [(POST, "/v1/x", b"hello", True), (CHUNKED, "/c", b"abcde", True), (GET, "/", b"", False)]
