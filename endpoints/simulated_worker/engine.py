@@ -129,9 +129,11 @@ class Engine:
         finally:
             offload.in_progress.add(-1)
         offload.looked_up("l2", min(len(found) + 1, len(wanted)), len(found))
-        offload.histograms["lookup_async"].observe(took_s)
-        offload.tiers["l2", "read_bytes"].add(len(found) * self._block_bytes)
-        offload.tiers["l2", "read_time"].add(took_s)
+        offload.histograms["vllm:kv_offload_lookup_async_delay_seconds"].observe(took_s)
+        offload.tiers["l2", "vllm:kv_offload_tiering_read_bytes_total"].add(
+            len(found) * self._block_bytes
+        )
+        offload.tiers["l2", "vllm:kv_offload_tiering_read_time_total"].add(took_s)
         return found
 
     async def _take(self, job: Job, hashes: Sequence[Hash], from_l2: set[Hash]) -> Holding:
@@ -152,8 +154,8 @@ class Engine:
         size = self._options.block_size
         job.way = QueueAdmission(len(job.prompt), device * size, host * size, disk * size)
         job.scheduled = time.monotonic()
-        self._telemetry.gauges["running"].add()
-        self._telemetry.gauges["usage"].set(self._device.usage)
+        self._telemetry.gauges["vllm:num_requests_running"].add()
+        self._telemetry.gauges["vllm:kv_cache_usage_perc"].set(self._device.usage)
         self._telemetry.admitted(job.way)
         return holding
 
@@ -175,8 +177,12 @@ class Engine:
         if offload is not None:
             offload.looked_up("l1", min(host + disk + 1, len(hashes)), host)
             if host + disk:
-                offload.counters["load_bytes"].add((host + disk) * self._block_bytes)
-                offload.histograms["load_size"].observe((host + disk) * self._block_bytes)
+                offload.counters["vllm:kv_offload_load_bytes_total"].add(
+                    (host + disk) * self._block_bytes
+                )
+                offload.histograms["vllm:kv_offload_load_size"].observe(
+                    (host + disk) * self._block_bytes
+                )
         return host, disk
 
     async def _prefill(self, job: Job, hashes: Sequence[Hash], holding: Holding) -> None:
@@ -184,7 +190,7 @@ class Engine:
         load_s = timing.prefill_s(0, way.host, way.disk)
         await asyncio.sleep(timing.prefill_s(way.computed, way.host, way.disk))
         if self._telemetry.offload is not None:
-            self._telemetry.offload.counters["load_time"].add(load_s)
+            self._telemetry.offload.counters["vllm:kv_offload_load_time_total"].add(load_s)
         cached = way.cached // self._options.block_size
         for block in hashes[way.device // self._options.block_size :]:
             self._device.name(holding, block)
@@ -221,36 +227,40 @@ class Engine:
             return
         for block in blocks:
             self._l1.put(block)
-        offload.counters["store_bytes"].add(len(blocks) * self._block_bytes)
-        offload.histograms["store_size"].observe(len(blocks) * self._block_bytes)
+        offload.counters["vllm:kv_offload_store_bytes_total"].add(len(blocks) * self._block_bytes)
+        offload.histograms["vllm:kv_offload_store_size"].observe(len(blocks) * self._block_bytes)
         if self._l2 is not None:
             self._l2.store(blocks)
-            offload.tiers["l2", "write_bytes"].add(len(blocks) * self._block_bytes)
+            offload.tiers["l2", "vllm:kv_offload_tiering_write_bytes_total"].add(
+                len(blocks) * self._block_bytes
+            )
 
     def _end(self, job: Job, holding: Holding) -> None:
         self._device.release(holding)
         self._freed.set()
-        self._telemetry.gauges["usage"].set(self._device.usage)
+        self._telemetry.gauges["vllm:kv_cache_usage_perc"].set(self._device.usage)
         if job.scheduled:
-            self._telemetry.gauges["running"].add(-1)
+            self._telemetry.gauges["vllm:num_requests_running"].add(-1)
         now = time.monotonic()
         seen = self._telemetry.histograms
-        self._telemetry.labelled["success", job.finish].add()
-        seen["e2e"].observe(now - job.arrived)
-        seen["queue"].observe((job.scheduled or now) - job.arrived)
-        seen["prompt"].observe(len(job.prompt))
-        seen["generation"].observe(job.generated)
-        seen["max_generation"].observe(job.generated)
-        seen["params_n"].observe(1)
-        seen["params_max"].observe(job.max_tokens)
-        seen["num_preemptions"].observe(0)
+        self._telemetry.labelled["vllm:request_success_total", job.finish].add()
+        seen["vllm:e2e_request_latency_seconds"].observe(now - job.arrived)
+        seen["vllm:request_queue_time_seconds"].observe((job.scheduled or now) - job.arrived)
+        seen["vllm:request_prompt_tokens"].observe(len(job.prompt))
+        seen["vllm:request_generation_tokens"].observe(job.generated)
+        seen["vllm:request_max_num_generation_tokens"].observe(job.generated)
+        seen["vllm:request_params_n"].observe(1)
+        seen["vllm:request_params_max_tokens"].observe(job.max_tokens)
+        seen["vllm:request_num_preemptions"].observe(0)
         if job.first:
-            seen["prefill"].observe(job.first - job.scheduled)
-            seen["decode"].observe(job.last - job.first)
-            seen["inference"].observe(job.last - job.scheduled)
-            seen["computed"].observe(job.way.computed)
+            seen["vllm:request_prefill_time_seconds"].observe(job.first - job.scheduled)
+            seen["vllm:request_decode_time_seconds"].observe(job.last - job.first)
+            seen["vllm:request_inference_time_seconds"].observe(job.last - job.scheduled)
+            seen["vllm:request_prefill_kv_computed_tokens"].observe(job.way.computed)
         if job.generated > 1:
-            seen["tpot"].observe((job.last - job.first) / (job.generated - 1))
+            seen["vllm:request_time_per_output_token_seconds"].observe(
+                (job.last - job.first) / (job.generated - 1)
+            )
 
     # ---- KV events
 
@@ -273,7 +283,9 @@ class Engine:
         return -(-(len(job.prompt) + len(job.text)) // size)
 
     def _waiting(self, reason: str) -> _Counted:
-        return _Counted(self._telemetry.gauges["waiting"], self._telemetry.waiting[reason])
+        return _Counted(
+            self._telemetry.gauges["vllm:num_requests_waiting"], self._telemetry.waiting[reason]
+        )
 
 
 class _Counted:

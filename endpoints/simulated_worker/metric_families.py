@@ -36,12 +36,9 @@ def one_two_five(most: int) -> tuple[float, ...]:
 
 
 GAUGES = {
-    "running": (
-        "vllm:num_requests_running",
-        "Number of requests in model execution batches.",
-    ),
-    "waiting": ("vllm:num_requests_waiting", "Number of requests waiting to be processed."),
-    "usage": ("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage."),
+    "vllm:num_requests_running": "Number of requests in model execution batches.",
+    "vllm:num_requests_waiting": "Number of requests waiting to be processed.",
+    "vllm:kv_cache_usage_perc": "KV-cache usage. 1 means 100 percent usage.",
 }
 WAITING_BY_REASON = (
     "vllm:num_requests_waiting_by_reason",
@@ -65,64 +62,42 @@ SLEEP = (
     "discard_all = 1 means sleep level 2.",
 )
 COUNTERS = {
-    "prefix_queries": (
-        "vllm:prefix_cache_queries_total",
-        "Prefix cache queries, in terms of number of queried tokens.",
+    "vllm:prefix_cache_queries_total": (
+        "Prefix cache queries, in terms of number of queried tokens."
     ),
-    "prefix_hits": (
-        "vllm:prefix_cache_hits_total",
-        "Prefix cache hits, in terms of number of cached tokens.",
+    "vllm:prefix_cache_hits_total": "Prefix cache hits, in terms of number of cached tokens.",
+    "vllm:external_prefix_cache_queries_total": (
+        "External prefix cache queries from KV connector cross-instance cache sharing, in terms of "
+        "number of queried tokens."
     ),
-    "external_queries": (
-        "vllm:external_prefix_cache_queries_total",
-        "External prefix cache queries from KV connector "
-        "cross-instance cache sharing, in terms of number of queried tokens.",
+    "vllm:external_prefix_cache_hits_total": (
+        "External prefix cache hits from KV connector cross-instance cache sharing, in terms of "
+        "number of cached tokens."
     ),
-    "external_hits": (
-        "vllm:external_prefix_cache_hits_total",
-        "External prefix cache hits from KV connector "
-        "cross-instance cache sharing, in terms of number of cached tokens.",
+    "vllm:mm_cache_queries_total": (
+        "Multi-modal cache queries, in terms of number of queried items."
     ),
-    "mm_queries": (
-        "vllm:mm_cache_queries_total",
-        "Multi-modal cache queries, in terms of number of queried items.",
-    ),
-    "mm_hits": (
-        "vllm:mm_cache_hits_total",
-        "Multi-modal cache hits, in terms of number of cached items.",
-    ),
-    "preemptions": (
-        "vllm:num_preemptions_total",
-        "Cumulative number of preemption from the engine.",
-    ),
-    "prompt_tokens": ("vllm:prompt_tokens_total", "Number of prefill tokens processed."),
-    "prompt_cached": (
-        "vllm:prompt_tokens_cached_total",
-        "Number of cached prompt tokens (local + external).",
-    ),
-    "generation_tokens": (
-        "vllm:generation_tokens_total",
-        "Number of generation tokens processed.",
-    ),
+    "vllm:mm_cache_hits_total": "Multi-modal cache hits, in terms of number of cached items.",
+    "vllm:num_preemptions_total": "Cumulative number of preemption from the engine.",
+    "vllm:prompt_tokens_total": "Number of prefill tokens processed.",
+    "vllm:prompt_tokens_cached_total": "Number of cached prompt tokens (local + external).",
+    "vllm:generation_tokens_total": "Number of generation tokens processed.",
 }
 LABELLED_COUNTERS = {
-    "by_source": (
-        "vllm:prompt_tokens_by_source_total",
+    "vllm:prompt_tokens_by_source_total": (
         "Number of prompt tokens by source.",
         "source",
         ("local_compute", "local_cache_hit", "external_kv_transfer"),
     ),
-    "cached_by_source": (
-        "vllm:prompt_tokens_cached_by_source_total",
-        "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), "
-        "host (offloaded to DRAM), disk, p2p (transferred from another vLLM instance) or "
-        "external_unspecified. Counted at admission; sums to "
-        "vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.",
+    "vllm:prompt_tokens_cached_by_source_total": (
+        "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), host "
+        "(offloaded to DRAM), disk, p2p (transferred from another vLLM instance) or "
+        "external_unspecified. Counted at admission; sums to vllm:prefix_cache_hits + "
+        "vllm:external_prefix_cache_hits.",
         "source",
         ("device", "host", "p2p", "disk", "external_unspecified"),
     ),
-    "success": (
-        "vllm:request_success_total",
+    "vllm:request_success_total": (
         "Count of successfully processed requests.",
         "finished_reason",
         ("stop", "length", "abort", "error", "repetition"),
@@ -134,149 +109,92 @@ REJECTIONS = (
     ("max_num_queued_reqs", "max_num_queued_tokens"),
 )
 # None: the 1-2-5 series up to the maximum context length.
-HISTOGRAMS: dict[str, tuple[str, str, tuple[float, ...] | None]] = {
-    "prompt": ("vllm:request_prompt_tokens", "Number of prefill tokens processed.", None),
-    "generation": (
-        "vllm:request_generation_tokens",
-        "Number of generation tokens processed.",
-        None,
-    ),
-    "iteration": (
-        "vllm:iteration_tokens_total",
-        "Histogram of number of tokens per engine_step.",
-        ITERATION,
-    ),
-    "max_generation": (
-        "vllm:request_max_num_generation_tokens",
+HISTOGRAMS: dict[str, tuple[str, tuple[float, ...] | None]] = {
+    "vllm:request_prompt_tokens": ("Number of prefill tokens processed.", None),
+    "vllm:request_generation_tokens": ("Number of generation tokens processed.", None),
+    "vllm:iteration_tokens_total": ("Histogram of number of tokens per engine_step.", ITERATION),
+    "vllm:request_max_num_generation_tokens": (
         "Histogram of maximum number of requested generation tokens.",
         None,
     ),
-    "params_n": (
-        "vllm:request_params_n",
-        "Histogram of the n request parameter.",
-        PARAMS_N,
-    ),
-    "params_max": (
-        "vllm:request_params_max_tokens",
-        "Histogram of the max_tokens request parameter.",
-        None,
-    ),
-    "ttft": (
-        "vllm:time_to_first_token_seconds",
-        "Histogram of time to first token in seconds.",
-        TTFT,
-    ),
-    "itl": (
-        "vllm:inter_token_latency_seconds",
-        "Histogram of inter-token latency in seconds.",
-        ITL,
-    ),
-    "tpot": (
-        "vllm:request_time_per_output_token_seconds",
+    "vllm:request_params_n": ("Histogram of the n request parameter.", PARAMS_N),
+    "vllm:request_params_max_tokens": ("Histogram of the max_tokens request parameter.", None),
+    "vllm:time_to_first_token_seconds": ("Histogram of time to first token in seconds.", TTFT),
+    "vllm:inter_token_latency_seconds": ("Histogram of inter-token latency in seconds.", ITL),
+    "vllm:request_time_per_output_token_seconds": (
         "Histogram of time_per_output_token_seconds per request.",
         ITL,
     ),
-    "e2e": (
-        "vllm:e2e_request_latency_seconds",
-        "Histogram of e2e request latency in seconds.",
-        LATENCY,
-    ),
-    "queue": (
-        "vllm:request_queue_time_seconds",
+    "vllm:e2e_request_latency_seconds": ("Histogram of e2e request latency in seconds.", LATENCY),
+    "vllm:request_queue_time_seconds": (
         "Histogram of time spent in WAITING phase for request.",
         LATENCY,
     ),
-    "inference": (
-        "vllm:request_inference_time_seconds",
+    "vllm:request_inference_time_seconds": (
         "Histogram of time spent in RUNNING phase for request.",
         LATENCY,
     ),
-    "prefill": (
-        "vllm:request_prefill_time_seconds",
+    "vllm:request_prefill_time_seconds": (
         "Histogram of time spent in PREFILL phase for request.",
         LATENCY,
     ),
-    "decode": (
-        "vllm:request_decode_time_seconds",
+    "vllm:request_decode_time_seconds": (
         "Histogram of time spent in DECODE phase for request.",
         LATENCY,
     ),
-    "num_preemptions": (
-        "vllm:request_num_preemptions",
+    "vllm:request_num_preemptions": (
         "Histogram of the number of times a request was preempted.",
         PREEMPTIONS,
     ),
-    "computed": (
-        "vllm:request_prefill_kv_computed_tokens",
+    "vllm:request_prefill_kv_computed_tokens": (
         "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
         None,
     ),
 }
 # Only with a KV connector.
 OFFLOAD_COUNTERS = {
-    "load_bytes": (
-        "vllm:kv_offload_load_bytes_total",
-        "Total bytes loaded from offload storage to GPU.",
-    ),
-    "load_time": (
-        "vllm:kv_offload_load_time_total",
-        "Total load time from offload storage to GPU, in seconds.",
-    ),
-    "store_bytes": (
-        "vllm:kv_offload_store_bytes_total",
-        "Total bytes stored from GPU to offload storage.",
-    ),
-    "store_time": (
-        "vllm:kv_offload_store_time_total",
-        "Total store time from GPU to offload storage, in seconds.",
-    ),
+    "vllm:kv_offload_load_bytes_total": "Total bytes loaded from offload storage to GPU.",
+    "vllm:kv_offload_load_time_total": "Total load time from offload storage to GPU, in seconds.",
+    "vllm:kv_offload_store_bytes_total": "Total bytes stored from GPU to offload storage.",
+    "vllm:kv_offload_store_time_total": "Total store time from GPU to offload storage, in seconds.",
 }
 OFFLOAD_HISTOGRAMS = {
-    "load_size": (
-        "vllm:kv_offload_load_size",
+    "vllm:kv_offload_load_size": (
         "Histogram of KV offload load operation size, in bytes.",
         TRANSFER,
     ),
-    "store_size": (
-        "vllm:kv_offload_store_size",
+    "vllm:kv_offload_store_size": (
         "Histogram of KV offload store operation size, in bytes.",
         TRANSFER,
     ),
-    "lookup_sync": (
-        "vllm:kv_offload_lookup_sync_delay_seconds",
+    "vllm:kv_offload_lookup_sync_delay_seconds": (
         "Histogram of the time spent in a single offload lookup call, in seconds.",
         LOOKUP_SYNC,
     ),
-    "lookup_async": (
-        "vllm:kv_offload_lookup_async_delay_seconds",
-        "Histogram of time between a request's offload lookup first deferring and the "
-        "following lookup resolving, or request finish, in seconds.",
+    "vllm:kv_offload_lookup_async_delay_seconds": (
+        "Histogram of time between a request's offload lookup first deferring and the following "
+        "lookup resolving, or request finish, in seconds.",
         LOOKUP_ASYNC,
     ),
 }
 TIER_COUNTERS = {
-    "queries": (
-        "vllm:kv_offload_tiering_chunk_queries_total",
-        "Number of chunk lookup queries sent to a tier, labeled by tier.",
+    "vllm:kv_offload_tiering_chunk_queries_total": (
+        "Number of chunk lookup queries sent to a tier, labeled by tier."
     ),
-    "hits": (
-        "vllm:kv_offload_tiering_chunk_hits_total",
-        "Number of chunk lookup hits in a tier, labeled by tier.",
+    "vllm:kv_offload_tiering_chunk_hits_total": (
+        "Number of chunk lookup hits in a tier, labeled by tier."
     ),
 }
 SECONDARY_COUNTERS = {
-    "read_bytes": (
-        "vllm:kv_offload_tiering_read_bytes_total",
-        "Total bytes read from secondary tiers into the primary tier, labeled by tier.",
+    "vllm:kv_offload_tiering_read_bytes_total": (
+        "Total bytes read from secondary tiers into the primary tier, labeled by tier."
     ),
-    "read_time": (
-        "vllm:kv_offload_tiering_read_time_total",
-        "Total time spent reading from secondary tiers into the primary tier, in seconds, "
-        "labeled by tier.",
+    "vllm:kv_offload_tiering_read_time_total": (
+        "Total time spent reading from secondary tiers into the primary tier, in seconds, labeled "
+        "by tier."
     ),
-    "write_bytes": (
-        "vllm:kv_offload_tiering_write_bytes_total",
-        "Total bytes written from the primary tier to secondary tiers, labeled by tier.",
+    "vllm:kv_offload_tiering_write_bytes_total": (
+        "Total bytes written from the primary tier to secondary tiers, labeled by tier."
     ),
 }
 # From our plug-in (cachetier/vllm_connector/stats.py).

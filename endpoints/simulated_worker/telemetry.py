@@ -45,20 +45,24 @@ class Telemetry:
         self._options = options
         self._labels = labels = {"engine": "0", "model_name": options.models[0]}
         tokens = f.one_two_five(options.max_model_len)
-        self.gauges = {k: registry.gauge(*v, **labels) for k, v in f.GAUGES.items()}
+        self.gauges = {
+            name: registry.gauge(name, text, **labels) for name, text in f.GAUGES.items()
+        }
         self.waiting = {
             reason: registry.gauge(*f.WAITING_BY_REASON, **labels, reason=reason)
             for reason in ("capacity", "deferred")
         }
-        self.counters = {k: registry.counter(*v, **labels) for k, v in f.COUNTERS.items()}
+        self.counters = {
+            name: registry.counter(name, text, **labels) for name, text in f.COUNTERS.items()
+        }
         self.labelled = {
-            (key, value): registry.counter(name, text, **labels, **{label: value})
-            for key, (name, text, label, values) in f.LABELLED_COUNTERS.items()
+            (name, value): registry.counter(name, text, **labels, **{label: value})
+            for name, (text, label, values) in f.LABELLED_COUNTERS.items()
             for value in values
         }
         self.histograms = {
-            key: registry.histogram(name, text, bounds or tokens, **labels)
-            for key, (name, text, bounds) in f.HISTOGRAMS.items()
+            name: registry.histogram(name, text, bounds or tokens, **labels)
+            for name, (text, bounds) in f.HISTOGRAMS.items()
         }
         self._facts()
         self.offload: Offload | None = None
@@ -69,29 +73,29 @@ class Telemetry:
 
     def admitted(self, way: QueueAdmission) -> None:
         count, by = self.counters, self.labelled
-        count["prefix_queries"].add(way.prompt)
-        count["prefix_hits"].add(way.device)
+        count["vllm:prefix_cache_queries_total"].add(way.prompt)
+        count["vllm:prefix_cache_hits_total"].add(way.device)
         if self.offload is not None:
-            count["external_queries"].add(way.prompt - way.device)
-            count["external_hits"].add(way.host + way.disk)
+            count["vllm:external_prefix_cache_queries_total"].add(way.prompt - way.device)
+            count["vllm:external_prefix_cache_hits_total"].add(way.host + way.disk)
         for source, tokens in (("device", way.device), ("host", way.host), ("disk", way.disk)):
-            by["cached_by_source", source].add(tokens)
+            by["vllm:prompt_tokens_cached_by_source_total", source].add(tokens)
 
     def prefilled(self, way: QueueAdmission, ttft_s: float) -> None:
         count, by = self.counters, self.labelled
-        count["prompt_tokens"].add(way.prompt)
-        count["prompt_cached"].add(way.cached)
-        by["by_source", "local_compute"].add(way.computed)
-        by["by_source", "local_cache_hit"].add(way.device)
-        by["by_source", "external_kv_transfer"].add(way.host + way.disk)
-        self.histograms["iteration"].observe(way.computed)
-        self.histograms["ttft"].observe(ttft_s)
-        count["generation_tokens"].add()
+        count["vllm:prompt_tokens_total"].add(way.prompt)
+        count["vllm:prompt_tokens_cached_total"].add(way.cached)
+        by["vllm:prompt_tokens_by_source_total", "local_compute"].add(way.computed)
+        by["vllm:prompt_tokens_by_source_total", "local_cache_hit"].add(way.device)
+        by["vllm:prompt_tokens_by_source_total", "external_kv_transfer"].add(way.host + way.disk)
+        self.histograms["vllm:iteration_tokens_total"].observe(way.computed)
+        self.histograms["vllm:time_to_first_token_seconds"].observe(ttft_s)
+        count["vllm:generation_tokens_total"].add()
 
     def decoded(self, gap_s: float) -> None:
-        self.counters["generation_tokens"].add()
-        self.histograms["itl"].observe(gap_s)
-        self.histograms["iteration"].observe(1)
+        self.counters["vllm:generation_tokens_total"].add()
+        self.histograms["vllm:inter_token_latency_seconds"].observe(gap_s)
+        self.histograms["vllm:iteration_tokens_total"].observe(1)
 
     def http(self, handler: str, method: str, status: int) -> None:
         self.registry.counter(
@@ -150,21 +154,24 @@ class Offload:
             gauge = registry.gauge(*f.KV_FETCH, **labels, stage=stage)
             if stage == "in_progress":
                 self.in_progress = gauge
-        self.counters = {k: registry.counter(*v, **labels) for k, v in f.OFFLOAD_COUNTERS.items()}
+        self.counters = {
+            name: registry.counter(name, text, **labels)
+            for name, text in f.OFFLOAD_COUNTERS.items()
+        }
         self.histograms = {
-            key: registry.histogram(name, text, bounds, **labels)
-            for key, (name, text, bounds) in f.OFFLOAD_HISTOGRAMS.items()
+            name: registry.histogram(name, text, bounds, **labels)
+            for name, (text, bounds) in f.OFFLOAD_HISTOGRAMS.items()
         }
         tiers = {"l1": f.PRIMARY} | ({"l2": f.SECONDARY} if has_l2 else {})
         self.tiers = {
-            (tier, key): registry.counter(name, text, **labels, tier=label)
+            (tier, name): registry.counter(name, text, **labels, tier=label)
             for tier, label in tiers.items()
-            for key, (name, text) in f.TIER_COUNTERS.items()
+            for name, text in f.TIER_COUNTERS.items()
         }
         if not has_l2:
             return
-        for key, (name, text) in f.SECONDARY_COUNTERS.items():
-            self.tiers["l2", key] = registry.counter(name, text, **labels, tier=f.SECONDARY)
+        for name, text in f.SECONDARY_COUNTERS.items():
+            self.tiers["l2", name] = registry.counter(name, text, **labels, tier=f.SECONDARY)
         self._l2 = {
             (operation, str(outcome)): registry.counter(
                 *f.L2_OPERATIONS, **labels, op=operation, result=str(outcome)
@@ -176,8 +183,8 @@ class Offload:
         self._dropped = registry.counter(*f.L2_DROPPED, **labels)
 
     def looked_up(self, tier: str, queries: int, hits: int) -> None:
-        self.tiers[tier, "queries"].add(queries)
-        self.tiers[tier, "hits"].add(hits)
+        self.tiers[tier, "vllm:kv_offload_tiering_chunk_queries_total"].add(queries)
+        self.tiers[tier, "vllm:kv_offload_tiering_chunk_hits_total"].add(hits)
 
     def read(self, l2: L2) -> None:
         """Copy the counters of the client's threads."""
