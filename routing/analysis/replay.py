@@ -42,25 +42,21 @@ class ReplayOutcome:
 
     @property
     def known_share(self) -> float | None:
-        return (
-            None
-            if self.known_tokens is None or not self.tokens
-            else (self.known_tokens / self.tokens)
-        )
+        if self.known_tokens is None or not self.tokens:
+            return None
+        return self.known_tokens / self.tokens
 
 
+@dataclass(slots=True, eq=False)
 class _Worker:
     """Recorded worker, with its turns in this replay."""
 
-    __slots__ = ("id", "in_flight", "last_pick", "load", "seed", "slot")
-
-    def __init__(self, worker_id: str, slot: int) -> None:
-        self.id = worker_id
-        self.slot = slot
-        self.seed = xxhash.xxh3_64_intdigest(worker_id.encode())
-        self.load = 0.0
-        self.in_flight = 0
-        self.last_pick = 0
+    id: str
+    slot: int
+    seed: int
+    load: float = 0.0
+    in_flight: int = 0
+    last_pick: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,8 @@ def _fleet(request: _Request, known: dict[str, _Worker]) -> Fleet:
     others: list[_Worker] = []
     for item in request.candidates:
         name = str(item.get("worker"))
-        worker = known.setdefault(name, _Worker(name, len(known)))
+        seed = xxhash.xxh3_64_intdigest(name.encode())
+        worker = known.setdefault(name, _Worker(name, len(known), seed))
         worker.load = float(item["load"])
         worker.in_flight = int(item.get("in_flight") or 0)
         (able if item.get("healthy") else others).append(worker)

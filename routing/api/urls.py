@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.api import prefixes, strategies, views
+from routing.api import strategies, views
 
 app_name = "routing-api"
 urlpatterns = [
@@ -20,10 +20,10 @@ urlpatterns = [
     ),
     path("endpoints/<endpoint:name>/explain/", strategies.Explain.as_view(), name="explain"),
     path("endpoints/<endpoint:name>/chat/", strategies.Chat.as_view(), name="chat"),
-    path("endpoints/<endpoint:name>/prefixes/", prefixes.Prefixes.as_view(), name="prefixes"),
+    path("endpoints/<endpoint:name>/prefixes/", views.Prefixes.as_view(), name="prefixes"),
     path(
         "endpoints/<endpoint:name>/prefixes/<str:digest>/",
-        prefixes.OnePrefix.as_view(),
+        views.OnePrefix.as_view(),
         name="prefix",
     ),
     path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),

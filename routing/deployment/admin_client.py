@@ -51,7 +51,7 @@ class RouterWorker:
     failed_requests: int = 0  # requests that ended in an error here; `failures` counts attempts
 
 
-_STATES = ("up", "draining", "down")
+STATES = ("up", "draining", "down")  # of a worker, the worst last
 
 
 def merge_workers(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
@@ -75,7 +75,7 @@ def merge_workers(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker,
 
 
 def _rank(state: str) -> int:
-    return _STATES.index(state) if state in _STATES else len(_STATES)
+    return STATES.index(state) if state in STATES else len(STATES)
 
 
 @dataclass(frozen=True, slots=True)

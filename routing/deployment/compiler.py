@@ -56,7 +56,9 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
 def _worker_section(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
     """Return the worker list, or discovery on a cluster, where routers notice ending pods first."""
     if endpoint.spec.on_cluster:
-        found: dict[str, Any] = {"discovery": _discovery(endpoint)}
+        # Used instead of a worker list.
+        service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
+        found: dict[str, Any] = {"discovery": {"endpointslices": [service]}}
         limits = _admission(endpoint.spec)
         return found | ({"admission": limits} if limits else {})
     return {
@@ -71,12 +73,6 @@ def _worker_section(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -
 def worker_service(endpoint: str) -> str:
     """Return the headless Service whose EndpointSlices list the workers."""
     return f"{workload_name(endpoint)}-pods"
-
-
-def _discovery(endpoint: EndpointFacts) -> dict[str, Any]:
-    """Return the discovery section, used instead of a worker list."""
-    service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
-    return {"endpointslices": [service]}
 
 
 def _admission(spec: EndpointSpec) -> dict[str, Any]:
@@ -115,21 +111,17 @@ def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
 def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
     """Return a key's entry; the router's defaults are omitted."""
     terms = key.terms
-    entry: dict[str, Any] = {"id": key.id, "sha256": key.sha256, "pin": key.pin}
-    if terms.control:
-        entry["admin"] = True
-    if terms.models:
-        entry["models"] = sorted(terms.models)
-    if key.expires:
-        entry["expires"] = key.expires
-    if key.spent_until:
-        entry["spent_until"] = key.spent_until
-    if terms.budget_tokens:
-        entry["budget_tokens"] = terms.budget_tokens
-    if key.group:
-        entry["group"] = key.group
-    limits = _limits(terms, routers)
-    return entry | ({"limits": limits} if limits else {})
+    optional = {
+        "admin": terms.control,
+        "models": sorted(terms.models),
+        "expires": key.expires,
+        "spent_until": key.spent_until,
+        "budget_tokens": terms.budget_tokens,
+        "group": key.group,
+        "limits": _limits(terms, routers),
+    }
+    entry = {"id": key.id, "sha256": key.sha256, "pin": key.pin}
+    return entry | {name: value for name, value in optional.items() if value}
 
 
 def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from endpoints.lifecycle.phases import Impairment
 from routing.analysis import fallbacks
 from routing.analysis.kv_index import Recent
 from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilentError, RouterWorker, RunningConfig
+from routing.deployment.admin_client import STATES, RouterSilentError, RouterWorker, RunningConfig
 from routing.deployment.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
 from routing.deployment.workload import SERVICE_PORT, router_spec, to_pods, workload_name
 from routing.engine.config import parse_keys, show_key
@@ -137,7 +137,7 @@ def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
         for name, facts in one.facts.get("workers", {}).items():
             before = workers.setdefault(name, {**facts, "in_flight": 0})
             before["in_flight"] += facts["in_flight"]
-            before["state"] = max(before["state"], facts["state"], key=_STATES.index)
+            before["state"] = max(before["state"], facts["state"], key=STATES.index)
     facts = {
         **said.facts,
         "workers": workers,
@@ -149,9 +149,6 @@ def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
         return replace(said, facts=facts)
     message = f"{len(judged)} routers serve. {said.message}"
     return replace(said, message=message, facts=facts, admin_url=judged[0].admin_url)
-
-
-_STATES = ("up", "draining", "down")
 
 
 def _service_url(endpoint: EndpointFacts) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.errors import Refusal
@@ -30,6 +31,7 @@ _SUM_FIELDS = (
 _RESERVED_RETRY_S = 1
 
 
+@dataclass(slots=True)
 class KeyTotals:
     """Usage of one key. `unreported`: requests with estimated tokens.
 
@@ -37,22 +39,19 @@ class KeyTotals:
     `resets_at`; None: not received. `reserved`: tokens reserved by in-flight requests.
     """
 
-    __slots__ = (*_SUM_FIELDS, "counted", "last_at", "left", "reserved", "resets_at")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.errors = 0
-        self.prompt = 0
-        self.cached = 0
-        self.completion = 0
-        self.unreported = 0
-        self.estimated_prompt = 0
-        self.estimated_completion = 0
-        self.last_at = 0.0
-        self.reserved = 0
-        self.left: int | None = None
-        self.counted = 0
-        self.resets_at = math.inf
+    requests: int = 0
+    errors: int = 0
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    unreported: int = 0
+    estimated_prompt: int = 0
+    estimated_completion: int = 0
+    last_at: float = 0.0
+    reserved: int = 0
+    left: int | None = None
+    counted: int = 0
+    resets_at: float = math.inf
 
     def add(self, decision: Decision, now: float) -> None:
         self.requests += 1

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from routing.engine.errors import Refusal
 from routing.engine.http.http1 import RequestHead, ResponseHead
 
-_STATUS_TEXT = {
-    200: b"OK",
-    400: b"Bad Request",
-    401: b"Unauthorized",
-    403: b"Forbidden",
-    404: b"Not Found",
-    405: b"Method Not Allowed",
-    408: b"Request Timeout",
-    413: b"Content Too Large",
-    417: b"Expectation Failed",
-    429: b"Too Many Requests",
-    431: b"Request Header Fields Too Large",
-    501: b"Not Implemented",
-    502: b"Bad Gateway",
-    503: b"Service Unavailable",
-    504: b"Gateway Timeout",
-    505: b"HTTP Version Not Supported",
-}
+_STATUS_TEXT = {status.value: status.phrase.encode() for status in HTTPStatus}
+_STATUS_TEXT[413] = b"Content Too Large"  # RFC 9110, as in Python 3.13
 
 
 def worker_request_head(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from routing.engine.tokens import outcomes
@@ -35,16 +36,14 @@ class EventFollower(Protocol):
     def rebuild(self, worker_id: str) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class RequestPlacement:
     """kvaware state of one request."""
 
-    __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
-
-    def __init__(self) -> None:
-        self.ticket: TokenTicket | None = None
-        self.guess: ExpectedPrompt | None = None
-        self.seat: Seat | None = None  # its rank, where a worker has several
-        self.prompt: PrefillProgress | None = None  # tracked during prefill
-        self.pick: Pick | None = None
-        self.alone = False  # the worker was idle
-        self.salt = ""
+    ticket: TokenTicket | None = None
+    guess: ExpectedPrompt | None = None
+    seat: Seat | None = None  # its rank, where a worker has several
+    prompt: PrefillProgress | None = None  # tracked during prefill
+    pick: Pick | None = None
+    alone: bool = False  # the worker was idle
+    salt: str = ""

@@ -7,6 +7,7 @@ display.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from routing.engine.kv.match import Match
@@ -17,75 +18,40 @@ SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full
 Digest = Callable[[bytes], str]
 
 
+@dataclass(slots=True, eq=False)
 class Decision:
     """One routing decision, filled while its request lives; None: unknown."""
 
-    __slots__ = (
-        "attempts",
-        "block_tokens",
-        "blocks",
-        "cached_tokens",
-        "candidates",
-        "choices",
-        "chosen",
-        "compared",
-        "completion_tokens",
-        "counted",
-        "duration_s",
-        "error",
-        "estimate_reason",
-        "estimated",
-        "fallback",
-        "id",
-        "key_id",
-        "model",
-        "predicted",
-        "prefix",
-        "prompt_tokens",
-        "queued_s",
-        "reason",
-        "request_id",
-        "reserved",
-        "session",
-        "status",
-        "strategy",
-        "tiers",
-        "time",
-        "ttft_s",
-    )
-
-    def __init__(self, number: str, time: float, strategy: str) -> None:
-        self.id = number
-        self.time = time
-        self.strategy = strategy
-        self.request_id = ""
-        self.key_id = ""
-        self.model = ""
-        self.session = b""
-        self.prefix: Sequence[int] = ()
-        self.blocks = 0
-        self.block_tokens = 0
-        self.prompt_tokens = 0
-        self.estimated = True
-        self.estimate_reason = ""  # why its token counts are estimated
-        self.counted = False  # tokens counted for its key
-        self.choices = 1  # answers per prompt
-        self.reserved = 0  # tokens of its key's budget
-        self.candidates: list[Candidate] = []
-        self.compared = 0  # number of candidates; `candidates` is a subset
-        self.tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
-        self.fallback = ""  # why kvaware placed it without blocks
-        self.chosen = ""
-        self.reason = ""
-        self.predicted = 0
-        self.cached_tokens: int | None = None
-        self.completion_tokens: int | None = None
-        self.queued_s = 0.0
-        self.ttft_s: float | None = None
-        self.duration_s: float | None = None
-        self.status: int | None = None
-        self.attempts = 0
-        self.error = ""  # metric reason; "" on success
+    id: str
+    time: float
+    strategy: str
+    request_id: str = ""
+    key_id: str = ""
+    model: str = ""
+    session: bytes = b""
+    prefix: Sequence[int] = ()
+    blocks: int = 0
+    prompt_tokens: int = 0
+    estimated: bool = True
+    estimate_reason: str = ""  # why its token counts are estimated
+    counted: bool = False  # tokens counted for its key
+    choices: int = 1  # answers per prompt
+    reserved: int = 0  # tokens of its key's budget
+    candidates: Sequence[Candidate] = ()
+    compared: int = 0  # number of candidates; `candidates` is a subset
+    tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
+    fallback: str = ""  # why kvaware placed it without blocks
+    chosen: str = ""
+    reason: str = ""
+    predicted: int = 0
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    queued_s: float = 0.0
+    ttft_s: float | None = None
+    duration_s: float | None = None
+    status: int | None = None
+    attempts: int = 0
+    error: str = ""  # metric reason; "" on success
 
     @property
     def failed(self) -> bool:
@@ -159,7 +125,7 @@ def has_failed(status: int | None, error: str) -> bool:
 
 
 def show_candidates(
-    candidates: list[Candidate], tiers: Mapping[str, Match] | None
+    candidates: Sequence[Candidate], tiers: Mapping[str, Match] | None
 ) -> list[dict[str, Any]]:
     return [
         {
