@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -99,14 +100,10 @@ def explain(
 ) -> list[admin_client.RouterReply[RoutingDecision]]:
     """Return each router's ranking for this request, which is not sent or recorded."""
     body = {"model": endpoint.name, **body}
-
-    def question(url: str) -> RoutingDecision:
-        told = admin_client.explain(
-            url, body, strategy=strategy, key=key or CONSOLE, headers=headers
-        )
-        return read_decision(told)
-
-    return admin_client.query_routers(routers(endpoint), question)
+    ask = partial(
+        admin_client.explain, body=body, strategy=strategy, key=key or CONSOLE, headers=headers
+    )
+    return admin_client.query_routers(routers(endpoint), lambda url: read_decision(ask(url)))
 
 
 def _combine_replies(found: T, words: list[admin_client.RouterReply[Any]]) -> RouterReplies[T]:

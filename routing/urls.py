@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.pages import strategy, views
+from routing.pages import views
 
 app_name = "routing"
 urlpatterns = [
     path("", views.index, name="index"),
     path("endpoints/<endpoint:name>/", views.endpoint, name="endpoint"),
     path("endpoints/<endpoint:name>/stream/", views.decision_stream, name="stream"),
-    path("endpoints/<endpoint:name>/strategy/", strategy.strategy, name="strategy"),
-    path("endpoints/<endpoint:name>/explain/", strategy.explain, name="explain"),
+    path("endpoints/<endpoint:name>/strategy/", views.show_strategy, name="strategy"),
+    path("endpoints/<endpoint:name>/explain/", views.explain, name="explain"),
     path("endpoints/<endpoint:name>/prefixes/", views.show_prefixes, name="prefixes"),
     path(
         "endpoints/<endpoint:name>/prefixes/<str:digest>/name/",

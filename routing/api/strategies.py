@@ -20,7 +20,7 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.prompt import client
 from endpoints.spec.fields import STRATEGIES
 from routing import selectors
-from routing.api.views import AWAY, RouterUnavailable
+from routing.api.views import AWAY, require_reply
 from routing.playground import answers
 from routing.prompts.conversation import APIS, ROLES, ROUTES, check_body, from_json
 
@@ -87,9 +87,7 @@ class Routing(APIView):
 
 def _routing(name: str) -> dict[str, Any]:
     endpoint = endpoint_selectors.get(name)
-    asked = selectors.workers(endpoint)
-    if asked.error:
-        raise RouterUnavailable(asked.error)
+    asked = require_reply(selectors.workers(endpoint))
     routing = endpoint.parsed.routing
     fields = [str(key) for key in WorkerSeenSerializer().fields]
     return {
@@ -111,9 +109,7 @@ class Strategies(APIView):
         responses={200: StrategiesSerializer, **AWAY},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = selectors.strategy_previews(endpoint_selectors.get(name))
-        if seen.error:
-            raise RouterUnavailable(seen.error)
+        seen = require_reply(selectors.strategy_previews(endpoint_selectors.get(name)))
         fields = [str(key) for key in StrategySerializer().fields]
         rows = [{key: getattr(one, key) for key in fields} for one in seen.found]
         return Response({"requests": seen.requests, "strategies": rows})

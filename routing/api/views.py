@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import Http404, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -23,6 +23,9 @@ from routing import actions, selectors
 from routing.analysis.choices import OUTCOMES, DecisionFilter
 from routing.doctor.findings import CheckState, Severity
 from routing.pages import decision_stream
+from routing.selectors import RouterReplies
+
+T = TypeVar("T")
 
 
 class RouterUnavailable(APIException):
@@ -31,6 +34,13 @@ class RouterUnavailable(APIException):
 
 
 AWAY = {503: ErrorSerializer}
+
+
+def require_reply(reply: RouterReplies[T]) -> RouterReplies[T]:
+    """Return the reply; raise RouterUnavailable if no router answered."""
+    if reply.error:
+        raise RouterUnavailable(reply.error)
+    return reply
 
 
 _LIMIT = OpenApiParameter(
@@ -72,9 +82,7 @@ class Decisions(APIView):
                 name, wanted, most, decision_stream.render_records
             ).look
             return sse.stream(request, sse.poll_changes(look))
-        asked = selectors.decisions(endpoint, most)
-        if asked.error:
-            raise RouterUnavailable(asked.error)
+        asked = require_reply(selectors.decisions(endpoint, most))
         return Response({"decisions": [one.raw for one in asked.found if wanted.takes(one)]})
 
 
@@ -85,9 +93,7 @@ class OneDecision(APIView):
         responses={200: OpenApiTypes.OBJECT, 503: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, number: str) -> Response:
-        asked = selectors.decision(endpoint_selectors.get(name), number)
-        if asked.error:
-            raise RouterUnavailable(asked.error)
+        asked = require_reply(selectors.decision(endpoint_selectors.get(name), number))
         if asked.found is None:
             raise Http404
         return Response(asked.found.raw)
@@ -203,9 +209,7 @@ class Prefixes(APIView):
         responses={200: PrefixesSerializer, **AWAY},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = selectors.prefixes(endpoint_selectors.get(name))
-        if seen.error:
-            raise RouterUnavailable(seen.error)
+        seen = require_reply(selectors.prefixes(endpoint_selectors.get(name)))
         rows = [{**asdict(one), "workers": dict(one.workers)} for one in seen.found]
         return Response({"requests": seen.requests, "prefixes": rows})
 

@@ -40,10 +40,10 @@ class RouterWorker:
     id: str
     url: str
     state: str
-    in_flight: int
-    served: int
-    failures: int
-    last_error: str
+    in_flight: int = 0
+    served: int = 0
+    failures: int = 0
+    last_error: str = ""
     in_flight_tokens: int = 0  # load as weighed by strategies (policies.cost.load)
     cache_tokens: int = 0  # cache capacity; 0: not reported
     circuit: str = ""
@@ -91,25 +91,30 @@ class RunningConfig:
 def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWorker, ...]:
     data = fetch_page(admin_url, "/workers", deadline_s)
     try:
-        return tuple(
-            RouterWorker(
-                id=str(item["id"]),
-                url=str(item["url"]),
-                state=str(item["state"]),
-                in_flight=int(item["in_flight"]),
-                served=int(item.get("served", 0)),
-                failures=int(item.get("failures", 0)),
-                last_error=str(item.get("last_error") or ""),
-                in_flight_tokens=int(item.get("in_flight_tokens") or 0),
-                cache_tokens=int(item.get("cache_tokens") or 0),
-                circuit=str(item.get("circuit") or ""),
-                slow_start=bool(item.get("slow_start")),
-                failed_requests=int(item.get("failed_requests") or 0),
-            )
-            for item in data["workers"]
-        )
+        return read_workers(data)
     except (KeyError, TypeError, ValueError) as error:
         raise _invalid_reply() from error
+
+
+def read_workers(data: Mapping[str, Any]) -> tuple[RouterWorker, ...]:
+    """Parse a reply; raise KeyError, TypeError or ValueError for one of another version."""
+    return tuple(
+        RouterWorker(
+            id=str(item["id"]),
+            url=str(item["url"]),
+            state=str(item["state"]),
+            in_flight=int(item.get("in_flight", 0)),
+            served=int(item.get("served", 0)),
+            failures=int(item.get("failures", 0)),
+            last_error=str(item.get("last_error") or ""),
+            in_flight_tokens=int(item.get("in_flight_tokens") or 0),
+            cache_tokens=int(item.get("cache_tokens") or 0),
+            circuit=str(item.get("circuit") or ""),
+            slow_start=bool(item.get("slow_start")),
+            failed_requests=int(item.get("failed_requests") or 0),
+        )
+        for item in data["workers"]
+    )
 
 
 def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:

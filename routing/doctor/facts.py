@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from routing.analysis.kv_index import KvIndex
+from routing.deployment.admin_client import RouterWorker
 
 T = TypeVar("T")
 
@@ -73,14 +74,6 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class RoutingFacts:
-    name: str
-    url: str
-    state: str
-    last_error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class PlacementFacts:
     """Facts of one decision. `fallback`: why it was placed without block matches."""
 
@@ -102,7 +95,7 @@ class RouterFacts:
     strategy: str = ""
     refused: str = ""
     needs_restart: tuple[str, ...] = ()
-    workers: tuple[RoutingFacts, ...] = ()
+    workers: tuple[RouterWorker, ...] = ()
     kv: KvIndex | None = None
     kv_error: str = ""
     decisions: tuple[PlacementFacts, ...] = ()

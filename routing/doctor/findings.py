@@ -179,26 +179,26 @@ def require_workers(facts: FleetFacts) -> str:
     return "" if any(worker.answers for worker in facts.workers) else "No worker answered."
 
 
-def require_two(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
+def _require_known(
+    part: Callable[[WorkerFacts], Statement[Any]], count: int, why_not: str
+) -> Callable[[FleetFacts], str]:
+    """Return a precondition that so many workers reported this part."""
+
     def skip(facts: FleetFacts) -> str:
-        if why := require_workers(facts):
-            return why
-        require_one = sum(part(worker).found is not None for worker in facts.workers)
-        return "" if require_one > 1 else "There are no two workers to compare."
+        known = sum(part(worker).found is not None for worker in facts.workers)
+        return require_workers(facts) or ("" if known >= count else why_not)
 
     return skip
+
+
+def require_two(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
+    return _require_known(part, 2, "There are no two workers to compare.")
 
 
 def require_one(
     part: Callable[[WorkerFacts], Statement[Any]], what: str
 ) -> Callable[[FleetFacts], str]:
-    def skip(facts: FleetFacts) -> str:
-        if why := require_workers(facts):
-            return why
-        known = any(part(worker).found is not None for worker in facts.workers)
-        return "" if known else f"No worker told {what}."
-
-    return skip
+    return _require_known(part, 1, f"No worker told {what}.")
 
 
 Look = Callable[[FleetFacts], Iterable[DoctorFinding]]

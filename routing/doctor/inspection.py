@@ -28,7 +28,6 @@ from routing.doctor.facts import (
     PlacementFacts,
     Publisher,
     RouterFacts,
-    RoutingFacts,
     Statement,
     WorkerFacts,
 )
@@ -93,12 +92,15 @@ def gather_facts(
     try:
         router = _router(pool, admin_url, limits, end)
         named = {one.name: one.url for one in workers or ()}
-        named |= {one.name: one.url for one in router.workers if one.name not in named}
+        named |= {one.id: one.url for one in router.workers if one.id not in named}
         asked = {
             name: pool.submit(_worker, name, url, limits.question_s, end)
             for name, url in named.items()
         }
-        found = tuple(_wait_for_worker(name, named[name], asked[name], end) for name in named)
+        found = tuple(
+            _wait(asked[name], end, _unreachable_worker(name, url, "it was not asked in time"))
+            for name, url in named.items()
+        )
     finally:
         # Late requests are ignored; each thread ends by its own deadline.
         pool.shutdown(wait=False, cancel_futures=True)
@@ -113,6 +115,7 @@ def gather_facts(
     )
 
 
+_LATE: Statement[Any] = Statement(error="There was no answer in time.")
 _WORKERS, _CONFIG, _INDEX = "/workers", "/config", "/index"
 _DECISIONS = f"/decisions?limit={DECISIONS}"
 
@@ -121,9 +124,9 @@ def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> R
     paths = (_WORKERS, _CONFIG, _INDEX, _DECISIONS)
     asked = {path: pool.submit(_page, url, path, limits.question_s) for path in paths}
     counted = pool.submit(_send_request, "GET", url + "/metrics", limits.question_s)
-    page = {path: _wait(future, end) for path, future in asked.items()}
+    page = {path: _wait(future, end, _LATE) for path, future in asked.items()}
     config, index = page[_CONFIG], page[_INDEX]
-    workers = _understood(page[_WORKERS], _read_workers)
+    workers = _understood(page[_WORKERS], admin_client.read_workers)
     if workers.found is None or config.found is None:
         return RouterFacts(error=workers.error or config.error)
     settings = config.found
@@ -135,7 +138,7 @@ def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> R
         kv=read_index(index.found) if index.found is not None else None,
         kv_error=index.error,
         decisions=_understood(page[_DECISIONS], _read_decisions).found or (),
-        metrics=_parse_reply(_wait(counted, end), "/metrics", _read_metric_names),
+        metrics=_parse_reply(_wait(counted, end, _LATE), "/metrics", _read_metric_names),
     )
 
 
@@ -207,18 +210,11 @@ def _send_request(method: str, url: str, deadline_s: float, body: Any = None) ->
     return Statement(content, status=status)
 
 
-def _wait(future: Future[Statement[T]], end: float) -> Statement[T]:
+def _wait(future: Future[T], end: float, late: T) -> T:
     try:
         return future.result(max(0.0, end - time.monotonic()))
     except FutureTimeout:
-        return Statement(error="There was no answer in time.")
-
-
-def _wait_for_worker(name: str, url: str, future: Future[WorkerFacts], end: float) -> WorkerFacts:
-    try:
-        return future.result(max(0.0, end - time.monotonic()))
-    except FutureTimeout:
-        return _unreachable_worker(name, url, "it was not asked in time")
+        return late
 
 
 # ---- parsing: an unexpected response becomes an error text, never an exception
@@ -286,18 +282,6 @@ def _read_tokens(body: bytes) -> tuple[int, ...]:
 
 def _read_metric_names(body: bytes) -> frozenset[str]:
     return frozenset(sample.name for sample in metrics.parse_samples(body.decode(errors="replace")))
-
-
-def _read_workers(data: dict[str, Any]) -> tuple[RoutingFacts, ...]:
-    return tuple(
-        RoutingFacts(
-            name=str(item["id"]),
-            url=str(item["url"]),
-            state=str(item["state"]),
-            last_error=str(item.get("last_error") or ""),
-        )
-        for item in data["workers"]
-    )
 
 
 def _read_placement(item: dict[str, Any]) -> PlacementFacts:

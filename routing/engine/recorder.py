@@ -16,8 +16,7 @@ from routing.engine.observe import tracing
 from routing.engine.observe.journal import Journal
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, package_version
-from routing.engine.observe.spans import Attributes, EndedRequest, Exporter
-from routing.engine.observe.tracing import Trace
+from routing.engine.observe.tracing import Attributes, EndedRequest, Exporter, Trace
 from routing.engine.prompt.identity import Identifier
 
 if TYPE_CHECKING:

@@ -34,29 +34,10 @@ class RequestReader(asyncio.Protocol):
     """State of a client connection: buffered bytes, the request being read, its answer."""
 
     __slots__ = (
-        "_advancing",
-        "_arrival",
-        "_asked",
-        "_at",
-        "_buffer",
-        "_charged",
-        "_chunks",
-        "_end_sent",
-        "_exchange",
-        "_head",
-        "_held",
-        "_key",
-        "_need",
-        "_pieces",
-        "_read_paused",
-        "_router",
-        "_state",
-        "_upload_paused",
-        "_upload_read",
-        "_write_paused",
-        "deadline",
-        "transport",
-    )
+        "_advancing", "_arrival", "_asked", "_at", "_buffer", "_charged", "_chunks", "_end_sent",
+        "_exchange", "_head", "_held", "_key", "_need", "_pieces", "_read_paused", "_router",
+        "_state", "_upload_paused", "_upload_read", "_write_paused", "deadline", "transport",
+    )  # fmt: skip
 
     def __init__(self, router: Dispatcher) -> None:
         self._router = router

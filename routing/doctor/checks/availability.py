@@ -79,7 +79,7 @@ def check_no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
     "WorkerNotRegistered", "The router knows every worker that runs", require_router, kv=False
 )
 def check_not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    known = {worker.name for worker in facts.router.workers}
+    known = {worker.id for worker in facts.router.workers}
     missing = sorted((facts.wanted or frozenset()) - known)
     if missing and known:
         yield DoctorFinding(
@@ -100,14 +100,14 @@ def check_worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.ERROR,
             "The router cannot use workers: their health checks fail.",
             "Read the worker's log. It must answer GET /health at the address the router has.",
-            tuple(f"{w.name} at {w.url}: {w.last_error or 'no answer yet'}" for w in down),
-            tuple(worker.name for worker in down),
+            tuple(f"{w.id} at {w.url}: {w.last_error or 'no answer yet'}" for w in down),
+            tuple(worker.id for worker in down),
         )
 
 
 @doctor_check("WorkerNotReached", "Every worker answers the doctor", always_runs, kv=False)
 def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    up = {worker.name for worker in facts.router.workers if worker.state != "down"}
+    up = {worker.id for worker in facts.router.workers if worker.state != "down"}
     silent = [w for w in facts.workers if not w.answers and (w.name in up or not up)]
     if silent:
         yield DoctorFinding(

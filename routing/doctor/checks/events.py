@@ -157,7 +157,7 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     }
     bad: dict[str, str] = {}
     remedies: list[str] = []
-    down = {worker.name for worker in facts.router.workers if worker.state == "down"}
+    down = {worker.id for worker in facts.router.workers if worker.state == "down"}
     for source in _sources(facts):
         if source.following or source.state == "catching_up":
             continue
@@ -170,7 +170,7 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
             bad[source.worker] = f"{source.state} at {source.endpoint}"
     known = {source.worker for source in _sources(facts)}
     for worker in facts.workers:
-        routed = any(one.name == worker.name for one in facts.router.workers)
+        routed = any(one.id == worker.name for one in facts.router.workers)
         if _published(worker) and worker.name not in known and routed:
             bad[worker.name] = "it publishes, and the router does not listen"
     return worker_finding(

@@ -10,54 +10,20 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_to_bytes
 
-_INFERENCE_PATHS = frozenset(
-    (
-        b"/v1/chat/completions",
-        b"/v1/completions",
-        b"/v1/responses",
-        b"/v1/messages",
-        b"/v1/embeddings",
-        b"/v1/models",
-        b"/tokenize",
-        b"/detokenize",
-        b"/pooling",
-        b"/classify",
-        b"/score",
-        b"/rerank",
-        b"/generative_scoring",
-        b"/invocations",
-        b"/version",
-    )
-)
+_INFERENCE_PATHS = frozenset((
+    b"/v1/chat/completions", b"/v1/completions", b"/v1/responses", b"/v1/messages",
+    b"/v1/embeddings", b"/v1/models", b"/tokenize", b"/detokenize", b"/pooling", b"/classify",
+    b"/score", b"/rerank", b"/generative_scoring", b"/invocations", b"/version",
+))  # fmt: skip
 # Prefixes of the inference API; control words below them are still excluded.
 _INFERENCE_PREFIXES = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
-_CONTROL_WORDS = frozenset(
-    (
-        b"abort_requests",
-        b"admin",
-        b"collective_rpc",
-        b"fault_tolerance",
-        b"finish_weight_update",
-        b"init_weight_transfer_engine",
-        b"load_lora_adapter",
-        b"metrics",
-        b"pause",
-        b"release_kv_cache_memory",
-        b"reset_encoder_cache",
-        b"reset_mm_cache",
-        b"reset_prefix_cache",
-        b"resume",
-        b"scale_elastic_ep",
-        b"server_info",
-        b"sleep",
-        b"start_profile",
-        b"start_weight_update",
-        b"stop_profile",
-        b"unload_lora_adapter",
-        b"update_weights",
-        b"wake_up",
-    )
-)
+_CONTROL_WORDS = frozenset((
+    b"abort_requests", b"admin", b"collective_rpc", b"fault_tolerance", b"finish_weight_update",
+    b"init_weight_transfer_engine", b"load_lora_adapter", b"metrics", b"pause",
+    b"release_kv_cache_memory", b"reset_encoder_cache", b"reset_mm_cache", b"reset_prefix_cache",
+    b"resume", b"scale_elastic_ep", b"server_info", b"sleep", b"start_profile",
+    b"start_weight_update", b"stop_profile", b"unload_lora_adapter", b"update_weights", b"wake_up",
+))  # fmt: skip
 _AMBIGUOUS_PATH = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
 _CACHED_PATHS = 1024
 

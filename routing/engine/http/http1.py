@@ -80,19 +80,9 @@ class RequestHead:
     """
 
     __slots__ = (
-        "authorization",
-        "chunked",
-        "expect",
-        "fields",
-        "keep_alive",
-        "length",
-        "method",
-        "minor",
-        "path",
-        "pin",
-        "request_id",
-        "target",
-    )
+        "authorization", "chunked", "expect", "fields", "keep_alive", "length", "method", "minor",
+        "path", "pin", "request_id", "target",
+    )  # fmt: skip
 
     def __init__(self, method: bytes, target: bytes, minor: int) -> None:
         self.method = method

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from routing.analysis.kv_index import KvIndex, KvSource, PredictionAccuracy, Probe
+from routing.deployment.admin_client import RouterWorker
 from routing.doctor.checks import CHECKS
 from routing.doctor.checks.availability import METRICS
 from routing.doctor.facts import (
@@ -15,7 +16,6 @@ from routing.doctor.facts import (
     PlacementFacts,
     Publisher,
     RouterFacts,
-    RoutingFacts,
     Statement,
     WorkerFacts,
 )
@@ -83,8 +83,8 @@ def router(**changes: Any) -> RouterFacts:
     facts = RouterFacts(
         strategy="kvaware",
         workers=(
-            RoutingFacts("w0", "http://127.0.0.1:8000", "up"),
-            RoutingFacts("w1", "http://127.0.0.1:8001", "up"),
+            RouterWorker("w0", "http://127.0.0.1:8000", "up"),
+            RouterWorker("w1", "http://127.0.0.1:8001", "up"),
         ),
         kv=index(),
         decisions=tuple(placed() for _ in range(40)),

@@ -9,6 +9,7 @@ import pytest
 
 from routing.analysis.fallbacks import FORM_REASONS, MIN_REQUESTS, REASON_TEXTS
 from routing.analysis.kv_index import Difference, PredictionAccuracy, Probe
+from routing.deployment.admin_client import RouterWorker
 from routing.doctor.checks import CHECKS
 from routing.doctor.examination import format_examination, run_checks
 from routing.doctor.facts import (
@@ -16,7 +17,6 @@ from routing.doctor.facts import (
     FleetFacts,
     Model,
     Publisher,
-    RoutingFacts,
     Statement,
     WorkerFacts,
 )
@@ -77,7 +77,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     (
         "WorkerDown",
         with_router(
-            workers=(RoutingFacts("w0", "http://x", "up"), RoutingFacts("w1", "http://y", "down"))
+            workers=(RouterWorker("w0", "http://x", "up"), RouterWorker("w1", "http://y", "down"))
         ),
         "w1 at http://y: no answer yet",
         {"w1"},

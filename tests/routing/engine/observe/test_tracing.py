@@ -295,7 +295,7 @@ async def test_spans_without_room_are_dropped_and_requests_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    monkeypatch.setattr("routing.engine.observe.spans.QUEUE_LIMIT", 2)
+    monkeypatch.setattr("routing.engine.observe.tracing.QUEUE_LIMIT", 2)
     async with FakeWorker() as worker, receiver() as collector:
         async with router(worker, tracing={"endpoint": collector.url, "sample": 1}) as server:
             for number in range(20):
