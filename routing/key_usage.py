@@ -7,7 +7,7 @@ cumulative, so nothing is lost while its process lives.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,8 @@ def collect_key_usage() -> int:
         usage.add_report(endpoint, found, now)
     with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
         list(pool.map(lambda one: _send_budgets(*one), list(_budgets(answered, now))))
-    for endpoint in _affected_endpoints(usage.update_budgets(now)):
+    changed = list(usage.update_budgets(now))
+    for endpoint in usage.endpoints_of_keys(changed) if changed else ():
         if not endpoint.deleting:
             actions.nudge(endpoint)
     return len(answered)
@@ -80,8 +81,3 @@ def _send_budgets(url: str, instance: str, budgets: dict[str, dict[str, float]])
             admin_client.send_budgets(url, instance, budgets, DEADLINE_S)
     except RouterSilentError as silence:
         log.info("Budgets not sent to router %s: %s", url, silence.message)
-
-
-def _affected_endpoints(changed: Iterable[Any]) -> Iterable[Endpoint]:
-    keys = list(changed)
-    return usage.endpoints_of_keys(keys) if keys else ()

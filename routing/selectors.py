@@ -141,17 +141,13 @@ def kv_index(endpoint: Endpoint) -> KvIndexReply:
     try:
         told = admin_client.fetch_page(endpoint.status.admin_url, "/index")
     except RouterSilentError as silence:
-        known = cache.get(key)
+        known, error = cache.get(key), silence.message
         if known is None:
-            return KvIndexReply(error=silence.message)
+            return KvIndexReply(error=error)
         told, at = known
-        return _make_index_reply(told, at, silence.message)
-    now = timezone.now()
-    cache.set(key, (told, now), INDEX_CACHE_S)
-    return _make_index_reply(told, now, "")
-
-
-def _make_index_reply(told: dict[str, Any], at: datetime, error: str) -> KvIndexReply:
+    else:
+        at, error = timezone.now(), ""
+        cache.set(key, (told, at), INDEX_CACHE_S)
     return KvIndexReply(read_index(told), str(told.get("strategy") or ""), at, error, told)
 
 

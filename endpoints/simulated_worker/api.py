@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 
 from console.processkit.metrics import CONTENT_TYPE
 from endpoints.simulated_worker import openai, tokens
@@ -50,8 +51,8 @@ class Api:
             "/kv_event_sources": ("GET", self._kv_event_sources),
             "/v1/models": ("GET", self._models),
             "/tokenize": ("POST", self._tokenize),
-            "/v1/chat/completions": ("POST", self._chat),
-            "/v1/completions": ("POST", self._completion),
+            "/v1/chat/completions": ("POST", partial(self._generate, chat=True)),
+            "/v1/completions": ("POST", partial(self._generate, chat=False)),
         }
         if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
             self._paths["/reset_prefix_cache"] = ("POST", self._reset_prefix_cache)
@@ -124,12 +125,6 @@ class Api:
         )
 
     # ---- generation
-
-    async def _chat(self, request: Request, responder: Responder) -> None:
-        await self._generate(request, responder, chat=True)
-
-    async def _completion(self, request: Request, responder: Responder) -> None:
-        await self._generate(request, responder, chat=False)
 
     async def _generate(self, request: Request, responder: Responder, chat: bool) -> None:
         if self.draining:

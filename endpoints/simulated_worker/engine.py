@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from console.processkit.metrics import Number
@@ -68,10 +69,11 @@ class Engine:
         self._l2 = l2
         self._timing = Timing(options.speed)
         self._kv = kv
-        self._device = Device(options.device_blocks, self._device_told)
+        self._device = Device(options.device_blocks, partial(self._told, GPU))
         block_bytes = options.block_size * options.kv_bytes_per_token
         self._block_bytes = block_bytes
-        self._l1 = make_l1(options.l1_policy, options.l1_bytes // block_bytes, self._l1_told)
+        l1_blocks = options.l1_bytes // block_bytes
+        self._l1 = make_l1(options.l1_policy, l1_blocks, partial(self._told, CPU))
         self._seats = asyncio.Semaphore(options.max_num_seqs)
         self._lane = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -264,13 +266,9 @@ class Engine:
 
     # ---- KV events
 
-    def _device_told(self, block: Hash, held: bool) -> None:
+    def _told(self, medium: str, block: Hash, held: bool) -> None:
         if self._kv is not None:
-            (self._kv.stored if held else self._kv.removed)(block, GPU)
-
-    def _l1_told(self, block: Hash, held: bool) -> None:
-        if self._kv is not None:
-            (self._kv.stored if held else self._kv.removed)(block, CPU)
+            (self._kv.stored if held else self._kv.removed)(block, medium)
 
     # ---- arithmetic
 

@@ -149,6 +149,7 @@ def check(
     options = body.get("stream_options") or {}
     if not isinstance(options, dict):
         raise ApiError(400, "stream_options is not an object.", "stream_options")
+    extra = body.get("vllm_xargs")
     return CompletionRequest(
         model=model,
         chat=chat,
@@ -159,7 +160,7 @@ def check(
         include_usage=bool(options.get("include_usage")),
         stops=_stops(body),
         salt=str(body.get("cache_salt") or ""),
-        report=_reports(body),
+        report=isinstance(extra, dict) and extra.get("kv_cache_report_mode") == "full",
     )
 
 
@@ -221,11 +222,6 @@ def _stops(body: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(s, str) and s for s in found):
         raise ApiError(400, "stop must be a text or a list of texts.", "stop")
     return tuple(found)
-
-
-def _reports(body: dict[str, Any]) -> bool:
-    extra = body.get("vllm_xargs")
-    return isinstance(extra, dict) and extra.get("kv_cache_report_mode") == "full"
 
 
 def _event(value: Any) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from routing.analysis.kv_index import Readers, read_fields
 from routing.engine.observe.decisions import has_failed
 from routing.engine.policies import cost
 
@@ -184,21 +185,11 @@ def read_decision(raw: dict[str, Any]) -> RoutingDecision:
     moment = as_number(raw.get("time"))
     tokens = _whole(raw.get("prompt_tokens"))
     candidates = tuple(_candidate(item, chosen, tokens) for item in raw.get("candidates") or ())
-    return RoutingDecision(
-        id=str(raw.get("id") or ""),
+    return read_fields(
+        RoutingDecision,
+        raw,
+        _READERS,
         time=datetime.fromtimestamp(moment, UTC) if moment else None,
-        strategy=str(raw.get("strategy") or ""),
-        reason=str(raw.get("reason") or ""),
-        chosen=chosen,
-        prompt_tokens=_whole(raw.get("prompt_tokens")),
-        predicted_cached_tokens=_whole(raw.get("predicted_cached_tokens")),
-        cached_tokens=_whole(raw.get("cached_tokens")),
-        ttft_s=as_number(raw.get("ttft_s")),
-        duration_s=as_number(raw.get("duration_s")),
-        status=_whole(raw.get("status")),
-        attempts=_whole(raw.get("attempts")) or 0,
-        session=str(raw.get("session") or ""),
-        key_id=str(raw.get("key_id") or ""),
         prefix_blocks=_whole(raw.get("prefix_blocks")) or len(raw.get("prefix") or ()),
         candidates=candidates,
         candidates_total=max(_whole(raw.get("candidates_total")) or 0, len(candidates)),
@@ -218,15 +209,8 @@ def _candidate(item: dict[str, Any], chosen: str, prompt_tokens: int | None) -> 
     if score is not None and prompt_tokens is not None and set(matched) <= {"prefix"}:
         uncached = max(0, prompt_tokens - sum(matched.values()))
         work = max(0, round(score - cost.cost(0.0, uncached)))
-    return Candidate(
-        worker=str(item.get("worker") or ""),
-        matched=matched,
-        in_flight=_whole(item.get("in_flight")) or 0,
-        score=score,
-        work=work,
-        healthy=bool(item.get("healthy")),
-        chosen=item.get("worker") == chosen,
-    )
+    mine = item.get("worker") == chosen
+    return read_fields(Candidate, item, _READERS, matched=matched, work=work, chosen=mine)
 
 
 def as_number(value: Any) -> float | None:
@@ -237,3 +221,12 @@ def as_number(value: Any) -> float | None:
 def _whole(value: Any) -> int | None:
     number = as_number(value)
     return int(number) if number is not None else None
+
+
+_READERS: Readers = {
+    "str": lambda value: str(value or ""),
+    "int": lambda value: _whole(value) or 0,
+    "int | None": _whole,
+    "float | None": as_number,
+    "bool": bool,
+}

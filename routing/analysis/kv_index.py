@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+Readers = Mapping[str, Callable[[Any], Any]]  # by annotation
 
 FOLLOWING = "following"
 NO_SOURCE = "none"
@@ -145,15 +146,17 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
         blocks=_whole(kv.get("blocks")),
         block_sizes=tuple(_whole(size) for size in as_list(kv.get("block_sizes"))),
         pending=_whole(kv.get("pending_blocks")),
-        sources=tuple(_read(KvSource, item) for item in as_list(kv.get("sources"))),
+        sources=tuple(read_fields(KvSource, item, _READERS) for item in as_list(kv.get("sources"))),
         honesty={str(n): _accuracy(item) for n, item in as_object(kv.get("honesty")).items()},
         fallbacks=_counts(kv.get("fallbacks")),
         tokenizer=_text(tokenizer.get("path")),
         problem=_text(tokenizer.get("problem")),
         compared=_text(tokenizer.get("compared")),
-        differences=tuple(_read(Difference, item) for item in as_list(tokenizer.get("findings"))),
+        differences=tuple(
+            read_fields(Difference, item, _READERS) for item in as_list(tokenizer.get("findings"))
+        ),
         trust=_text(tokens.get("trust")),
-        recent=_read(Recent, recent) if isinstance(recent, Mapping) else None,
+        recent=read_fields(Recent, recent, _READERS) if isinstance(recent, Mapping) else None,
         tiers={str(name): _counts(item) for name, item in as_object(kv.get("tiers")).items()},
         probe_interval_s=_number(probes.get("interval_s")),
         probes={str(name): _probe(item) for name, item in as_object(probes.get("workers")).items()},
@@ -163,9 +166,10 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
 
 def _accuracy(item: Any) -> PredictionAccuracy:
     item = as_object(item)
-    return _read(
+    return read_fields(
         PredictionAccuracy,
         item,
+        _READERS,
         missing=_number(item.get("promised_and_missing")),
         unforeseen=_number(item.get("reported_and_unforeseen")),
         believed=item.get("believed") is not False,
@@ -174,15 +178,19 @@ def _accuracy(item: Any) -> PredictionAccuracy:
 
 def _probe(item: Any) -> Probe:
     reported = as_object(item).get("reported")
-    return _read(Probe, item, reported=None if reported is None else _whole(reported))
+    return read_fields(
+        Probe, item, _READERS, reported=None if reported is None else _whole(reported)
+    )
 
 
-def _read(kind: type[T], item: Any, **given: Any) -> T:
-    """Build a dataclass from an object of the reply; `given` fields are read already."""
+def read_fields(kind: type[T], item: Any, readers: Readers, **given: Any) -> T:
+    """Build a dataclass from an object of a reply, each field by the reader of its annotation;
+    `given` fields are read already.
+    """
     item = as_object(item)
     for spec in fields(kind):
         if spec.name not in given:
-            given[spec.name] = _READERS[str(spec.type)](item.get(spec.name))
+            given[spec.name] = readers[str(spec.type)](item.get(spec.name))
     return kind(**given)
 
 
@@ -211,7 +219,7 @@ def _counts(value: Any) -> Mapping[str, int]:
     return {str(name): _whole(count) for name, count in as_object(value).items() if _whole(count)}
 
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {
+_READERS: Readers = {
     "str": _text,
     "int": _whole,
     "float": _number,

@@ -49,7 +49,11 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
     }
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
-    _check_config(config)
+    try:
+        # The keys separately, since their file does not exist yet.
+        parse({**config, **_SAMPLE, "api_keys_file": ""}, Path("/"))
+    except ConfigError as error:
+        raise _config_error(error) from error
     return config
 
 
@@ -150,14 +154,6 @@ def hash_key(keys: dict[str, Any]) -> str:
 def as_text(data: dict[str, Any]) -> str:
     """Serialize deterministically, so that an unchanged file is not rewritten."""
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
-
-
-def _check_config(config: dict[str, Any]) -> None:
-    """Validate with the router's parser; keys separately, since their file does not exist yet."""
-    try:
-        parse({**config, **_SAMPLE, "api_keys_file": ""}, Path("/"))
-    except ConfigError as error:
-        raise _config_error(error) from error
 
 
 def _config_error(error: ConfigError) -> PermanentError:

@@ -99,7 +99,7 @@ class RouterState:
             self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
             self._tell_models()
             self.table.by_turn = self.policy.by_turn
-            self._strategy = self.metrics.strategy(self.policy.name)
+            self._strategy = StrategyMetrics(self.metrics, self.policy.name)
         session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
         self._session_key = session_key
         self.identifier = Identifier(

@@ -82,20 +82,14 @@ def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -
     return str(found.get("chosen") or "")
 
 
-def find_decision(endpoint: Endpoint, answer: PromptAnswer) -> RoutingDecision | None:
-    """Return the routing decision from any router; None if unavailable."""
-    if not answer.decision:
-        return None
-    return selectors.decision(endpoint, answer.decision).found
-
-
 def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> TokenCounts:
     """Split the reported tokens among tiers in the predicted proportions. Pure."""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
     if prompt is None or cached is None:
         return TokenCounts(prompt)
     cached = max(0, min(cached, prompt))
-    matched = _matched_tokens(decision)
+    chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
+    matched = chosen.matched if chosen is not None else {}
     left, parts = cached, {}
     for tier in (DEVICE, L1, L2):
         parts[tier] = min(left, matched.get(tier, 0))
@@ -105,17 +99,11 @@ def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> Toke
     return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
 
 
-def _matched_tokens(decision: RoutingDecision | None) -> dict[str, int]:
-    chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
-    return chosen.matched if chosen is not None else {}
-
-
 def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     """Return the response's facts without its text, ready for JSON."""
-    decision = find_decision(endpoint, answer)
-    tokens = count_tokens(answer, decision)
-    url = ""
+    decision, url = None, ""
     if answer.decision:
+        decision = selectors.decision(endpoint, answer.decision).found
         url = reverse("routing:decision", args=[endpoint.name, answer.decision])
     return {
         "endpoint": endpoint.name,
@@ -136,7 +124,7 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[
         "duration_s": answer.duration_s,
         "completion_tokens": answer.completion_tokens,
         "expected_cached_tokens": decision.predicted_cached_tokens if decision else None,
-        "tokens": asdict(tokens),
+        "tokens": asdict(count_tokens(answer, decision)),
     }
 
 

@@ -88,6 +88,9 @@ class Histograms(_Family[Histogram]):
         return lines
 
 
+Family = TypeVar("Family", MetricFamily, Histograms)
+
+
 class Registry:
     """All families of a process, in order of declaration."""
 
@@ -97,20 +100,17 @@ class Registry:
         self.before_render: list[Callable[[], None]] = []
 
     def counter(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:
-        return self._numbers("counter", name, help_text, labels)
+        return self._add(MetricFamily("counter", name, help_text, labels))
 
     def gauge(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:
-        return self._numbers("gauge", name, help_text, labels)
-
-    def _numbers(self, kind: str, name: str, help_text: str, labels: Labels) -> MetricFamily:
-        family = MetricFamily(kind, name, help_text, labels)
-        self._families.append(family)
-        return family
+        return self._add(MetricFamily("gauge", name, help_text, labels))
 
     def histogram(
         self, name: str, help_text: str, bounds: Sequence[float], labels: Labels = ()
     ) -> Histograms:
-        family = Histograms(name, help_text, bounds, labels)
+        return self._add(Histograms(name, help_text, bounds, labels))
+
+    def _add(self, family: Family) -> Family:
         self._families.append(family)
         return family
 

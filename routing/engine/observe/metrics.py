@@ -291,9 +291,6 @@ class Metrics:
     def retry(self, reason: str) -> None:
         self._retries[reason].value += 1
 
-    def strategy(self, name: str) -> StrategyMetrics:
-        return StrategyMetrics(self, name)
-
     def forget_source(self, source: str) -> None:
         for family in (self.discovery_errors, self.discovery_success, self.discovered):
             family.drop(0, source)

@@ -187,18 +187,13 @@ class Exporter(BackgroundThread[EndedRequest]):
             queue = trace.span_id ^ 1 or 2
             yield self._span(item, "queue", SpanKind.INTERNAL, queue, trace.span_id, waited, {}, "")
         for number, attempt in enumerate(trace.attempts):
-            yield self._attempt(item, number, attempt)
-
-    def _attempt(self, item: EndedRequest, number: int, attempt: Attempt) -> ReadableSpan:
-        from opentelemetry.trace import SpanKind
-
-        attributes: Attributes = {"emberline.worker": attempt.worker}
-        if number:
-            attributes["http.request.resend_count"] = number
-        return self._span(
-            item, item.name, SpanKind.CLIENT, attempt.span_id, item.trace.span_id,
-            (attempt.begun_ns, attempt.ended_ns), attributes, attempt.error,
-        )  # fmt: skip
+            attributes: Attributes = {"emberline.worker": attempt.worker}
+            if number:
+                attributes["http.request.resend_count"] = number
+            yield self._span(
+                item, item.name, SpanKind.CLIENT, attempt.span_id, trace.span_id,
+                (attempt.begun_ns, attempt.ended_ns), attributes, attempt.error,
+            )  # fmt: skip
 
     def _span(
         self, item: EndedRequest, name: str, kind: object, span_id: int, parent_id: int,
