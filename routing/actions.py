@@ -43,15 +43,8 @@ def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
             message = f"{MAX_NAMES} beginnings have names already."
             raise Refused(Problem("name", text, message, "Take one away first.", "too_many"))
         if text:
-            PrefixName.objects.update_or_create(
-                endpoint=endpoint,
-                digest=digest,
-                defaults={
-                    "name": text,
-                    "named_by": stored_actor(actor),
-                    "named_at": timezone.now(),
-                },
-            )
+            named = {"name": text, "named_by": stored_actor(actor), "named_at": timezone.now()}
+            PrefixName.objects.update_or_create(endpoint=endpoint, digest=digest, defaults=named)
         elif found:
             found.delete()
         changes = {f"prefixes.{digest}": [before or None, text or None]}

@@ -67,13 +67,8 @@ _REMEDIES = {
 # Caused by the request's form, not by router or worker state.
 FORM_REASONS = frozenset(
     {
-        "multimodal",
-        "several_prompts",
-        "unsupported_path",
-        "unsupported_field",
-        "template_error",
-        "too_large",
-        "streamed",
+        *("multimodal", "several_prompts", "unsupported_path", "unsupported_field"),
+        *("template_error", "too_large", "streamed"),
     }
 )
 

@@ -86,7 +86,8 @@ def fallback_reasons(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
 
 def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> WorkerRow:
     sources = index.of(name)
-    worst = max(sources, key=lambda source: _severity(source.state))
+    levels = ("good", "busy", "bad")
+    worst = max(sources, key=lambda source: levels.index(_describe_state(source.state)[1]))
     state, level, why = _state(worst)
     honesty = index.honesty.get(name)
     if honesty is not None and not honesty.believed:
@@ -128,10 +129,6 @@ def _tiers(index: KvIndex, name: str) -> Mapping[str, int]:
 
 def _percent(part: int, whole: int) -> float:
     return round(100 * part / whole, 1) if whole else 0.0
-
-
-def _severity(state: str) -> int:
-    return ("good", "busy", "bad").index(_describe_state(state)[1])
 
 
 def _describe_state(state: str) -> tuple[str, str, str]:

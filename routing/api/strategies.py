@@ -163,14 +163,10 @@ class Explain(APIView):
         headers, fields = selectors.require_session_name(endpoint, given.get("session", ""))
         strategy, key = given.get("strategy", ""), given.get("key", "")
         words = selectors.explain(endpoint, body | fields, strategy, headers, key)
-        return Response(
-            {
-                "routers": [
-                    {"error": one.error, "ranking": one.answer.raw if one.answer else None}
-                    for one in words
-                ]
-            }
-        )
+        found = [
+            {"error": one.error, "ranking": one.answer.raw if one.answer else None} for one in words
+        ]
+        return Response({"routers": found})
 
 
 class MessageSerializer(serializers.Serializer[Any]):

@@ -250,11 +250,10 @@ def judge_impairment(name: str, recent: Recent) -> Impairment | None:
 
 
 def _why_not(seen: Observation) -> str:
-    for replica in seen.replicas:
-        if replica.message:
-            return f"The router is {replica.state.value}. {replica.message}"
-        return f"The router is {replica.state.value}."
-    return "The router is being started."
+    if not seen.replicas:
+        return "The router is being started."
+    replica = seen.replicas[0]
+    return f"The router is {replica.state.value}. {replica.message}".rstrip()
 
 
 def _too_few(seen: Observation, serving: int, wanted: int) -> str:

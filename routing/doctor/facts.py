@@ -114,6 +114,3 @@ class FleetFacts:
     wanted: frozenset[str] | None = None
     now: float = 0.0
     seconds: float = 0.0
-
-    def worker(self, name: str) -> WorkerFacts | None:
-        return next((worker for worker in self.workers if worker.name == name), None)

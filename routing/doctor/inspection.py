@@ -49,14 +49,7 @@ _MAX_BYTES = 8 * 1024**2
 _THREADS = 16
 DECISIONS = 200
 # Exceptions raised while parsing an unexpected response.
-_UNEXPECTED_REPLY = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
+_UNEXPECTED_REPLY = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 _OFFLOAD = "vllm:kv_offload_"
 _MAX_QUOTED = 200  # maximum characters quoted from a response
 

@@ -187,15 +187,14 @@ class AdminHandler:
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
-        return _json_answer(
-            {
-                "config": show_config(router.config),
-                "loaded_at": router.config_time,
-                "refused": router.config_error,
-                "needs_restart": router.config_ignored,
-                "bounds": memory_bounds(router.config, len(router.table.workers)),
-            }
-        )
+        shown = {
+            "config": show_config(router.config),
+            "loaded_at": router.config_time,
+            "refused": router.config_error,
+            "needs_restart": router.config_ignored,
+            "bounds": memory_bounds(router.config, len(router.table.workers)),
+        }
+        return _json_answer(shown)
 
     async def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
         """Return the ranking of a request without sending it; `?strategy=NAME`: under that

@@ -28,10 +28,6 @@ class Flag:
         return self.name[2:].replace("-", "_")
 
 
-def _switch(name: str, field: str, text: str) -> Flag:
-    return Flag(name, field, "", text, bool)
-
-
 FLAGS = (
     Flag("--listen", "listen", "HOST:PORT", "where clients connect; repeat for each", many=True),
     Flag("--strategy", "strategy", "NAME", "prefixaware (default), kvaware, session or roundrobin"),
@@ -78,10 +74,12 @@ FLAGS = (
     Flag("--worker-tls-cert", "worker_tls.cert", "FILE", "who we are to workers"),
     Flag("--worker-tls-key", "worker_tls.key", "FILE", "its key"),
     Flag("--worker-tls-name", "worker_tls.server_name", "NAME", "in the workers' certificates"),
-    _switch(
+    Flag(
         "--worker-tls-insecure-skip-verify",
         "worker_tls.insecure_skip_verify",
+        "",
         "do not check who the workers are: for trying things out only",
+        bool,
     ),
     Flag("--max-clients", "limits.clients", "N", "connections at a time; default 20000", int),
     Flag("--shutdown-delay", "limits.shutdown_delay_s", "S", "serve on after SIGTERM", float),

@@ -56,12 +56,7 @@ class Router(RouterState):
         self.metrics.count(self.metrics.other, refusal.kind.status)
 
     def handle(
-        self,
-        client: ClientSide,
-        head: RequestHead,
-        key: Key,
-        body: bytes | None,
-        seen: bytes,
+        self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None, seen: bytes
     ) -> None:
         """Answer locally or dispatch; `body` None: the body is streamed, `seen` is its buffered
         part.

@@ -40,16 +40,9 @@ def _curl(address: str, body: dict[str, Any]) -> str:
 
 
 _OPENAI_PARAMETERS = {
-    "model",
-    "messages",
-    "prompt",
-    "stream",
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "seed",
+    *("model", "messages", "prompt", "stream", "stop", "max_tokens", "temperature", "top_p"),
+    *("seed", "presence_penalty", "frequency_penalty"),
 }
-_OPENAI_PARAMETERS |= {"stop", "presence_penalty", "frequency_penalty"}
 
 
 def _python(base: str, api: str, body: dict[str, Any]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
-from routing.doctor.facts import CacheConfig, FleetFacts, Model, Statement, WorkerFacts
+from routing.doctor.facts import CacheConfig, FleetFacts, Model, WorkerFacts
 from routing.doctor.findings import (
     DoctorFinding,
     Severity,
@@ -23,10 +24,6 @@ TESTED_VERSION = (0, 32)
 _RANDOM_SEED = ("xxhash", "xxhash_cbor")  # random per process unless PYTHONHASHSEED is set
 
 Part = Callable[[WorkerFacts], Any]
-
-
-def _cache_statement(worker: WorkerFacts) -> Statement[Any]:
-    return worker.cache
 
 
 def _differing_groups(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
@@ -62,7 +59,7 @@ def _cache(worker: WorkerFacts) -> CacheConfig:
 @doctor_check(
     "VersionDiffers",
     "All workers run one version of vLLM",
-    require_two(lambda worker: worker.version),
+    require_two(attrgetter("version")),
     kv=False,
 )
 def version_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -81,7 +78,7 @@ def version_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check(
     "VersionUnproven",
     f"Workers run vLLM {'.'.join(map(str, TESTED_VERSION))}, with which this was tried",
-    require_one(lambda worker: worker.version, "its version"),
+    require_one(attrgetter("version"), "its version"),
 )
 def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
     other: dict[str, str] = {}
@@ -118,7 +115,7 @@ def _models(worker: WorkerFacts) -> tuple[str, ...]:
 @doctor_check(
     "ModelDiffers",
     "All workers serve one model, with one length",
-    require_two(lambda worker: worker.models),
+    require_two(attrgetter("models")),
     kv=False,
 )
 def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -137,7 +134,7 @@ def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check(
     "PrefixCachingOff",
     "Every worker caches prefixes",
-    require_one(_cache_statement, "how it caches"),
+    require_one(attrgetter("cache"), "how it caches"),
     kv=False,
 )
 def prefix_caching_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -151,7 +148,7 @@ def prefix_caching_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 
 @doctor_check(
-    "BlockSizeDiffers", "All workers cut blocks of one size", require_two(_cache_statement)
+    "BlockSizeDiffers", "All workers cut blocks of one size", require_two(attrgetter("cache"))
 )
 def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     return _difference(
@@ -169,7 +166,7 @@ def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check(
     "HashAlgorithmDiffers",
     "All workers name blocks by one algorithm",
-    require_two(_cache_statement),
+    require_two(attrgetter("cache")),
     kv=False,
 )
 def hash_algorithm_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -187,7 +184,7 @@ def hash_algorithm_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check(
     "HashSeedRandom",
     "Block hashes are the same in every process",
-    require_one(_cache_statement, "how it hashes"),
+    require_one(attrgetter("cache"), "how it hashes"),
     kv=False,
 )
 def hash_seed(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -227,7 +224,7 @@ def _shown(value: Any) -> str:
 @doctor_check(
     "TokenizerDiffers",
     "All workers make the same tokens of a text",
-    require_two(lambda worker: worker.tokens),
+    require_two(attrgetter("tokens")),
     kv=False,
 )
 def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -246,7 +243,7 @@ def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check(
     "TemplateDiffers",
     "All workers make the same prompt of a chat",
-    require_two(lambda worker: worker.tokens),
+    require_two(attrgetter("tokens")),
     kv=False,
 )
 def template_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:

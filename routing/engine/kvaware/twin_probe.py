@@ -194,11 +194,7 @@ class Prober:
 
     def show(self) -> dict[str, Any]:
         shown = {worker: asdict(verdict) for worker, verdict in self.last.items()}
-        return {
-            "interval_s": self._interval_s,
-            "workers": shown,
-            "skipped": dict(self.skipped),
-        }
+        return {"interval_s": self._interval_s, "workers": shown, "skipped": dict(self.skipped)}
 
 
 class _Twins:

@@ -18,12 +18,8 @@ OTHER = "other"
 MODELS_LIMIT = 64  # base models and LoRA adapters
 CACHE_STATES = ("none", "partial", "full")
 RETRY_REASONS = (
-    "stale_connection",
-    "upstream_connect",
-    "upstream_reset",
-    "upstream_5xx",
-    "upstream_protocol",
-    "engine_died",
+    *("stale_connection", "upstream_connect", "upstream_reset", "upstream_5xx"),
+    *("upstream_protocol", "engine_died"),
 )
 # Reasons for estimated tokens: not reported by the engine, or unfinished answer.
 ESTIMATE_REASONS = (

@@ -7,7 +7,7 @@ import random
 import pytest
 import xxhash
 
-from routing.engine.prompt.block_chains import GROUP_BLOCKS, BlockHasher
+from routing.engine.prompt.identity import GROUP_BLOCKS, BlockHasher
 
 BLOCK = 16
 GROUP_BYTES = GROUP_BLOCKS * BLOCK
@@ -52,7 +52,7 @@ def test_a_caller_may_change_what_it_got(data: bytes) -> None:
 def test_memory_is_bounded_and_keeps_what_is_used(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("routing.engine.prompt.block_chains.CACHED_GROUPS", 8)
+    monkeypatch.setattr("routing.engine.prompt.identity.CACHED_GROUPS", 8)
     hashed = 0
 
     class Counting(BlockHasher):
