@@ -12,7 +12,7 @@ from typing import Protocol
 from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
-from routing.engine.fleet.vitals import Vitals
+from routing.engine.fleet.health import Vitals
 from routing.engine.fleet.workers import NO_LIMIT, Worker, WorkerTable
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics

@@ -13,10 +13,18 @@ from typing import Any
 import msgspec
 import xxhash
 
-from routing.engine.kv import chain, hints
-from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
-from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
-from routing.engine.kv.orphans import OrphanBlocks, OrphanRun
+from routing.engine.kv import chain
+from routing.engine.kv.holders import (
+    GPU,
+    L1,
+    L2_OWN,
+    L2_SHARED,
+    Holder,
+    OrphanBlocks,
+    OrphanRun,
+    Rank,
+)
+from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index, add_hints
 from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, parse_tier
 
 BLOCKS_PER_STEP = 64
@@ -284,7 +292,7 @@ class EventApplier:
         self.counts["stored"] += len(keys) - again
         self.counts["duplicate"] += again
         if run.tier is Tier.L2:
-            self.counts["hint_forgotten"] += hints.add_hints(self._index, holder, keys)
+            self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
         if holder.claims:
             for key, name in zip(keys, names, strict=True):
                 if key in holder.claims:
@@ -326,7 +334,7 @@ class EventApplier:
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Store without tokens: counts once the id has a name."""
         if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
-            self.counts["hint_forgotten"] += hints.add_hints(self._index, holder, keys)
+            self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
         claims = holder.claims
         for key in keys:
             name = holder.blocks.get(key)

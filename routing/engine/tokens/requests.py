@@ -45,46 +45,33 @@ class ServerDefaults:
     no_tools_when_none: bool = False  # --exclude-tools-when-tool-choice-none
 
 
+@dataclass(slots=True, eq=False)
 class IdsPrompt:
     """Prompt of packed token ids (kv.chain)."""
 
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    data: bytes
 
 
+@dataclass(slots=True, eq=False)
 class TextPrompt:
     """One text, with or without special tokens around it."""
 
-    __slots__ = ("add_special_tokens", "text")
-
-    def __init__(self, text: str, add_special_tokens: bool) -> None:
-        self.text = text
-        self.add_special_tokens = add_special_tokens
+    text: str
+    add_special_tokens: bool
 
 
+@dataclass(slots=True, eq=False)
 class ChatPrompt:
     """Chat messages and the request's own `kwargs`.
 
     `messages` are the request's objects; renderers must copy them.
     """
 
-    __slots__ = ("add_special_tokens", "kwargs", "messages", "responses", "tools")
-
-    def __init__(
-        self,
-        messages: list[Any],
-        tools: list[Json] | None,
-        kwargs: Json,
-        add_special_tokens: bool,
-        responses: bool = False,
-    ) -> None:
-        self.messages = messages
-        self.tools = tools
-        self.kwargs = kwargs
-        self.add_special_tokens = add_special_tokens
-        self.responses = responses
+    messages: list[Any]
+    tools: list[Json] | None
+    kwargs: Json
+    add_special_tokens: bool
+    responses: bool = False
 
 
 Prompt = IdsPrompt | TextPrompt | ChatPrompt
