@@ -8,7 +8,6 @@ from routing.engine.config.parser import parse
 from routing.engine.config.public_view import memory_bounds, show_config, show_key
 from routing.engine.config.schema import (
     LOG_LEVELS,
-    STRATEGIES,
     AccessLogConfig,
     Address,
     AdmissionConfig,
@@ -36,7 +35,6 @@ from routing.engine.config.validation import ConfigError
 
 __all__ = [
     "LOG_LEVELS",
-    "STRATEGIES",
     "AccessLogConfig",
     "Address",
     "AdmissionConfig",

@@ -233,15 +233,9 @@ def _parse_workers(items: list[_Worker]) -> tuple[WorkerConfig, ...]:
                 f"workers[{index}].id", worker_id, "is taken by another worker", "Use unique ids."
             )
         workers[worker_id] = WorkerConfig(
-            worker_id,
-            item.url,
-            address,
-            item.draining,
-            item.max_in_flight,
+            **{**msgspec.structs.asdict(item), "id": worker_id},
+            address=address,
             tls_name=address.host if tls else "",
-            cache_tokens=item.cache_tokens,
-            kv_events=item.kv_events,
-            kv_replay=item.kv_replay,
         )
     return tuple(workers.values())
 

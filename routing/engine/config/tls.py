@@ -10,6 +10,8 @@ import hashlib
 import ssl
 from pathlib import Path
 
+import msgspec
+
 from console.processkit.listener import Failed, ServerContext
 from routing.engine.config.schema import LabelOrEmpty, TlsConfig, WorkerTlsConfig
 from routing.engine.config.validation import ConfigError, Section, read_file
@@ -113,8 +115,7 @@ def _read_files(section: str, names: dict[str, str], base_dir: Path) -> tuple[di
 
 
 def parse_tls(named: TlsFiles, base_dir: Path) -> TlsConfig | None:
-    names = {"cert": named.cert, "key": named.key, "client_ca": named.client_ca}
-    found, digest = _read_files("tls", names, base_dir)
+    found, digest = _read_files("tls", msgspec.structs.asdict(named), base_dir)
     if not found:
         return None
     if "cert" not in found:

@@ -156,7 +156,7 @@ class Roster:
         before, worker.started = worker.started, vitals.started or worker.started
         if before is not None and worker.started is not None and worker.started > before + 1:
             router.policy.forget(worker)
-            router.table.restarted(worker)
+            router.table.start_slowly(worker)
             router.tell_kv(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
         if vitals.cache_tokens and not worker.config_cache_tokens:

@@ -186,8 +186,8 @@ def count_blocks(index: Index, most: int = MAX_SAMPLED) -> dict[str, dict[str, i
     Exact for small or device-only indexes, else extrapolated from a sample of shards (blocks are
     sharded by hash), so that a call takes a few milliseconds.
     """
+    counted = {rank.worker: dict.fromkeys(TIERS, 0) for rank in index.ranks.values()}
     if not index.tiered:
-        counted = {rank.worker: dict.fromkeys(TIERS, 0) for rank in index.ranks.values()}
         for rank in index.ranks.values():
             counted[rank.worker]["gpu"] += rank.blocks
         return counted
@@ -200,11 +200,7 @@ def count_blocks(index: Index, most: int = MAX_SAMPLED) -> dict[str, dict[str, i
             masks[mask] = masks.get(mask, 0) + 1
             seen += mask.bit_count()
         shards += 1
-    return _by_worker(index, masks, SHARDS / shards)
-
-
-def _by_worker(index: Index, masks: dict[int, int], scale: float) -> dict[str, dict[str, int]]:
-    counted = {rank.worker: dict.fromkeys(TIERS, 0) for rank in index.ranks.values()}
+    scale = SHARDS / shards
     for mask, count in masks.items():
         for slot, bits in _bits_by_slot(mask):
             holder = index.slots[slot]
@@ -249,10 +245,9 @@ def remove_hints(index: Index, worker: str, names: Sequence[int]) -> int:
     own. Return the number of blocks affected.
     """
     bits = index.shared_bits
-    for rank in index.ranks.values():
-        if rank.worker == worker:
-            for holder in rank.groups.values():
-                bits |= holder.bits[L2_OWN]
+    for rank in index.ranks_of(worker):
+        for holder in rank.groups.values():
+            bits |= holder.bits[L2_OWN]
     found = 0
     for name in names:
         short = name & KEY_MASK

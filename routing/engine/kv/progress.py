@@ -52,11 +52,25 @@ class ExpectedBlocks:
         self._answered.append((now + GRACE_S, guess))
 
     def failed(self, guess: ExpectedPrompt) -> None:
-        self._drop(guess)
+        """Drop the expectation; idempotent."""
+        if guess.over:
+            return
+        guess.over = True
+        worker = guess.worker
+        for names in guess.chains.values():
+            for name in names:
+                workers = self._holders.get(name)
+                if workers is None or worker not in workers:
+                    continue
+                workers[worker] -= 1
+                if not workers[worker]:
+                    del workers[worker]
+                    if not workers:
+                        del self._holders[name]
 
     def tick(self, now: float) -> None:
         while self._answered and self._answered[0][0] <= now:
-            self._drop(self._answered.popleft()[1])
+            self.failed(self._answered.popleft()[1])
 
     def forget(self, worker: str) -> None:
         """Drop the expectations of a lost worker."""
@@ -88,22 +102,6 @@ class ExpectedBlocks:
                 found[left] = max(found.get(left, 0), len(names) * size)
         return found
 
-    def _drop(self, guess: ExpectedPrompt) -> None:
-        if guess.over:
-            return
-        guess.over = True
-        worker = guess.worker
-        for names in guess.chains.values():
-            for name in names:
-                workers = self._holders.get(name)
-                if workers is None or worker not in workers:
-                    continue
-                workers[worker] -= 1
-                if not workers[worker]:
-                    del workers[worker]
-                    if not workers:
-                        del self._holders[name]
-
 
 class PromptLoad(Protocol):
     """Load of a prompt on its worker (fleet.load.Charge)."""
@@ -112,27 +110,25 @@ class PromptLoad(Protocol):
         """Lower the remaining prompt tokens to at most `tokens`."""
 
 
+@dataclass(slots=True, eq=False)
 class PrefillProgress:
-    __slots__ = ("_chains", "_known", "_size", "_tokens", "_weight", "worker")
-
-    def __init__(self, worker: str, chains: Chains, tokens: int, weight: PromptLoad) -> None:
-        self.worker = worker
-        self._chains = chains
-        self._tokens = tokens
-        self._weight = weight
-        self._size = 0
-        self._known = 0  # leading blocks present at the worker
+    worker: str
+    chains: Chains
+    tokens: int
+    weight: PromptLoad
+    size: int = 0
+    known: int = 0  # leading blocks present at the worker
 
     def advance(self, index: Index, size: int, bits: int) -> None:
-        names = self._chains.get(size, ())
-        if size != self._size:
-            self._size, self._known = size, 0
-        known = self._known
+        names = self.chains.get(size, ())
+        if size != self.size:
+            self.size, self.known = size, 0
+        known = self.known
         while known < len(names) and index.holders(names[known]) & bits:
             known += 1
-        if known > self._known:
-            self._known = known
-            self._weight.left(self._tokens - known * size)
+        if known > self.known:
+            self.known = known
+            self.weight.left(self.tokens - known * size)
 
 
 class Progress:
