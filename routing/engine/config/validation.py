@@ -12,7 +12,7 @@ from msgspec import Meta, inspect
 
 _PROBLEM = re.compile(
     r"(?:Object (contains unknown|missing required) field `(.*?)`|.*?)"
-    r"(?: - at (?:`key` in )?`\$(.*)`)?",
+    r"(?: - at (`key`)?(?: in )?(?:`\$(.*)`)?)?",
     re.DOTALL,
 )
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
@@ -64,6 +64,10 @@ def convert(data: Any, kind: Any, name: str = "") -> Any:
     """Return `data` as a `kind`. `name`: field of `data`, "" for the whole document."""
     try:
         return msgspec.convert(data, kind)
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can escape
+        raise ConfigError(
+            name or "(whole)", "(hidden)", "has a field name that is not Unicode", "Remove it."
+        ) from None
     except msgspec.ValidationError as error:
         raise _explain(str(error), data, inspect.type_info(kind), name) from None
 
@@ -72,7 +76,7 @@ def _explain(text: str, value: Any, kind: Any, name: str) -> ConfigError:
     """Translate an error of msgspec, which names only the expected type and the place."""
     problem = _PROBLEM.fullmatch(text)
     assert problem is not None
-    reason, field, place = problem.groups()
+    reason, field, of_key, place = problem.groups()
     default: Any = None
     # A field name with backquotes makes the place ambiguous; the error then names what was reached.
     with contextlib.suppress(LookupError, StopIteration, TypeError):
@@ -87,12 +91,13 @@ def _explain(text: str, value: Any, kind: Any, name: str) -> ConfigError:
                 kind = next(k.item_type for k in kinds if isinstance(k, inspect.ListType))
                 value = value[int(index)]
                 name = f"{name}[{index}]"
-    if field is not None:
-        name = f"{name}.{field}" if name else field or "(empty)"
+    if reason or of_key:
+        entries = value if isinstance(value, dict) else {}
+        key = field if reason else next((key for key in entries if not isinstance(key, str)), "")
+        name = f"{name}.{key}" if name else str(key) or "(empty)"
         if reason == "missing required":
             return ConfigError(name, None, "is missing", "Add it.")
-        value = value.get(field) if isinstance(value, dict) else value
-        return ConfigError(name, value, "is not known", "Remove or rename it.")
+        return ConfigError(name, entries.get(key), "is not known", "Remove or rename it.")
     return _mismatch(name or "(whole)", value, kind, default)
 
 
