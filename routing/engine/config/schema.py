@@ -9,20 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from routing.engine.config.validation import Section, between, described, matching
+from routing.engine.config.validation import Section, between, described, matching, one_of
 
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 ISOLATIONS = ("shared", "group", "key")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-Strategy = Annotated[
-    str,
-    matching("|".join(STRATEGIES), "is not a strategy", f"Use one of: {', '.join(STRATEGIES)}."),
-]
-Isolation = Annotated[
-    str,
-    matching("|".join(ISOLATIONS), "is not an isolation", f"Use one of: {', '.join(ISOLATIONS)}."),
-]
+Strategy = Annotated[str, one_of(STRATEGIES, "is not a strategy")]
+Isolation = Annotated[str, one_of(ISOLATIONS, "is not an isolation")]
 Bytes = Annotated[int, between(1024, 2**40)]
 Count = Annotated[int, between(1, 1_000_000)]
 CountOrZero = Annotated[int, between(0, 1_000_000)]

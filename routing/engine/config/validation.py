@@ -55,6 +55,10 @@ def matching(pattern: str, message: str = "", remedy: str = "", hidden: bool = F
     return Meta(pattern=rf"\A(?:{pattern})\Z", extra=text)
 
 
+def one_of(choices: tuple[str, ...], message: str) -> Meta:
+    return matching("|".join(choices), message, f"Use one of: {', '.join(choices)}.")
+
+
 def described(message: str, remedy: str) -> Meta:
     """Use this error text for a field which has no pattern."""
     return Meta(extra={"message": message, "remedy": remedy})

@@ -1,7 +1,7 @@
 """Worker state, and the table of eligible workers.
 
-`Table.eligible` is updated on every state change, so that a pick only reads it. A worker is down,
-draining or ejected (circuit.py); if all remaining workers are ejected, they are used anyway.
+`WorkerTable.eligible` is updated on every state change, so that a pick only reads it. A worker is
+down, draining or ejected (circuit.py); if all remaining workers are ejected, they are used anyway.
 """
 
 from __future__ import annotations

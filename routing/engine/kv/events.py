@@ -20,7 +20,6 @@ from routing.engine.kv.holders import (
     L2_OWN,
     L2_SHARED,
     Holder,
-    OrphanBlocks,
     OrphanRun,
     Rank,
 )
@@ -192,10 +191,11 @@ class EventApplier:
         else:
             run = OrphanRun(engine_id(parent), keys, data, size, inputs, where, shared, certain)
             name = self._parent(holder, run)
-        if name is None:
-            self._park(holder, run)
-        else:
+        if name is not None:
             yield from self._place(holder, run, name)
+        else:
+            counts["parked"] += len(run.keys)
+            counts["dropped_parked"] += holder.parked.add(run)
 
     def _parent(self, holder: Holder, run: OrphanRun) -> int | None:
         """Return the parent's name, or None. A device store proves that the parent is on the
@@ -210,11 +210,6 @@ class EventApplier:
                 holder.blocks.put(run.parent, name)
                 self._index.set(name, holder.bits[GPU])
         return name
-
-    def _park(self, holder: Holder, run: OrphanRun) -> None:
-        parked: OrphanBlocks = holder.parked
-        self.counts["parked"] += len(run.keys)
-        self.counts["dropped_parked"] += parked.add(run)
 
     def _place(self, holder: Holder, run: OrphanRun, parent: int) -> Iterator[None]:
         """Name the blocks of a run and of all runs waiting for them; yields between pieces."""
@@ -314,14 +309,10 @@ class EventApplier:
             if before != name:
                 self._rebind(holder, before, name)
             elif run.tier is Tier.GPU and self._index.held(holder, name) & bit:
-                self._twin(holder, key, name)
-
-    @staticmethod
-    def _twin(holder: Holder, key: int, name: int) -> None:
-        twins = holder.twins
-        if len(twins) >= _TWINS_LIMIT:
-            del twins[next(iter(twins))]
-        twins[key] = name
+                twins = holder.twins
+                if len(twins) >= _TWINS_LIMIT:
+                    del twins[next(iter(twins))]
+                twins[key] = name
 
     def _rebind(self, holder: Holder, before: int, name: int) -> None:
         """Replace a connector's name without salt by the device's."""

@@ -32,6 +32,8 @@ _RENDERER_NAMES = frozenset(
         *("tokenizer_kwargs", "tools", "truncation"),
     )
 )
+# Paths without these fields always begin an answer.
+_NEW_ANSWER = {"add_generation_prompt": True, "continue_final_message": False}
 # Fields whose effect on the prompt only the engine knows.
 _UNSUPPORTED = ("truncate_prompt_tokens", "mm_processor_kwargs", "media_io_kwargs")
 
@@ -183,9 +185,7 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
         messages += [_responses_item(item) for item in asked]
     else:
         raise NoTokens(BAD_REQUEST, "input")
-    kwargs = _merge_template_kwargs(
-        data, {"add_generation_prompt": True, "continue_final_message": False}, None
-    )
+    kwargs = _merge_template_kwargs(data, dict(_NEW_ANSWER), None)
     # Intended: this request model uses the tokenizer's default for special tokens.
     return ChatPrompt(messages, None, kwargs, add_special_tokens=True, responses=True)
 
@@ -232,9 +232,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
         message = _anthropic_message(role, item.get("content"))
         if message is not None:
             messages.append(message)
-    kwargs = _merge_template_kwargs(
-        data, {"add_generation_prompt": True, "continue_final_message": False}, None
-    )
+    kwargs = _merge_template_kwargs(data, dict(_NEW_ANSWER), None)
     return ChatPrompt(messages, None, kwargs, add_special_tokens=False)
 
 
