@@ -18,8 +18,7 @@ from bench.fleet.worker import FleetWorker, Job
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.workers import Worker, WorkerTable
-from routing.engine.kv.expected_blocks import ExpectedPrompt
-from routing.engine.kv.progress import PrefillProgress, Progress
+from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress, Progress
 from routing.engine.policies import cost
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware

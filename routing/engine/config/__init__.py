@@ -3,13 +3,11 @@
 Import from this package. The console calls `parse` before it publishes a file.
 """
 
-from routing.engine.config.access import parse_keys
-from routing.engine.config.fields import ConfigError
+from routing.engine.config.keys import parse_keys
 from routing.engine.config.parser import parse
 from routing.engine.config.public_view import memory_bounds, show_config, show_key
 from routing.engine.config.schema import (
     LOG_LEVELS,
-    STRATEGIES,
     AccessLogConfig,
     Address,
     AdmissionConfig,
@@ -32,11 +30,11 @@ from routing.engine.config.schema import (
     WorkerConfig,
     WorkerTlsConfig,
 )
-from routing.engine.config.syntax import parse_address, parse_session_key, parse_strategy
+from routing.engine.config.syntax import parse_address, parse_strategy
+from routing.engine.config.validation import ConfigError
 
 __all__ = [
     "LOG_LEVELS",
-    "STRATEGIES",
     "AccessLogConfig",
     "Address",
     "AdmissionConfig",
@@ -63,7 +61,6 @@ __all__ = [
     "parse",
     "parse_address",
     "parse_keys",
-    "parse_session_key",
     "parse_strategy",
     "show_config",
     "show_key",

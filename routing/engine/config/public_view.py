@@ -5,22 +5,23 @@ Keys are shown by id, files by path.
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
 from typing import Any
 
-from routing.engine.config.schema import (
-    Address,
-    Config,
-    Key,
-    KubernetesConfig,
-    KvConfig,
-    TlsConfig,
-    WorkerTlsConfig,
-)
+import msgspec
+
+from routing.engine.config.schema import Config, Key
 
 # Besides bodies: pipelined requests, write buffers on both sides, TLS.
 CLIENT_BUFFER_BYTES = 1024 * 1024
+_WORKER_FIELDS = (
+    "id",
+    "url",
+    "draining",
+    "max_in_flight",
+    "cache_tokens",
+    "kv_events",
+    "kv_replay",
+)
 
 
 def _show_listen(config: Config) -> str | list[str]:
@@ -28,23 +29,12 @@ def _show_listen(config: Config) -> str | list[str]:
     return addresses if config.listen_more else addresses[0]
 
 
-def _show_address(address: Address | None) -> str:
-    return "" if address is None else str(address)
-
-
-def _show_files(
-    part: TlsConfig | WorkerTlsConfig | KubernetesConfig | None,
-) -> dict[str, Any] | None:
-    if part is None:
-        return None
-    values = dataclasses.asdict(part)
-    values.pop("digest", None)
-    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
-
-
-def _show_kv(kv: KvConfig) -> dict[str, Any]:
-    values = dataclasses.asdict(kv)
-    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+def _show(part: Any) -> Any:
+    """Return a section as plain data; its files by path, without their digest."""
+    values = msgspec.to_builtins(part, enc_hook=str)
+    if isinstance(values, dict):
+        values.pop("digest", None)
+    return values
 
 
 def show_key(key: Key) -> dict[str, Any]:
@@ -61,23 +51,14 @@ def show_key(key: Key) -> dict[str, Any]:
         "budget_tokens": key.budget_tokens,
         "group": key.group,
         "models": None if key.models is None else sorted(key.models),
-        "limits": dataclasses.asdict(key.limits),
+        "limits": _show(key.limits),
     }
-
-
-def _show_decisions(config: Config) -> dict[str, Any]:
-    shown: dict[str, Any] = {"keep": config.decisions_keep}
-    if config.journal is not None:
-        shown["file"] = str(config.journal.file)
-        shown["sample"] = config.journal.sample
-        shown["max_bytes"] = config.journal.max_bytes
-    return shown
 
 
 def show_config(config: Config) -> dict[str, Any]:
     return {
         "listen": _show_listen(config),
-        "admin": _show_address(config.admin),
+        "admin": "" if config.admin is None else str(config.admin),
         "endpoint": config.endpoint,
         "namespace": config.namespace,
         "strategy": config.strategy,
@@ -87,35 +68,26 @@ def show_config(config: Config) -> dict[str, Any]:
         "prefix_memory_blocks": config.prefix_memory_blocks,
         "cache_isolation": config.cache_isolation,
         "keys": None if config.keys is None else [show_key(key) for key in config.keys],
-        "kv": _show_kv(config.kv),
+        "kv": _show(config.kv),
         "open_paths": list(config.open_paths),
-        "admission": dataclasses.asdict(config.admission),
+        "admission": _show(config.admission),
         "workers": [
-            {
-                "id": worker.id,
-                "url": worker.url,
-                "draining": worker.draining,
-                "max_in_flight": worker.max_in_flight,
-                "cache_tokens": worker.cache_tokens,
-                "kv_events": worker.kv_events,
-                "kv_replay": worker.kv_replay,
-            }
-            for worker in config.workers
+            {name: getattr(worker, name) for name in _WORKER_FIELDS} for worker in config.workers
         ],
         "discovery": {
             "dns": [str(name) for name in config.discovery.dns],
             "dns_interval_s": config.discovery.dns_interval_s,
             "endpointslices": [str(service) for service in config.discovery.services],
-            "kubernetes": _show_files(config.discovery.kubernetes),
+            "kubernetes": _show(config.discovery.kubernetes),
         },
-        "tls": _show_files(config.tls),
-        "worker_tls": _show_files(config.worker_tls),
-        "health": dataclasses.asdict(config.health),
-        "limits": dataclasses.asdict(config.limits),
-        "decisions": _show_decisions(config),
+        "tls": _show(config.tls),
+        "worker_tls": _show(config.worker_tls),
+        "health": _show(config.health),
+        "limits": _show(config.limits),
+        "decisions": {"keep": config.decisions_keep, **(_show(config.journal) or {})},
         "retry": {"attempts": config.retry_attempts},
-        "access_log": dataclasses.asdict(config.access_log),
-        "tracing": None if config.tracing is None else dataclasses.asdict(config.tracing),
+        "access_log": _show(config.access_log),
+        "tracing": _show(config.tracing),
     }
 
 

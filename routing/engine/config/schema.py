@@ -1,13 +1,32 @@
-"""Frozen configuration types with their defaults; `parse` validates the values."""
+"""Frozen configuration types with their defaults and ranges.
+
+A `Section` is converted from the document as it is; `parse` builds the other types.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from routing.engine.config.validation import Section, between, described, matching, one_of
 
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 ISOLATIONS = ("shared", "group", "key")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+Strategy = Annotated[str, one_of(STRATEGIES, "is not a strategy")]
+Isolation = Annotated[str, one_of(ISOLATIONS, "is not an isolation")]
+Bytes = Annotated[int, between(1024, 2**40)]
+Count = Annotated[int, between(1, 1_000_000)]
+CountOrZero = Annotated[int, between(0, 1_000_000)]
+EpochSeconds = Annotated[float, between(0, 1e11)]
+Label = Annotated[str, matching(r"[\x21-\x7e]{1,128}")]
+LabelOrEmpty = Annotated[str, matching(r"[\x21-\x7e]{0,128}")]
+Model = Annotated[str, matching(r"[^\x00-\x1f\x7f]{1,256}")]
+Rate = Annotated[int, between(0, 1_000_000_000)]
+Share = Annotated[float, between(0, 1)]
+Timeout = Annotated[float, between(0.05, 86_400)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +124,7 @@ class KubernetesConfig:
     ca_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryConfig:
+class DiscoveryConfig(Section, frozen=True):
     dns: tuple[DnsName, ...] = ()
     dns_interval_s: float = 5.0
     services: tuple[Service, ...] = ()
@@ -144,8 +162,7 @@ class KvConfig:
     relearn: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class HealthConfig:
+class HealthConfig(Section, frozen=True):
     """Health checks, ejection and slow start.
 
     A worker is checked every `interval_s`: down at once when it refuses connections, after `fall`
@@ -153,18 +170,17 @@ class HealthConfig:
     up to `eject_longest_s`. A new worker gets a reduced share for `slow_start_s`.
     """
 
-    path: str = "/health"
-    interval_s: float = 1.0
-    timeout_s: float = 2.0
-    fall: int = 3
-    eject_after: int = 3
-    eject_s: float = 1.0
-    eject_longest_s: float = 30.0
-    slow_start_s: float = 10.0
+    path: Annotated[str, matching("/[!-~]*")] = "/health"
+    interval_s: Annotated[float, between(0.05, 3600)] = 1.0
+    timeout_s: Annotated[float, between(0.05, 600)] = 2.0
+    fall: Annotated[int, between(1, 100)] = 3
+    eject_after: Annotated[int, between(1, 1000)] = 3
+    eject_s: Annotated[float, between(0.01, 3600)] = 1.0
+    eject_longest_s: Annotated[float, between(0.01, 86_400)] = 30.0
+    slow_start_s: Annotated[float, between(0, 3600)] = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsConfig:
+class LimitsConfig(Section, frozen=True):
     """Limits on client requests, in bytes and seconds.
 
     `clients`: open connections; further ones get 503 and are closed. `buffer_bytes`: request bytes
@@ -178,55 +194,51 @@ class LimitsConfig:
     signal, until load balancers react; then in-flight requests have `shutdown_grace_s` to finish.
     """
 
-    clients: int = 20_000
-    header_bytes: int = 32_768
-    body_bytes: int = 32 * 1024 * 1024
-    hold_bytes: int = 4 * 1024 * 1024
-    buffer_bytes: int = 256 * 1024 * 1024
-    messages: int = 10_000
-    parts: int = 10_000
-    json_values: int = 500_000
-    header_timeout_s: float = 10.0
-    body_timeout_s: float = 30.0
-    idle_timeout_s: float = 75.0
-    stall_timeout_s: float = 300.0
-    connect_timeout_s: float = 3.0
-    response_timeout_s: float = 900.0
-    silence_timeout_s: float = 300.0
-    shutdown_delay_s: float = 0.0
-    shutdown_grace_s: float = 30.0
+    clients: Count = 20_000
+    header_bytes: Bytes = 32_768
+    body_bytes: Bytes = 32 * 1024 * 1024
+    hold_bytes: Annotated[int, between(0, 2**40)] = 4 * 1024 * 1024
+    buffer_bytes: Bytes = 256 * 1024 * 1024
+    messages: Count = 10_000
+    parts: Count = 10_000
+    json_values: Count = 500_000
+    header_timeout_s: Timeout = 10.0
+    body_timeout_s: Timeout = 30.0
+    idle_timeout_s: Timeout = 75.0
+    stall_timeout_s: Timeout = 300.0
+    connect_timeout_s: Timeout = 3.0
+    response_timeout_s: Timeout = 900.0
+    silence_timeout_s: Timeout = 300.0
+    shutdown_delay_s: Annotated[float, between(0, 86_400)] = 0.0
+    shutdown_grace_s: Timeout = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Section, frozen=True):
     """Rates per minute; 0: unlimited. Tokens are prompt plus completion."""
 
-    max_in_flight: int = 0
-    requests_per_minute: int = 0
-    tokens_per_minute: int = 0
+    max_in_flight: Rate = 0
+    requests_per_minute: Rate = 0
+    tokens_per_minute: Rate = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLimits:
+class KeyLimits(Section, frozen=True):
     """Limits of one key; None: `admission.per_key`. A key of weight 2 gets twice the work of one of
     weight 1 while both queue.
     """
 
-    max_in_flight: int | None = None
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    weight: float = 1.0
+    max_in_flight: Rate | None = None
+    requests_per_minute: Rate | None = None
+    tokens_per_minute: Rate | None = None
+    weight: Annotated[float, between(0.01, 1000)] = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueConfig:
-    depth: int = 1000
-    body_bytes: int = 256 * 1024 * 1024
-    timeout_s: float = 30.0
+class QueueConfig(Section, frozen=True):
+    depth: CountOrZero = 1000
+    body_bytes: Bytes = 256 * 1024 * 1024
+    timeout_s: Annotated[float, between(0.5, 86_400)] = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionConfig:
+class AdmissionConfig(Section, frozen=True):
     """Limits of the endpoint at this router, of each key, and of each worker."""
 
     endpoint: Rates = Rates()
@@ -235,11 +247,10 @@ class AdmissionConfig:
     queue: QueueConfig = QueueConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class AccessLogConfig:
+class AccessLogConfig(Section, frozen=True):
     """Access log sampling: a share of all requests, plus failures."""
 
-    sample: float = 0.01
+    sample: Share = 0.01
     errors: bool = True
 
 
@@ -252,17 +263,15 @@ class JournalConfig:
     max_bytes: int = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class TracingConfig:
+class TracingConfig(Section, frozen=True):
     """Span export (OTLP over HTTP); share of sampled requests without incoming trace context."""
 
-    endpoint: str
-    sample: float = 0.01
-    timeout_s: float = 5.0
+    endpoint: str = ""
+    sample: Share = 0.01
+    timeout_s: Annotated[float, between(0.1, 60)] = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Section, frozen=True):
     """API key, stored as SHA-256.
 
     `pin`: may choose the worker. `admin`: may use control paths. `expires`: epoch seconds, 0:
@@ -271,16 +280,31 @@ class Key:
     `group`: keys sharing a cache where isolation is "group".
     """
 
-    id: str
-    sha256: str
+    id: Label
+    sha256: Annotated[
+        str,
+        # The value is omitted: it may be a clear-text key.
+        matching(
+            "[0-9a-fA-F]{64}",
+            "must be 64 hex digits",
+            "Write the SHA-256 of the key, never the key.",
+            hidden=True,
+        ),
+    ]
     pin: bool = False
     admin: bool = False
-    expires: float = 0.0
-    models: frozenset[str] | None = None
+    expires: EpochSeconds = 0.0
+    models: (
+        Annotated[
+            frozenset[Model],
+            described("must be a list of model names", "Leave it out to allow every model."),
+        ]
+        | None
+    ) = None
     limits: KeyLimits = KeyLimits()
-    spent_until: float = 0.0
-    budget_tokens: int = 0
-    group: str = ""
+    spent_until: EpochSeconds = 0.0
+    budget_tokens: Annotated[int, between(0, 10**15)] = 0
+    group: LabelOrEmpty = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +339,7 @@ class Config:
     open_paths: tuple[str, ...] = ()
     decisions_keep: int = 2000
     retry_attempts: int = 2
-    access_log: AccessLogConfig = AccessLogConfig()
+    access_log: AccessLogConfig = field(default_factory=AccessLogConfig)
     journal: JournalConfig | None = None
     tracing: TracingConfig | None = None
     files: tuple[Path, ...] = ()  # referenced files, watched with the main file

@@ -1,12 +1,19 @@
-"""Parse single values: addresses, worker URLs, strategies, session keys."""
+"""Parse single values: addresses, URLs, discovery sources, session keys, open paths."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
-from routing.engine.config.fields import TOKEN, ConfigError
-from routing.engine.config.schema import ISOLATIONS, STRATEGIES, Address, SessionKey
+from routing.engine.config.schema import Address, DnsName, Service, SessionKey, Strategy
+from routing.engine.config.validation import ConfigError, convert
+
+_DNS = re.compile(r"(https://)?([A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?):(\d{1,5})")
+_DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_SERVICE = re.compile(rf"(https://)?({_DNS_LABEL})/({_DNS_LABEL})(?::({_DNS_LABEL}))?")
+_PATH = re.compile(r"/[!-~]{0,255}|\*")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 
 
 def parse_address(name: str, value: str) -> Address:
@@ -18,24 +25,13 @@ def parse_address(name: str, value: str) -> Address:
 
 
 def parse_strategy(value: str) -> str:
-    if value not in STRATEGIES:
-        raise ConfigError(
-            "strategy", value, "is not a strategy", f"Use one of: {', '.join(STRATEGIES)}."
-        )
-    return value
-
-
-def parse_isolation(value: str) -> str:
-    if value not in ISOLATIONS:
-        raise ConfigError(
-            "cache_isolation", value, "is not an isolation", f"Use one of: {', '.join(ISOLATIONS)}."
-        )
-    return value
+    strategy: str = convert(value, Strategy, "strategy")
+    return strategy
 
 
 def parse_session_key(value: str) -> SessionKey:
     source, _, name = value.partition(":")
-    if source not in ("header", "cookie", "body") or not TOKEN.fullmatch(name):
+    if source not in ("header", "cookie", "body") or not _TOKEN.fullmatch(name):
         raise ConfigError(
             "session_key",
             value,
@@ -61,3 +57,38 @@ def parse_worker_url(name: str, url: str) -> tuple[Address, bool]:
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ConfigError(name, url, "must end after the port", remedy)
     return Address(parts.hostname, port), tls
+
+
+def parse_dns(name: str, value: str) -> DnsName:
+    found = _DNS.fullmatch(value)
+    if found is None or not 0 < int(found[4]) < 65536:
+        raise ConfigError(
+            name, value, "must be NAME:PORT", "For example workers.default.svc:8000, or https://..."
+        )
+    return DnsName(found[2], int(found[4]), tls=bool(found[1]))
+
+
+def parse_service(name: str, value: str) -> Service:
+    found = _SERVICE.fullmatch(value)
+    if found is None:
+        raise ConfigError(
+            name,
+            value,
+            "must be NAMESPACE/SERVICE or NAMESPACE/SERVICE:PORT-NAME",
+            "For example default/workers:http, or https://default/workers.",
+        )
+    return Service(found[2], found[3], found[4] or "", tls=bool(found[1]))
+
+
+def parse_open_paths(items: Any) -> tuple[str, ...]:
+    good = isinstance(items, list) and all(
+        isinstance(item, str) and _PATH.fullmatch(item) and "*" not in item[:-1] for item in items
+    )
+    if not good:
+        raise ConfigError(
+            "open_paths",
+            items,
+            "must be a list of paths",
+            'For example ["/metrics", "/plugin/*"]; a * is allowed at the end only.',
+        )
+    return tuple(items)

@@ -10,9 +10,25 @@ import hashlib
 import ssl
 from pathlib import Path
 
+import msgspec
+
 from console.processkit.listener import Failed, ServerContext
-from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file
-from routing.engine.config.schema import TlsConfig, WorkerTlsConfig
+from routing.engine.config.schema import LabelOrEmpty, TlsConfig, WorkerTlsConfig
+from routing.engine.config.validation import ConfigError, Section, read_file
+
+
+class TlsFiles(Section, frozen=True):
+    cert: str = ""
+    key: str = ""
+    client_ca: str = ""
+
+
+class WorkerTlsFiles(Section, frozen=True):
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    server_name: LabelOrEmpty = ""
+    insecure_skip_verify: bool = False
 
 
 def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> None:
@@ -82,42 +98,37 @@ def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
     return context
 
 
-def _read_named_files(
-    fields: Fields, base_dir: Path, names: tuple[str, ...]
-) -> tuple[dict[str, Path], str]:
+def _read_files(section: str, names: dict[str, str], base_dir: Path) -> tuple[dict[str, Path], str]:
+    """Return the paths of the named files and the digest of their contents."""
     found: dict[str, Path] = {}
     digest = hashlib.sha256()
-    for name in names:
-        value = fields.text(name, "")
-        if value:
-            found[name], content = read_file(fields.name(name), value, base_dir)
+    for field, name in names.items():
+        if name:
+            found[field], content = read_file(f"{section}.{field}", name, base_dir)
             digest.update(b"%d:%b" % (len(content), content))
     if ("cert" in found) != ("key" in found):
         missing = "key" if "cert" in found else "cert"
         raise ConfigError(
-            fields.name(missing), "", "is missing", "Give certificate and key, or neither."
+            f"{section}.{missing}", "", "is missing", "Give certificate and key, or neither."
         )
     return found, digest.hexdigest() if found else ""
 
 
-def parse_tls(fields: Fields, base_dir: Path) -> TlsConfig | None:
-    found, digest = _read_named_files(fields, base_dir, ("cert", "key", "client_ca"))
-    fields.done()
+def parse_tls(named: TlsFiles, base_dir: Path) -> TlsConfig | None:
+    found, digest = _read_files("tls", msgspec.structs.asdict(named), base_dir)
     if not found:
         return None
     if "cert" not in found:
         raise ConfigError("tls.cert", "", "is missing", "A client_ca needs a cert and a key.")
-    config = TlsConfig(found["cert"], found["key"], found.get("client_ca"), digest)
+    config = TlsConfig(**found, digest=digest)
     server_context(config, lambda _reason: None)
     return config
 
 
-def parse_worker_tls(fields: Fields, base_dir: Path) -> WorkerTlsConfig:
-    skip = fields.flag("insecure_skip_verify", False)
-    name = fields.text("server_name", "", LABEL)
-    found, digest = _read_named_files(fields, base_dir, ("ca", "cert", "key"))
-    fields.done()
-    if skip and "ca" in found:
+def parse_worker_tls(named: WorkerTlsFiles, base_dir: Path) -> WorkerTlsConfig:
+    names = {"ca": named.ca, "cert": named.cert, "key": named.key}
+    found, digest = _read_files("worker_tls", names, base_dir)
+    if named.insecure_skip_verify and "ca" in found:
         raise ConfigError(
             "worker_tls.insecure_skip_verify",
             True,
@@ -125,7 +136,10 @@ def parse_worker_tls(fields: Fields, base_dir: Path) -> WorkerTlsConfig:
             "Give the ca and leave insecure_skip_verify out.",
         )
     config = WorkerTlsConfig(
-        found.get("ca"), found.get("cert"), found.get("key"), name, skip, digest
+        **found,
+        server_name=named.server_name,
+        insecure_skip_verify=named.insecure_skip_verify,
+        digest=digest,
     )
     if found:
         worker_context(config)

@@ -47,7 +47,7 @@ class KubernetesApi:
         self._ca_file = config.ca_file or (_SERVICE_ACCOUNT / "ca.crt" if own else None)
 
     async def get(self, path: str) -> Any:
-        """Return the JSON of a response. Raise FindError."""
+        """Return the JSON of a response. Raise DiscoveryError."""
         async with asyncio.timeout(ANSWER_S * 4), self._ask(path) as pieces:
             body = bytearray()
             async for piece in pieces:
@@ -58,7 +58,7 @@ class KubernetesApi:
 
     async def lines(self, path: str, silence_s: float) -> AsyncGenerator[Any, None]:
         """Yield None once the request is accepted, then the JSON of each line until the server
-        closes. Raise FindError.
+        closes. Raise DiscoveryError.
         """
         buffer = b""
         async with self._ask(path, silence_s) as pieces:

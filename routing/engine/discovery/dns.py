@@ -18,7 +18,7 @@ JITTER = 0.1
 
 
 async def resolve(name: str, port: int) -> list[Address]:
-    """Return all addresses, sorted because servers shuffle them. Raise FindError."""
+    """Return all addresses, sorted because servers shuffle them. Raise DiscoveryError."""
     try:
         # Uses the loop's thread pool; resolv.conf sets the timeout.
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)

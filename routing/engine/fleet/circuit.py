@@ -6,6 +6,8 @@ outcome (client hang-up) allows the next one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from routing.engine.config import HealthConfig
 
 CLOSED, OPEN, HALF_OPEN = range(3)
@@ -13,15 +15,13 @@ STATE_NAMES = ("closed", "open", "half_open")
 TRIAL_S = 30.0  # a trial without outcome blocks others at most this long
 
 
+@dataclass(slots=True, eq=False)
 class Circuit:
-    __slots__ = ("_failures", "_openings", "_trial_until", "_until", "state")
-
-    def __init__(self) -> None:
-        self.state = CLOSED
-        self._failures = 0
-        self._openings = 0
-        self._until = 0.0
-        self._trial_until = 0.0  # 0: no trial in flight
+    state: int = CLOSED
+    _failures: int = 0
+    _openings: int = 0
+    _until: float = 0.0
+    _trial_until: float = 0.0  # 0: no trial in flight
 
     @property
     def admits(self) -> bool:

@@ -1,7 +1,7 @@
 """In-flight load per worker, and workers ordered by load.
 
 Load is counted at dispatch, not scraped, so it is never stale, and returns to zero when the last
-request ends. `Order` is updated incrementally. policies/cost.py has the formula.
+request ends. `WorkersByLoad` is updated incrementally. policies/cost.py has the formula.
 """
 
 from __future__ import annotations

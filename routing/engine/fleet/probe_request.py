@@ -105,7 +105,7 @@ def _request_head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes
 async def send_probe(
     worker: Worker, path: str, timeout_s: float, body: bytes = b"", lines: bytes = b""
 ) -> tuple[int, bytes]:
-    """Return status and body of a GET, or of an idempotent JSON POST. Raise AskError.
+    """Return status and body of a GET, or of an idempotent JSON POST. Raise ProbeError.
 
     `lines`: additional header lines.
     """

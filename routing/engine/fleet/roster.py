@@ -12,7 +12,7 @@ from typing import Protocol
 from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
-from routing.engine.fleet.vitals import Vitals
+from routing.engine.fleet.health import Vitals
 from routing.engine.fleet.workers import NO_LIMIT, Worker, WorkerTable
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics
@@ -156,7 +156,7 @@ class Roster:
         before, worker.started = worker.started, vitals.started or worker.started
         if before is not None and worker.started is not None and worker.started > before + 1:
             router.policy.forget(worker)
-            router.table.restarted(worker)
+            router.table.start_slowly(worker)
             router.tell_kv(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
         if vitals.cache_tokens and not worker.config_cache_tokens:

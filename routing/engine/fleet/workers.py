@@ -1,7 +1,7 @@
 """Worker state, and the table of eligible workers.
 
-`Table.eligible` is updated on every state change, so that a pick only reads it. A worker is down,
-draining or ejected (circuit.py); if all remaining workers are ejected, they are used anyway.
+`WorkerTable.eligible` is updated on every state change, so that a pick only reads it. A worker is
+down, draining or ejected (circuit.py); if all remaining workers are ejected, they are used anyway.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class WorkerTable:
             if not worker.up:
                 worker.up = True
                 worker.circuit = Circuit()
-                self._start_slowly(worker)
+                self.start_slowly(worker)
                 self._changed(worker, "up")
             return
         worker.probes_failed += 1
@@ -209,7 +209,7 @@ class WorkerTable:
 
     def answered(self, worker: Worker) -> None:
         if worker.circuit.answered():
-            self._start_slowly(worker)
+            self.start_slowly(worker)
             self._changed(worker, "back")
 
     def sent(self, worker: Worker) -> None:
@@ -227,11 +227,7 @@ class WorkerTable:
             if worker.slow_since:
                 self._grow(worker, now)
 
-    def restarted(self, worker: Worker) -> None:
-        """Slow-start a worker whose process was replaced."""
-        self._start_slowly(worker)
-
-    def _start_slowly(self, worker: Worker) -> None:
+    def start_slowly(self, worker: Worker) -> None:
         """Begin slow start, so that an empty queue does not attract all traffic at once.
 
         Skipped while the router itself is new: all workers look new then.

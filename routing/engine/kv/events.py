@@ -13,10 +13,17 @@ from typing import Any
 import msgspec
 import xxhash
 
-from routing.engine.kv import chain, hints
-from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
-from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
-from routing.engine.kv.orphans import OrphanBlocks, OrphanRun
+from routing.engine.kv import chain
+from routing.engine.kv.holders import (
+    GPU,
+    L1,
+    L2_OWN,
+    L2_SHARED,
+    Holder,
+    OrphanRun,
+    Rank,
+)
+from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index, add_hints
 from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, parse_tier
 
 BLOCKS_PER_STEP = 64
@@ -184,10 +191,11 @@ class EventApplier:
         else:
             run = OrphanRun(engine_id(parent), keys, data, size, inputs, where, shared, certain)
             name = self._parent(holder, run)
-        if name is None:
-            self._park(holder, run)
-        else:
+        if name is not None:
             yield from self._place(holder, run, name)
+        else:
+            counts["parked"] += len(run.keys)
+            counts["dropped_parked"] += holder.parked.add(run)
 
     def _parent(self, holder: Holder, run: OrphanRun) -> int | None:
         """Return the parent's name, or None. A device store proves that the parent is on the
@@ -202,11 +210,6 @@ class EventApplier:
                 holder.blocks.put(run.parent, name)
                 self._index.set(name, holder.bits[GPU])
         return name
-
-    def _park(self, holder: Holder, run: OrphanRun) -> None:
-        parked: OrphanBlocks = holder.parked
-        self.counts["parked"] += len(run.keys)
-        self.counts["dropped_parked"] += parked.add(run)
 
     def _place(self, holder: Holder, run: OrphanRun, parent: int) -> Iterator[None]:
         """Name the blocks of a run and of all runs waiting for them; yields between pieces."""
@@ -284,7 +287,7 @@ class EventApplier:
         self.counts["stored"] += len(keys) - again
         self.counts["duplicate"] += again
         if run.tier is Tier.L2:
-            self.counts["hint_forgotten"] += hints.add_hints(self._index, holder, keys)
+            self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
         if holder.claims:
             for key, name in zip(keys, names, strict=True):
                 if key in holder.claims:
@@ -306,14 +309,10 @@ class EventApplier:
             if before != name:
                 self._rebind(holder, before, name)
             elif run.tier is Tier.GPU and self._index.held(holder, name) & bit:
-                self._twin(holder, key, name)
-
-    @staticmethod
-    def _twin(holder: Holder, key: int, name: int) -> None:
-        twins = holder.twins
-        if len(twins) >= _TWINS_LIMIT:
-            del twins[next(iter(twins))]
-        twins[key] = name
+                twins = holder.twins
+                if len(twins) >= _TWINS_LIMIT:
+                    del twins[next(iter(twins))]
+                twins[key] = name
 
     def _rebind(self, holder: Holder, before: int, name: int) -> None:
         """Replace a connector's name without salt by the device's."""
@@ -326,7 +325,7 @@ class EventApplier:
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Store without tokens: counts once the id has a name."""
         if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
-            self.counts["hint_forgotten"] += hints.add_hints(self._index, holder, keys)
+            self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
         claims = holder.claims
         for key in keys:
             name = holder.blocks.get(key)

@@ -8,10 +8,10 @@ bits at once and the old ones are swept incrementally.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from routing.engine.kv import chain
-from routing.engine.kv.holders import GPU, L2_SHARED, Holder, Rank
+from routing.engine.kv.holders import BITS, GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
 
 SHARDS = 1024  # bounds the resize time of a dict (0.5 s at 10 million entries)
 SHARD_MASK = SHARDS - 1
@@ -19,6 +19,11 @@ SHARD_MASK = SHARDS - 1
 KEY_MASK = 2**60 - 1
 _SWEEP_BUCKETS = 16  # about 200 blocks
 _MASKS_LIMIT = 65_536
+HINTS_LIMIT = 262_144  # per holder; about 50 bytes each
+MAX_SAMPLED = 4096  # sampled holder entries, about 1 µs each
+TIERS = ("gpu", "l1", "l2")
+_TIER_MASKS = (1 << GPU, 1 << L1, 1 << L2_OWN | 1 << L2_SHARED)
+_ALL: int = 2**BITS - 1
 
 
 class Index:
@@ -173,3 +178,85 @@ class Index:
             else:
                 del shard[name]
         return mask & holder.all_bits
+
+
+def count_blocks(index: Index, most: int = MAX_SAMPLED) -> dict[str, dict[str, int]]:
+    """Return block counts by worker id and tier; workers without any event are omitted.
+
+    Exact for small or device-only indexes, else extrapolated from a sample of shards (blocks are
+    sharded by hash), so that a call takes a few milliseconds.
+    """
+    counted = {rank.worker: dict.fromkeys(TIERS, 0) for rank in index.ranks.values()}
+    if not index.tiered:
+        for rank in index.ranks.values():
+            counted[rank.worker]["gpu"] += rank.blocks
+        return counted
+    masks: dict[int, int] = {}
+    seen = shards = 0
+    for shard in index.shards:
+        if seen >= most:
+            break
+        for mask in shard.values():
+            masks[mask] = masks.get(mask, 0) + 1
+            seen += mask.bit_count()
+        shards += 1
+    scale = SHARDS / shards
+    for mask, count in masks.items():
+        for slot, bits in _bits_by_slot(mask):
+            holder = index.slots[slot]
+            if holder is None:
+                continue
+            counted_here = counted[holder.rank.worker]
+            for tier, kinds in zip(TIERS, _TIER_MASKS, strict=True):
+                if bits & kinds:
+                    counted_here[tier] += round(count * scale)
+    return counted
+
+
+def _bits_by_slot(mask: int) -> Iterator[tuple[int, int]]:
+    while mask:
+        slot = ((mask & -mask).bit_length() - 1) // BITS
+        bits = mask >> (slot * BITS) & _ALL
+        yield slot, bits
+        mask ^= bits << (slot * BITS)
+
+
+def add_hints(index: Index, holder: Holder, keys: Sequence[int]) -> int:
+    """Add hints about blocks in storage (L2), which evicts without events; return the number of
+    older ones dropped for them.
+    """
+    hints = holder.hints
+    hints.extend(keys)
+    bits = holder.bits[L2_OWN] | holder.bits[L2_SHARED]
+    forgotten = 0
+    while len(hints) > HINTS_LIMIT:
+        key = hints.popleft()
+        name = holder.blocks.get(key)
+        if name is None:
+            continue
+        forgotten += 1
+        if not index.unset(holder, name, bits):
+            holder.blocks.pop(key)
+    return forgotten
+
+
+def remove_hints(index: Index, worker: str, names: Sequence[int]) -> int:
+    """Remove hints for blocks the engine did not find: all of shared storage, and this worker's
+    own. Return the number of blocks affected.
+    """
+    bits = index.shared_bits
+    for rank in index.ranks_of(worker):
+        for holder in rank.groups.values():
+            bits |= holder.bits[L2_OWN]
+    found = 0
+    for name in names:
+        short = name & KEY_MASK
+        shard = index.shards[short & SHARD_MASK]
+        mask = shard.get(short, 0)
+        if mask & bits:
+            found += 1
+            if left := mask & ~bits:
+                shard[short] = index.mask(left)
+            else:
+                del shard[short]
+    return found

@@ -7,6 +7,7 @@ or storage. Cost: one lookup per block, independent of the number of workers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from routing.engine.kv.holders import BITS, L1, L2_OWN, Holder, Rank
@@ -29,25 +30,21 @@ class Match(NamedTuple):
         return self.gpu + self.l1 + self.l2
 
 
+@dataclass(slots=True, eq=False)
 class Blocks:
     """Block names of a prompt: `chains` by block size, usable blocks only (match.usable_blocks)."""
 
-    __slots__ = ("chains",)
-
-    def __init__(self, chains: Mapping[int, Sequence[int]]) -> None:
-        self.chains = chains
+    chains: Mapping[int, Sequence[int]]
 
 
+@dataclass(slots=True, eq=False)
 class Matches:
     """`workers`: best rank of each worker, by id. `anywhere`: tokens that any worker can load from
     shared storage.
     """
 
-    __slots__ = ("anywhere", "workers")
-
-    def __init__(self, workers: dict[str, Match], anywhere: int) -> None:
-        self.workers = workers
-        self.anywhere = anywhere
+    workers: dict[str, Match]
+    anywhere: int
 
 
 def usable_blocks(tokens: int, block_size: int) -> int:

@@ -9,6 +9,7 @@ process is a new one.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -78,18 +79,16 @@ class Output(Protocol):
         """
 
 
+@dataclass(slots=True, eq=False)
 class _Replay:
-    __slots__ = ("digest", "first", "got", "heard_at", "hole", "ignore", "purpose", "start")
-
-    def __init__(self, purpose: ReplayPurpose, start: int, digest: int | None, now: float) -> None:
-        self.purpose = purpose
-        self.start = start
-        self.digest = digest  # of batch `start`; None: unknown
-        self.heard_at = now
-        self.first = -1  # first batch received
-        self.got = 0
-        self.hole = False
-        self.ignore = False
+    purpose: ReplayPurpose
+    start: int
+    digest: int | None  # of batch `start`; None: unknown
+    heard_at: float
+    first: int = -1  # first batch received
+    got: int = 0
+    hole: bool = False
+    ignore: bool = False
 
 
 class SourceFollower:

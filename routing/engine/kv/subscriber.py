@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -47,21 +47,21 @@ class SubscriptionTarget:
     id: str
     host: str
     model: str
-    ask: Callable[[str], Awaitable[tuple[int, bytes]]]
+    ask: Callable[[str], Awaitable[tuple[int, bytes]]] = field(compare=False)
     events: tuple[str, ...] = ()
     replays: tuple[str, ...] = ()
 
 
+@dataclass(slots=True, eq=False)
 class _FollowedWorker:
     """State of one worker: its streams, or why there are none."""
 
-    def __init__(self, target: SubscriptionTarget) -> None:
-        self.target = target
-        self.streams: dict[EventSource, Stream] = {}
-        self.reason = "undiscovered"
-        self.message = ""
-        self.task: asyncio.Task[None] | None = None
-        self.wanted = asyncio.Event()
+    target: SubscriptionTarget
+    streams: dict[EventSource, Stream] = field(default_factory=dict)
+    reason: str = "undiscovered"
+    message: str = ""
+    task: asyncio.Task[None] | None = None
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Subscriber:
@@ -87,7 +87,7 @@ class Subscriber:
         wanted = {target.id: target for target in targets}
         for name, followed in list(self._workers.items()):
             target = wanted.get(name)
-            if target is None or not _is_same_target(target, followed.target):
+            if target != followed.target:
                 self._drop(self._workers.pop(name))
         for name, target in wanted.items():
             if name not in self._workers:
@@ -349,8 +349,3 @@ def _show_stream(worker: str, stream: Stream) -> dict[str, Any]:
         "errors": {reason: count for reason, count in stream.errors.items() if count},
         "skipped": dict(stream.decoder.skipped),
     }
-
-
-def _is_same_target(one: SubscriptionTarget, other: SubscriptionTarget) -> bool:
-    names = ("host", "model", "events", "replays")
-    return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 BlockHash = int | bytes
+E = TypeVar("E")
 
 END_SEQ = 2**64 - 1  # end-of-replay marker: -1 as uint64
 _UNKNOWN_NAMES = 64  # bound on names counted individually
@@ -93,12 +94,15 @@ _TYPES: dict[str, type[Event]] = {
 }
 
 
-class Batch(msgspec.Struct, array_like=True, gc=False):
+class Batch(msgspec.Struct, Generic[E], array_like=True, gc=False):
     """Events of one engine step; `ts` in seconds of the worker's clock."""
 
     ts: float
-    events: list[Stored | Removed | Cleared]
+    events: list[E]
     rank: int | None = None
+
+
+_Decode = Callable[[bytes], Batch[Any]]
 
 
 # The same events as arrays: [tag, field, ...]; fields beyond the known ones are ignored.
@@ -120,22 +124,11 @@ class _ClearedArray(
     pass
 
 
-class _ArrayBatch(msgspec.Struct, array_like=True, gc=False):
-    ts: float
-    events: list[_StoredArray | _RemovedArray | _ClearedArray]
-    rank: int | None = None
-
-
-class _RawBatch(msgspec.Struct, array_like=True):
-    ts: float
-    events: list[Any]
-    rank: int | None = None
-
-
-_decode_maps = msgspec.msgpack.Decoder(Batch).decode
-_decode_arrays = msgspec.msgpack.Decoder(_ArrayBatch).decode
-_decode_raw = msgspec.msgpack.Decoder(_RawBatch).decode
-_NO_EVENTS: list[Event] = []
+_decode_maps: _Decode = msgspec.msgpack.Decoder(Batch[Stored | Removed | Cleared]).decode
+_decode_arrays: _Decode = msgspec.msgpack.Decoder(
+    Batch[_StoredArray | _RemovedArray | _ClearedArray]
+).decode
+_decode_raw: _Decode = msgspec.msgpack.Decoder(Batch[Any]).decode
 
 
 class Decoder:
@@ -148,16 +141,16 @@ class Decoder:
     __slots__ = ("_fast", "_lenient_left", "skipped")
 
     def __init__(self) -> None:
-        self._fast: Callable[[bytes], Batch | _ArrayBatch] = _decode_maps
+        self._fast = _decode_maps
         self._lenient_left = 0
         self.skipped: dict[str, int] = {}
 
-    def decode(self, payload: bytes) -> Batch:
+    def decode(self, payload: bytes) -> Batch[Event]:
         """Raise WireError."""
         if self._lenient_left:
             return self._lenient(payload)
         try:
-            return self._fast(payload)  # type: ignore[return-value]  # the same fields, as arrays
+            return self._fast(payload)
         except msgspec.DecodeError:
             pass
         other = _decode_arrays if self._fast is _decode_maps else _decode_maps
@@ -166,16 +159,16 @@ class Decoder:
         except msgspec.DecodeError:
             return self._slow(payload)
         self._fast = other
-        return batch  # type: ignore[return-value]  # as above
+        return batch
 
-    def _lenient(self, payload: bytes) -> Batch:
+    def _lenient(self, payload: bytes) -> Batch[Event]:
         self._lenient_left -= 1
         try:
-            return _decode_lenient(payload)  # type: ignore[return-value]  # the same fields
+            return _decode_lenient(payload)
         except msgspec.DecodeError:
             return self._slow(payload)
 
-    def _slow(self, payload: bytes) -> Batch:
+    def _slow(self, payload: bytes) -> Batch[Event]:
         """Decode event by event, keeping what is valid."""
         try:
             raw = _decode_raw(payload)
@@ -237,13 +230,9 @@ class _ClearedLenient(Cleared, tag="AllBlocksCleared", gc=False, forbid_unknown_
     pass
 
 
-class _LenientBatch(msgspec.Struct, array_like=True, gc=False):
-    ts: float
-    events: list[_StoredLenient | _RemovedLenient | _ClearedLenient]
-    rank: int | None = None
-
-
-_decode_lenient = msgspec.msgpack.Decoder(_LenientBatch).decode
+_decode_lenient: _Decode = msgspec.msgpack.Decoder(
+    Batch[_StoredLenient | _RemovedLenient | _ClearedLenient]
+).decode
 
 
 def read_message(frames: list[bytes]) -> tuple[int, bytes]:

@@ -11,7 +11,7 @@ from random import random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from routing.engine.kv import hints
+from routing.engine.kv.index import remove_hints
 from routing.engine.kv.match import Blocks, usable_blocks
 from routing.engine.kv.progress import Progress
 from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
@@ -255,7 +255,7 @@ class KvRouting:
         if held.l2 and reported + block < held.tokens and exchange.facts.blocks is not None:
             for size, names in exchange.facts.blocks.chains.items():
                 there = names[max(reported, own) // size :]
-                self.denied += hints.remove_hints(self.policy.index, worker, there)
+                self.denied += remove_hints(self.policy.index, worker, there)
         if meter.observe(min(max(reported, own), held.tokens), reported, block):
             if not meter.lying and self.follower is not None and self.follower.partial(worker):
                 return  # a rebuild would not find more

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from routing.engine.kv.expected_blocks import ExpectedBlocks, ExpectedPrompt
 from routing.engine.kv.holders import Rank
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Match, match_ranks
+from routing.engine.kv.progress import ExpectedBlocks, ExpectedPrompt
 
 HEADER = b"x-data-parallel-rank"
 

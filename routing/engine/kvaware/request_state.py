@@ -9,8 +9,7 @@ from routing.engine.tokens import outcomes
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
-    from routing.engine.kv.expected_blocks import ExpectedPrompt
-    from routing.engine.kv.progress import PrefillProgress
+    from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress
     from routing.engine.kvaware.ranks import Seat
     from routing.engine.policies.base import Pick
     from routing.engine.tokens.service import TokenTicket

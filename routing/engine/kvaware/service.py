@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.fleet.probe_request import ProbeError, send_probe
-from routing.engine.kv.census import count_blocks
+from routing.engine.kv.index import count_blocks
 from routing.engine.kv.subscriber import FOLLOWING, Subscriber, SubscriptionTarget
 from routing.engine.kvaware.placement import KvRouting
 from routing.engine.kvaware.prediction_accuracy import CounterWindow

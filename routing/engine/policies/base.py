@@ -8,11 +8,11 @@ go to the least recently picked worker.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from routing.engine.policies import cost
-from routing.engine.policies.load_order import FleetWithout, LoadOrder, RoutingTarget
-from routing.engine.policies.ring import HashRing
+from routing.engine.policies.load_order import FleetWithout, HashRing, LoadOrder, RoutingTarget
 
 if TYPE_CHECKING:
     from routing.engine.kv.match import Blocks, Match
@@ -39,6 +39,7 @@ REASONS = (
 )
 
 
+@dataclass(slots=True, eq=False)
 class Fleet:
     """Workers available to a pick: `eligible` (never empty) can be chosen, `others` cannot.
 
@@ -46,21 +47,13 @@ class Fleet:
     ones are scanned.
     """
 
-    __slots__ = ("_lost_ring", "_ring", "_slots", "eligible", "order", "others", "tried")
-
-    def __init__(
-        self,
-        eligible: Sequence[RoutingTarget],
-        others: Sequence[RoutingTarget] = (),
-        order: LoadOrder | None = None,
-    ) -> None:
-        self.eligible = eligible
-        self.others = others
-        self.order = order
-        self.tried: Collection[RoutingTarget] = ()
-        self._slots: dict[str, int] | None = None
-        self._ring: HashRing | None = None
-        self._lost_ring: HashRing | None = None
+    eligible: Sequence[RoutingTarget]
+    others: Sequence[RoutingTarget] = ()
+    order: LoadOrder | None = None
+    tried: Collection[RoutingTarget] = field(default=(), init=False)
+    _slots: dict[str, int] | None = field(default=None, init=False)
+    _ring: HashRing | None = field(default=None, init=False)
+    _lost_ring: HashRing | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.eligible) + len(self.others)
@@ -111,6 +104,7 @@ class Fleet:
         return sum(worker.load for worker in self.eligible) / len(self.eligible)
 
 
+@dataclass(slots=True, eq=False)
 class RequestFacts:
     """Policies' view of a request.
 
@@ -119,22 +113,12 @@ class RequestFacts:
     predict its tokens, else 0. `blocks`: the prompt's KV blocks, for kvaware.
     """
 
-    __slots__ = ("block_tokens", "blocks", "chain", "session", "size", "tokens")
-
-    def __init__(
-        self,
-        chain: Sequence[int],
-        tokens: int,
-        block_tokens: float,
-        session: bytes,
-        size: int = 0,
-    ) -> None:
-        self.chain = chain
-        self.tokens = tokens
-        self.block_tokens = block_tokens
-        self.session = session
-        self.size = size
-        self.blocks: Blocks | None = None
+    chain: Sequence[int]
+    tokens: int
+    block_tokens: float
+    session: bytes
+    size: int = 0
+    blocks: Blocks | None = None
 
 
 # worker id, matched tokens, in-flight requests, cost, eligible
@@ -144,6 +128,7 @@ Candidate = tuple[str, int, int, float, bool]
 MAX_CANDIDATES = 16
 
 
+@dataclass(slots=True, eq=False)
 class Pick:
     """Chosen worker and reason.
 
@@ -151,36 +136,30 @@ class Pick:
     ones with a match.
     """
 
-    __slots__ = ("cached_tokens", "candidates", "guessed", "reason", "tiers", "total", "worker")
-
-    def __init__(
-        self,
-        worker: RoutingTarget,
-        reason: str,
-        cached_tokens: int,
-        candidates: list[Candidate],
-        total: int,
-    ) -> None:
-        self.worker = worker
-        self.reason = reason
-        self.cached_tokens = cached_tokens
-        self.candidates = candidates
-        self.total = total
-        self.tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
-        self.guessed = False  # part of `cached_tokens` is expected, not reported
+    worker: RoutingTarget
+    reason: str
+    cached_tokens: int
+    candidates: list[Candidate]
+    total: int
+    tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
+    guessed: bool = False  # part of `cached_tokens` is expected, not reported
 
 
-class RoutingPolicy(Protocol):
+class RoutingPolicy:
+    """Base of the strategies. By default they remember nothing."""
+
     name: str
     reasons: tuple[str, ...]  # reasons of this strategy; counters exist from the start
-    needs_chain: bool
-    needs_session: bool
-    by_turn: bool  # large fleets: order by last pick instead of load
+    needs_chain: bool = False
+    needs_session: bool = False
+    by_turn: bool = False  # large fleets: order by last pick instead of load
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         """Return the pick without side effects; `shown` bounds its candidates."""
+        raise NotImplementedError
 
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None: ...
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        pass
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         """Set the cache size of a worker in tokens."""
@@ -188,7 +167,8 @@ class RoutingPolicy(Protocol):
     def forget(self, worker: RoutingTarget) -> None:
         """Drop the memory of a worker that is gone or lost its cache."""
 
-    def sizes(self) -> dict[str, int]: ...
+    def sizes(self) -> dict[str, int]:
+        return {}
 
 
 def candidate_without_match(worker: RoutingTarget, tokens: int, healthy: bool) -> Candidate:

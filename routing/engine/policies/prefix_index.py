@@ -11,23 +11,22 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 CACHED_NAMES = 1024
 
 Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 
 
+@dataclass(slots=True, eq=False)
 class PrefixRun:
     """Blocks known together. `holders` have all of them, `partly` (slot -> blocks) a prefix."""
 
-    __slots__ = ("blocks", "children", "holders", "parent", "partly")
-
-    def __init__(self, blocks: array[int], holders: int, parent: PrefixRun | None) -> None:
-        self.blocks = blocks
-        self.holders = holders
-        self.parent = parent
-        self.children = 0
-        self.partly: dict[int, int] | None = None
+    blocks: array[int]
+    holders: int
+    parent: PrefixRun | None
+    children: int = 0
+    partly: dict[int, int] | None = None
 
 
 class PrefixMemory:

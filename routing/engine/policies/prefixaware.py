@@ -7,7 +7,7 @@ together; its size follows the workers' caches.
 from __future__ import annotations
 
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts
+from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
 
@@ -27,17 +27,10 @@ class SentPrefixes:
         return default
 
 
-class PrefixAware:
+class PrefixAware(RoutingPolicy):
     name = "prefixaware"
-    reasons: tuple[str, ...] = (
-        base.PREFIX_HIT,
-        base.NO_MATCH,
-        base.LEAST_LOADED,
-        base.UNHEALTHY,
-    )
+    reasons = (base.PREFIX_HIT, base.NO_MATCH, base.LEAST_LOADED, base.UNHEALTHY)
     needs_chain = True
-    needs_session = False
-    by_turn = False
 
     def __init__(self, memory_blocks: int) -> None:
         self._limit = memory_blocks

@@ -9,35 +9,14 @@ from __future__ import annotations
 import xxhash
 
 from routing.engine.policies import base, cost
-from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts
+from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget
 
 
-class _StatelessPolicy:
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        pass
-
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        pass
-
-    def forget(self, worker: RoutingTarget) -> None:
-        pass
-
-    def sizes(self) -> dict[str, int]:
-        return {}
-
-
-class SessionPolicy(_StatelessPolicy):
+class SessionPolicy(RoutingPolicy):
     name = "session"
-    reasons: tuple[str, ...] = (
-        base.SESSION_STICKY,
-        base.NO_MATCH,
-        base.LEAST_LOADED,
-        base.UNHEALTHY,
-    )
-    needs_chain = False
+    reasons = (base.SESSION_STICKY, base.NO_MATCH, base.LEAST_LOADED, base.UNHEALTHY)
     needs_session = True
-    by_turn = False
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         chosen, reason = self._choose(facts, fleet)
@@ -61,11 +40,9 @@ class SessionPolicy(_StatelessPolicy):
         return home, base.SESSION_STICKY
 
 
-class RoundRobin(_StatelessPolicy):
+class RoundRobin(RoutingPolicy):
     name = "roundrobin"
-    reasons: tuple[str, ...] = (base.ROUND_ROBIN,)
-    needs_chain = False
-    needs_session = False
+    reasons = (base.ROUND_ROBIN,)
     by_turn = True
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:

@@ -42,50 +42,31 @@ _MIXED_TEXT = (
 _Body = dict[str, Any]
 _PLAIN_TEXT = "plain text without special tokens"
 _SURROUNDED = "plain text"
+
+
+def _chat(name: str, *messages: _Body, **options: Any) -> tuple[str, bytes, _Body]:
+    return name, b"/v1/chat/completions", {"messages": list(messages), **options}
+
+
 # Basic probes first. A template may reject some (no system role, no tools); then both sides must.
 PROBES: tuple[tuple[str, bytes, _Body], ...] = (
     (_PLAIN_TEXT, b"/v1/completions", {"prompt": _MIXED_TEXT, "add_special_tokens": False}),
     (_SURROUNDED, b"/v1/completions", {"prompt": " Once upon"}),
-    ("one message", b"/v1/chat/completions", {"messages": [_GREETING]}),
-    ("system prompt", b"/v1/chat/completions", {"messages": [_SYSTEM, _GREETING]}),
-    (
-        "several turns",
-        b"/v1/chat/completions",
-        {"messages": [_SYSTEM, _GREETING, _ANSWER, _GREETING]},
-    ),
-    (
-        "unusual text",
-        b"/v1/chat/completions",
-        {"messages": [{"role": "user", "content": _MIXED_TEXT}]},
-    ),
-    (
-        "content in parts",
-        b"/v1/chat/completions",
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]},
-    ),
-    ("tools", b"/v1/chat/completions", {"messages": [_GREETING], "tools": [_TOOL]}),
-    (
+    _chat("one message", _GREETING),
+    _chat("system prompt", _SYSTEM, _GREETING),
+    _chat("several turns", _SYSTEM, _GREETING, _ANSWER, _GREETING),
+    _chat("unusual text", {"role": "user", "content": _MIXED_TEXT}),
+    _chat("content in parts", {"role": "user", "content": [{"type": "text", "text": "a"}] * 2}),
+    _chat("tools", _GREETING, tools=[_TOOL]),
+    _chat(
         "a tool's result",
-        b"/v1/chat/completions",
-        {
-            "messages": [
-                _GREETING,
-                {"role": "assistant", "content": None, "tool_calls": [_CALL]},
-                {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
-            ],
-            "tools": [_TOOL],
-        },
+        _GREETING,
+        {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+        tools=[_TOOL],
     ),
-    (
-        "without generation prompt",
-        b"/v1/chat/completions",
-        {"messages": [_GREETING, _ANSWER], "add_generation_prompt": False},
-    ),
-    (
-        "thinking switched off",
-        b"/v1/chat/completions",
-        {"messages": [_GREETING], "chat_template_kwargs": {"enable_thinking": False}},
-    ),
+    _chat("without generation prompt", _GREETING, _ANSWER, add_generation_prompt=False),
+    _chat("thinking switched off", _GREETING, chat_template_kwargs={"enable_thinking": False}),
 )
 
 

@@ -32,6 +32,8 @@ _RENDERER_NAMES = frozenset(
         *("tokenizer_kwargs", "tools", "truncation"),
     )
 )
+# Paths without these fields always begin an answer.
+_NEW_ANSWER = {"add_generation_prompt": True, "continue_final_message": False}
 # Fields whose effect on the prompt only the engine knows.
 _UNSUPPORTED = ("truncate_prompt_tokens", "mm_processor_kwargs", "media_io_kwargs")
 
@@ -45,46 +47,33 @@ class ServerDefaults:
     no_tools_when_none: bool = False  # --exclude-tools-when-tool-choice-none
 
 
+@dataclass(slots=True, eq=False)
 class IdsPrompt:
     """Prompt of packed token ids (kv.chain)."""
 
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    data: bytes
 
 
+@dataclass(slots=True, eq=False)
 class TextPrompt:
     """One text, with or without special tokens around it."""
 
-    __slots__ = ("add_special_tokens", "text")
-
-    def __init__(self, text: str, add_special_tokens: bool) -> None:
-        self.text = text
-        self.add_special_tokens = add_special_tokens
+    text: str
+    add_special_tokens: bool
 
 
+@dataclass(slots=True, eq=False)
 class ChatPrompt:
     """Chat messages and the request's own `kwargs`.
 
     `messages` are the request's objects; renderers must copy them.
     """
 
-    __slots__ = ("add_special_tokens", "kwargs", "messages", "responses", "tools")
-
-    def __init__(
-        self,
-        messages: list[Any],
-        tools: list[Json] | None,
-        kwargs: Json,
-        add_special_tokens: bool,
-        responses: bool = False,
-    ) -> None:
-        self.messages = messages
-        self.tools = tools
-        self.kwargs = kwargs
-        self.add_special_tokens = add_special_tokens
-        self.responses = responses
+    messages: list[Any]
+    tools: list[Json] | None
+    kwargs: Json
+    add_special_tokens: bool
+    responses: bool = False
 
 
 Prompt = IdsPrompt | TextPrompt | ChatPrompt
@@ -196,9 +185,7 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
         messages += [_responses_item(item) for item in asked]
     else:
         raise NoTokens(BAD_REQUEST, "input")
-    kwargs = _merge_template_kwargs(
-        data, {"add_generation_prompt": True, "continue_final_message": False}, None
-    )
+    kwargs = _merge_template_kwargs(data, dict(_NEW_ANSWER), None)
     # Intended: this request model uses the tokenizer's default for special tokens.
     return ChatPrompt(messages, None, kwargs, add_special_tokens=True, responses=True)
 
@@ -245,9 +232,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
         message = _anthropic_message(role, item.get("content"))
         if message is not None:
             messages.append(message)
-    kwargs = _merge_template_kwargs(
-        data, {"add_generation_prompt": True, "continue_final_message": False}, None
-    )
+    kwargs = _merge_template_kwargs(data, dict(_NEW_ANSWER), None)
     return ChatPrompt(messages, None, kwargs, add_special_tokens=False)
 
 

@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from routing.engine.kv import chain
 from routing.engine.tokens.splitter import Splitter
@@ -21,28 +22,24 @@ _MAX_CHAINS = 4  # chains (by root and block size) per part
 ChainKey = tuple[int, int]  # chain root, tokens per block
 
 
+@dataclass(slots=True, eq=False)
 class SegmentNode:
-    __slots__ = ("chains", "data", "number", "size")
-
-    def __init__(self, number: int, data: bytes, size: int) -> None:
-        self.number = number
-        self.data = data
-        self.size = size
-        self.chains: dict[ChainKey, tuple[int, ...]] | None = None
+    number: int
+    data: bytes
+    size: int
+    chains: dict[ChainKey, tuple[int, ...]] | None = None
 
 
+@dataclass(slots=True, eq=False)
 class CachedTokens:
     """Parts of a text, and the nodes of its known prefix.
 
     `prefix`: ids the tokenizer prepends; such texts have separate chains.
     """
 
-    __slots__ = ("nodes", "parts", "prefix")
-
-    def __init__(self, nodes: list[SegmentNode], parts: list[str], prefix: bytes) -> None:
-        self.nodes = nodes
-        self.parts = parts
-        self.prefix = prefix
+    nodes: list[SegmentNode]
+    parts: list[str]
+    prefix: bytes
 
     @property
     def missing(self) -> list[str]:

@@ -37,13 +37,11 @@ class TokensConfig:
     server: ServerDefaults = field(default_factory=ServerDefaults)
 
 
+@dataclass(slots=True, eq=False)
 class TokenOutcome:
-    __slots__ = ("detail", "reason", "tokens")
-
-    def __init__(self, reason: str, tokens: TokenSequence | None = None, detail: str = "") -> None:
-        self.reason = reason
-        self.tokens = tokens
-        self.detail = detail
+    reason: str
+    tokens: TokenSequence | None = None
+    detail: str = ""
 
 
 Done = Callable[[TokenOutcome], None]
@@ -89,14 +87,12 @@ class TokenTicket:
         done(outcome)
 
 
+@dataclass(slots=True, eq=False)
 class _Job:
     """One prompt in progress and all its waiters."""
 
-    __slots__ = ("key", "tickets")
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self.tickets: list[TokenTicket] = []
+    key: object
+    tickets: list[TokenTicket] = field(default_factory=list)
 
 
 class TokenService:

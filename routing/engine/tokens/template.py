@@ -7,20 +7,22 @@ from requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
-import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
+from jinja2 import nodes
 
-from routing.engine.tokens import formats, messages
+from routing.engine.tokens import messages
 from routing.engine.tokens.outcomes import TEMPLATE_ERROR, NoTokens
 from routing.engine.tokens.requests import ChatPrompt, Json, ServerDefaults
 
+STRING = "string"
+PARTS = "openai"
 # Exceptions that template code can raise, except resource exhaustion.
 _ERRORS = (
     jinja2.TemplateError,
@@ -34,6 +36,109 @@ _ERRORS = (
 _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
+def content_format(tree: nodes.Template) -> str:
+    """Return whether the template expects message content as a string or as parts.
+
+    As vLLM's `--chat-template-content-format auto`: a template that loops over content wants parts.
+    Names are followed exactly as far as vLLM does.
+    """
+    try:
+        return PARTS if any(_content_loops(tree)) else STRING
+    except _NoName:  # as in vLLM
+        return STRING
+
+
+class _NoName(Exception):
+    """A loop or assignment with more than one plain name."""
+
+
+def _is_name(node: nodes.Node, name: str) -> bool:
+    return isinstance(node, nodes.Name) and node.ctx == "load" and node.name == name
+
+
+def _is_key(node: nodes.Node, name: str, key: str) -> bool:
+    """Match `name["key"]` or `name.key`."""
+    if isinstance(node, nodes.Getitem):
+        return (
+            _is_name(node.node, name)
+            and isinstance(node.arg, nodes.Const)
+            and node.arg.value == key
+        )
+    return isinstance(node, nodes.Getattr) and _is_name(node.node, name) and node.attr == key
+
+
+def _is_reference(node: nodes.Node | None, name: str, key: str | None = None) -> bool:
+    """Return True for the variable (or its key), possibly filtered, tested or sliced."""
+    while node is not None:
+        if isinstance(node, (nodes.Filter, nodes.Test)) or (
+            isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+        ):
+            node = node.node
+            continue
+        return _is_key(node, name, key) if key else _is_name(node, name)
+    return False
+
+
+def _assigned_name(node: nodes.Node) -> str:
+    if not isinstance(node, nodes.Name):
+        raise _NoName
+    return node.name
+
+
+def _aliases(tree: nodes.Template, name: str) -> list[str]:
+    found = [name]
+    for known in found:  # grows during iteration
+        for assign in tree.find_all(nodes.Assign):
+            if _is_reference(assign.node, known):
+                alias = _assigned_name(assign.target)
+                if alias != known and alias not in found:
+                    found.append(alias)
+    return found
+
+
+def _message_names(tree: nodes.Template) -> list[str]:
+    aliases = _aliases(tree, "messages")
+    return [
+        _assigned_name(loop.target)
+        for loop in tree.find_all(nodes.For)
+        if any(_is_reference(loop.iter, alias) for alias in aliases)
+    ]
+
+
+def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[str]) -> set[str]:
+    """Return macro parameters that receive a message's content."""
+    names = [argument.name for argument in macro.args]
+    found: set[str] = set()
+    for call in tree.find_all(nodes.Call):
+        if not (isinstance(call.node, nodes.Name) and call.node.name == macro.name):
+            continue
+        given = list(zip(names, call.args, strict=False))
+        given += [(word.key, word.value) for word in call.kwargs if word.key in names]
+        for name, value in given:
+            if any(_is_reference(value, message, "content") for message in messages):
+                found.add(name)
+    return found
+
+
+def _content_loops(tree: nodes.Template) -> Iterator[bool]:
+    """Yield True for each loop over content."""
+    messages = _message_names(tree)
+    inside: dict[int, set[str]] = {}  # macro -> parameters with content
+    for macro in tree.find_all(nodes.Macro):
+        parameters = _macro_parameters(tree, macro, messages)
+        for loop in macro.find_all(nodes.For):
+            inside[id(loop)] = inside.get(id(loop), set()) | parameters
+    for loop in tree.find_all(nodes.For):
+        over = loop.iter
+        wanted = any(_is_reference(over, message, "content") for message in messages)
+        if not wanted and isinstance(over, nodes.Name):
+            parameters = inside.get(id(loop), set())
+            wanted = over.name in parameters or (id(loop) not in inside and over.name == "content")
+        if wanted:
+            _assigned_name(loop.target)
+            yield True
+
+
 class TemplateUnusable(Exception):
     """The template is missing or does not compile."""
 
@@ -43,11 +148,11 @@ class _Generation(jinja2.ext.Extension):
 
     tags = {"generation"}
 
-    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.CallBlock:
+    def parse(self, parser: jinja2.parser.Parser) -> nodes.CallBlock:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         call = self.call_method("_through")
-        block = jinja2.nodes.CallBlock(call, [], [], body)
+        block = nodes.CallBlock(call, [], [], body)
         block.set_lineno(line)
         return block
 
@@ -100,7 +205,7 @@ class ChatTemplate:
         except (jinja2.TemplateError, RecursionError) as error:
             raise TemplateUnusable(f"the chat template cannot be compiled: {error}") from None
         self.source = source
-        self.content_format = formats.content_format(tree)
+        self.content_format = content_format(tree)
         self.uses_clock = "strftime_now" in source
         self._knows_developer = '"developer"' in source or "'developer'" in source
         self._special_tokens = special_tokens
@@ -108,7 +213,7 @@ class ChatTemplate:
     def render(self, chat: ChatPrompt, defaults: ServerDefaults) -> str:
         """Raise NoTokens."""
         wanted = defaults.content_format
-        as_parts = (self.content_format if wanted == "auto" else wanted) == formats.PARTS
+        as_parts = (self.content_format if wanted == "auto" else wanted) == PARTS
         conversation = messages.read_conversation(chat.messages, as_parts, chat.responses)
         if not self._knows_developer and any(item["role"] == "developer" for item in conversation):
             conversation = messages.merge_developer_messages(conversation)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tokenizers import Tokenizer
 
 from routing.engine.tokens.outcomes import ERROR, NO_TOKENIZER, NoTokens
@@ -42,17 +43,16 @@ class TokenizerUnusable(Exception):
     """The folder has no usable tokenizer."""
 
 
-@dataclass(frozen=True)
-class AddedToken:
+class AddedToken(msgspec.Struct, frozen=True):
     """Token matched before normalization and splitting."""
 
     id: int
     content: str
-    special: bool
-    normalized: bool
-    lstrip: bool
-    rstrip: bool
-    single_word: bool
+    special: bool = False
+    normalized: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
 
 
 def read_json(path: Path) -> Json:
@@ -78,11 +78,10 @@ class LocalTokenizer:
             raise TokenizerUnusable(f"tokenizer.json cannot be used: {error}") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.added = [_parse_added_token(item) for item in definition.get("added_tokens", ())]
+        self.added = msgspec.convert(definition.get("added_tokens", ()), list[AddedToken])
         self.definition = definition
         self.doubts = _find_doubts(settings, model_type, self.added)
         self.special_tokens = _special_tokens(settings)
-        self.vocabulary = int(self._tokenizer.get_vocab_size())
         self.prefix, self.suffix = self._surroundings()
 
     def encode(self, text: str) -> array[int]:
@@ -122,18 +121,6 @@ class LocalTokenizer:
                 return prefix, suffix
         self.doubts = (*self.doubts, "post_processor")
         return array("I"), array("I")
-
-
-def _parse_added_token(item: Json) -> AddedToken:
-    return AddedToken(
-        int(item["id"]),
-        str(item["content"]),
-        bool(item.get("special")),
-        bool(item.get("normalized")),
-        bool(item.get("lstrip")),
-        bool(item.get("rstrip")),
-        bool(item.get("single_word")),
-    )
 
 
 def _token_text(value: Any) -> str:

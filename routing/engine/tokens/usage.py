@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -77,15 +78,13 @@ def read_usage(tail: bytes) -> TokenUsage | None:
     return None
 
 
+@dataclass(slots=True, eq=False)
 class UsageReader:
     """Find the last usage object of a body read in pieces."""
 
-    __slots__ = ("last", "size", "usage")
-
-    def __init__(self) -> None:
-        self.usage: TokenUsage | None = None
-        self.size = 0
-        self.last = b""
+    usage: TokenUsage | None = None
+    size: int = 0
+    last: bytes = b""
 
     def feed(self, piece: bytes) -> None:
         self.size += len(piece)

@@ -118,6 +118,11 @@ def test_the_least_that_is_needed() -> None:
         ({"api_keys_file": "absent.json"}, "api_keys_file"),
         ({"hash_key_file": "absent"}, "hash_key_file"),
         ({"Listen": "h:1"}, "Listen"),
+        ({"": 1}, "(empty)"),
+        ({5: 1}, "5"),
+        ({"health": {None: 1}}, "health.None"),
+        ({"workers": [{}]}, "workers[0].url"),
+        ({"kv": {"tokenizer": None}}, "kv.tokenizer"),
     ],
 )
 def test_a_refusal_names_the_field(change: dict[str, Any], field: str) -> None:
@@ -150,6 +155,7 @@ def test_a_refusal_never_repeats_a_secret(tmp_path: Path) -> None:
         '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "root": true}]}',
         '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "models": "m"}]}',
         '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "expires": -1}]}',
+        '{"keys": [{"\\ud800": 1}]}',
         '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "limits": {"weight": 0}}]}',
         json.dumps({"keys": [{"id": "a", "sha256": DIGEST}, {"id": "b", "sha256": DIGEST}]}),
     ],

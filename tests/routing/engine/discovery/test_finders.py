@@ -20,7 +20,7 @@ from routing.engine.config import (
     WorkerConfig,
     parse,
 )
-from routing.engine.discovery import dns, kubernetes, slices
+from routing.engine.discovery import dns, kubernetes
 from routing.engine.discovery.api import KubernetesApi
 from routing.engine.discovery.base import DiscoveryError
 from routing.engine.fleet.roster import merge_workers
@@ -50,7 +50,7 @@ SUCCESS = "emberline_router_discovery_last_success_timestamp_seconds"
 
 
 def found(*items: dict[str, Any], service: Service = SERVICE, known: tuple[str, ...] = ()) -> Any:
-    listed = slices.workers_of_service(items, service, SOURCE, known)
+    listed = kubernetes.workers_of_service(items, service, SOURCE, known)
     return {worker.id: (str(worker.address), worker.draining) for worker in listed}
 
 
@@ -114,7 +114,7 @@ def test_names_which_cannot_be_ids_and_what_is_no_pod() -> None:
 
 def test_tls_names_the_service() -> None:
     service = Service("prod", "workers", tls=True)
-    (one,) = slices.workers_of_service(
+    (one,) = kubernetes.workers_of_service(
         [endpoint_slice("a", endpoint("10.0.0.1", "a"))], service, SOURCE, ()
     )
     assert (one.url, one.tls_name) == ("https://10.0.0.1:8000", "workers.prod.svc")

@@ -11,8 +11,8 @@ import pytest
 
 from routing.engine.config import Address, HealthConfig, WorkerConfig
 from routing.engine.fleet.circuit import CLOSED, HALF_OPEN, OPEN, TRIAL_S, Circuit
+from routing.engine.fleet.health import Vitals, parse_vitals
 from routing.engine.fleet.load import RequestCharge
-from routing.engine.fleet.vitals import Vitals, parse_vitals
 from routing.engine.fleet.workers import SLOW_START_SHARE, SMALL_FLEET, Worker, WorkerTable
 from routing.engine.policies.prefixaware import PrefixAware
 from tests.routing.engine.harness import (

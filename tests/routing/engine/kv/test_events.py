@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.kv import events, orphans
+from routing.engine.kv import events, holders
 from routing.engine.kv.wire import Removed, Stored
 from tests.routing.engine.kv.builders import CLEARED, Fleet, engine_hash, removed, stored
 
@@ -212,7 +212,7 @@ def test_a_block_held_and_waiting_is_removed_from_both() -> None:
 
 
 def test_waiting_blocks_are_bounded_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "LIMIT_BLOCKS", 4)
+    monkeypatch.setattr(holders, "LIMIT_BLOCKS", 4)
     fleet = Fleet()
     others = [[n, n, n, n] for n in range(20, 26)]
     for other in others:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.kv.expected_blocks import GRACE_S, ExpectedBlocks
 from routing.engine.kv.match import Blocks
-from routing.engine.kv.prices import L1_SHARE, L2_SHARE, LoadPrices
+from routing.engine.kv.progress import GRACE_S, ExpectedBlocks
 from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick, RequestFacts
-from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.kvaware import L1_SHARE, L2_SHARE, KvAware, LoadPrices
 from tests.routing.engine.fleet.test_load import table
 from tests.routing.engine.kv.builders import BLOCK, SECRET, removed, stored
 from tests.routing.engine.kv.builders import Fleet as Events

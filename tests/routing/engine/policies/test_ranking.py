@@ -22,8 +22,8 @@ from routing.engine.fleet.load import (
 from routing.engine.fleet.workers import SMALL_FLEET, Worker, WorkerTable
 from routing.engine.policies import base, cost, ranking
 from routing.engine.policies.base import MAX_CANDIDATES, Fleet, RequestFacts, RoutingPolicy
+from routing.engine.policies.load_order import HashRing
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.ring import HashRing
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 from tests.routing.engine.harness import Client, admin, chat, post, router
 from tests.support.fake_worker import FakeWorker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.kv import hints
-from routing.engine.kv.census import count_blocks
+from routing.engine.kv import index
+from routing.engine.kv.index import count_blocks
 from tests.routing.engine.harness import until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
@@ -24,7 +24,7 @@ def fleet() -> Fleet:
 def test_the_oldest_hints_make_room_and_what_the_worker_holds_itself_stays(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "LIMIT", 10)
+    monkeypatch.setattr(index, "HINTS_LIMIT", 10)
     fleet.tell("w", stored(PROMPT, 0, 4), stored(PROMPT, **STORAGE))
     assert fleet.held(PROMPT)["w"] == (4 * BLOCK, 0, 6 * BLOCK)
     other = [number + 1000 for number in PROMPT]
@@ -40,7 +40,7 @@ def test_the_oldest_hints_make_room_and_what_the_worker_holds_itself_stays(
 def test_a_removal_before_its_turn_is_no_trouble(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "LIMIT", 3)
+    monkeypatch.setattr(index, "HINTS_LIMIT", 3)
     fleet.tell("w", stored(PROMPT, 0, 3, **STORAGE), removed(PROMPT[: 3 * BLOCK], medium="STORAGE"))
     fleet.tell("w", stored([5, 6, 7, 8], **STORAGE))
     assert fleet.ask(PROMPT).anywhere == 0
@@ -51,19 +51,19 @@ def test_a_denied_hint_counts_no_more_for_anybody(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, 0, 2), stored(PROMPT, **STORAGE))
     fleet.tell("b", stored(PROMPT, **STORAGE))
     assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
-    assert hints.remove_hints(fleet.index, "c", fleet.names(PROMPT)[1:]) == 9
+    assert index.remove_hints(fleet.index, "c", fleet.names(PROMPT)[1:]) == 9
     assert fleet.ask(PROMPT).anywhere == BLOCK
     assert fleet.held(PROMPT)["a"] == (2 * BLOCK, 0, 0)
-    assert hints.remove_hints(fleet.index, "c", fleet.names(PROMPT)[1:]) == 0
+    assert index.remove_hints(fleet.index, "c", fleet.names(PROMPT)[1:]) == 0
     fleet.tell("b", stored(PROMPT, **STORAGE))  # there again
     assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
 
 
 def test_a_workers_own_storage_is_denied_by_itself_only(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, **{**STORAGE, "locality": "LOCAL"}))
-    hints.remove_hints(fleet.index, "b", fleet.names(PROMPT))
+    index.remove_hints(fleet.index, "b", fleet.names(PROMPT))
     assert fleet.held(PROMPT)["a"] == (0, 0, 10 * BLOCK)
-    hints.remove_hints(fleet.index, "a", fleet.names(PROMPT))
+    index.remove_hints(fleet.index, "a", fleet.names(PROMPT))
     assert fleet.held(PROMPT) == {}
 
 
