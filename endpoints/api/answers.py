@@ -18,7 +18,7 @@ from endpoints.manifest_actions import PlannedChange, PlannedVerb, document
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, diff
-from endpoints.spec.fields import Effect
+from endpoints.spec.field import Effect
 
 
 def endpoint_response(name: str, status: int = 200) -> Response:

@@ -12,12 +12,11 @@ from typing import Any
 from console.core.confined_files import FileRefused
 from console.core.grants import Grant
 from endpoints.refusals import name_taken
-from endpoints.spec.cluster_fields import ANYWHERE, CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.cluster_rules import violations as cluster_violations
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, SpecErrors, read
 from endpoints.spec.field import Effect, SpecField
-from endpoints.spec.fields import BY_PATH, FIELDS
+from endpoints.spec.fields import ANYWHERE, BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.grants import grant_errors as refused_needs
 from endpoints.spec.grants import required_grants
 from endpoints.spec.validators import redact, url_files

@@ -13,7 +13,8 @@ from django import forms
 
 from console.core import yaml_reader
 from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
-from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import BY_PATH, FIELDS
 
 MAX_CHARACTERS = 100_000
 """Limit of a YAML field; a form has many and parses each several times."""

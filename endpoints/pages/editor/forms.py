@@ -31,11 +31,11 @@ from endpoints.pages.editor.form_sections import (
     unsupported_choices,
 )
 from endpoints.pages.editor.presets import Preset
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, flatten, nest
 from endpoints.spec.endpoint_spec import read as read_spec
-from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.rules import Context
 
 # A cluster offers other fields, so the form is redrawn with its input, by POST to keep the input

@@ -13,8 +13,7 @@ from typing import Any
 from console.core import yaml_reader
 from endpoints.manifests import documents, objects
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
-from endpoints.spec.fields import FIELDS, SECTIONS
-from endpoints.spec.section import DEFAULTS
+from endpoints.spec.fields import DEFAULTS, FIELDS, SECTIONS
 
 LONGEST = 200_000
 """Limit (characters); a spec with many volumes has some thousands."""
