@@ -110,12 +110,12 @@ def patch(
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
     endpoint = _get(name)
-    data = merge(endpoint.spec, changes)
+    based_on = endpoint.generation if expected_generation is None else expected_generation
     return update(
         actor,
         name,
-        data,
-        expected_generation=_base_generation(endpoint, expected_generation),
+        merge(endpoint.spec, changes),
+        expected_generation=based_on,
         request_id=request_id,
         verb=verb,
         note=note,
@@ -131,14 +131,11 @@ def scale(
     request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
-    teams.require_change(actor, name)
-    endpoint = _get(name)
-    data = merge(endpoint.spec, {"replicas": replicas})
-    return update(
+    return patch(
         actor,
         name,
-        data,
-        expected_generation=_base_generation(endpoint, expected_generation),
+        {"replicas": replicas},
+        expected_generation=expected_generation,
         request_id=request_id,
         verb=verb,
     )
@@ -294,11 +291,6 @@ def require_not_deleting(endpoint: Endpoint) -> Endpoint:
             "Wait until it is gone, then create it again.",
         )
     return endpoint
-
-
-def _base_generation(endpoint: Endpoint, expected: int | None) -> int:
-    """Return the generation that the change is based on."""
-    return endpoint.generation if expected is None else expected
 
 
 def _require_generation(endpoint: Endpoint, expected: int | None) -> None:

@@ -51,6 +51,17 @@ class Effect(StrEnum):
     RESTART = "restart"
     LIVE = "live"
 
+    @property
+    def label(self) -> str:
+        return _EFFECT_LABELS[self]
+
+
+_EFFECT_LABELS = {
+    Effect.FIXED: "cannot be changed",
+    Effect.RESTART: "restarts workers",
+    Effect.LIVE: "applies live",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class SpecField:

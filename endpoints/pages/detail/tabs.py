@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.gate import role_required
@@ -18,7 +17,7 @@ from endpoints import selectors, teams
 from endpoints.choices import Severity
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
-from endpoints.pages.detail.configuration import command_of, form_values, text_of
+from endpoints.pages.detail.configuration import form_values, text_of
 from endpoints.pages.detail.context import settings_context
 from endpoints.pages.detail.revisions import (
     SERVING,
@@ -30,10 +29,11 @@ from endpoints.pages.detail.revisions import (
     page_of_revisions,
     revision_rows,
 )
-from endpoints.pages.detail.views import run_and_redirect
+from endpoints.pages.detail.views import render_part, run_and_redirect
 from endpoints.pages.editor.feedback import command_lines
 from endpoints.pages.head import SETTLED_POLL_S, find_endpoint, head_context, poll_s
 from endpoints.placement import cache_tiers
+from endpoints.placement.preview import preview
 from endpoints.refusals import NotFoundError
 
 
@@ -67,14 +67,9 @@ REVISION_CHOICES = 100
 
 @require_safe
 def head(request: HttpRequest, name: str) -> HttpResponse:
-    try:
-        endpoint = selectors.get(name)
-    except NotFoundError:
-        # Deleted since the page was loaded: redirect htmx to the list.
-        messages.info(request, f"{name} is deleted: nothing of it is left.")
-        return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
-    context = head_context(endpoint, brief="brief" in request.GET)
-    return render(request, "endpoints/htmx/head.html", context)
+    brief = "brief" in request.GET
+    context = partial(head_context, brief=brief)
+    return render_part(request, name, "endpoints/htmx/head.html", context)
 
 
 @require_safe
@@ -134,7 +129,7 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
-    shown = command_of(endpoint.parsed)
+    shown = preview(endpoint.parsed)
     context = {
         "endpoint": endpoint,
         "groups": form_values(endpoint.parsed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -28,13 +29,19 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def live(request: HttpRequest, name: str) -> HttpResponse:
+    return render_part(request, name, "endpoints/htmx/live.html", live_context)
+
+
+def render_part(
+    request: HttpRequest, name: str, template: str, context: Callable[[Endpoint], dict[str, Any]]
+) -> HttpResponse:
+    """Render a polled part of the page; redirect htmx to the list if the endpoint was deleted."""
     try:
         endpoint = selectors.get(name)
     except NotFoundError:
-        # Deleted since the page was loaded: redirect htmx to the list.
         messages.info(request, f"{name} is deleted: nothing of it is left.")
         return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
-    return render(request, "endpoints/htmx/live.html", live_context(endpoint))
+    return render(request, template, context(endpoint))
 
 
 @require_POST

@@ -13,7 +13,7 @@ from django import forms
 
 from console.core import yaml_reader
 from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
-from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.field import SpecField
 from endpoints.spec.fields import BY_PATH, FIELDS
 
 MAX_CHARACTERS = 100_000
@@ -22,11 +22,6 @@ MARK = "on_cluster"
 """Hidden field: the submitted page contained the cluster sections."""
 CARRIED_MARK = "set_aside"
 """Hidden field: the submitted page carried the cluster values without showing them."""
-EFFECT_LABELS = {
-    Effect.FIXED: "cannot be changed",
-    Effect.RESTART: "restarts workers",
-    Effect.LIVE: "applies live",
-}
 WIDE = frozenset(
     {
         "worker_args",

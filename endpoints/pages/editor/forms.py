@@ -14,7 +14,6 @@ from django.forms.boundfield import BoundField
 from console.web.forms import Styled
 from endpoints.pages.editor.form_fields import (
     CARRIED_MARK,
-    EFFECT_LABELS,
     MARK,
     WIDE,
     format_value,
@@ -197,7 +196,7 @@ class EndpointForm(Styled, forms.Form):
         return ""
 
     def _effect(self, path: str) -> str:
-        return EFFECT_LABELS[BY_PATH[path].effect] if self.changing else ""
+        return BY_PATH[path].effect.label if self.changing else ""
 
     def flat(self) -> dict[str, Any]:
         if not self.is_bound:
