@@ -9,16 +9,16 @@ from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponseBase, StreamingHttpResponse
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
-from console.api.serializers import ErrorSerializer
 from console.provisioners.base import ProvisionError
 from endpoints import selectors
+from endpoints.api.answers import REFUSALS, operation
 from endpoints.logs import sources, stream
 from endpoints.logs.sources import MOST_LINES, TAIL_LINES, Container, LogSource
 from endpoints.models import Endpoint
@@ -34,7 +34,6 @@ _WHICH = [
         "tail", int, description=f"So many of its last lines: 0 to {MOST_LINES}, {TAIL_LINES}."
     ),
 ]
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer, 503: ErrorSerializer}
 
 
 class LogEndSerializer(serializers.Serializer[Any]):
@@ -47,12 +46,7 @@ class LogEndSerializer(serializers.Serializer[Any]):
 
 
 class LogLines(APIView):
-    @extend_schema(
-        tags=["endpoints"],
-        summary="The end of one log",
-        parameters=_WHICH,
-        responses={200: LogEndSerializer, **_REFUSED},
-    )
+    @operation("The end of one log", {200: LogEndSerializer}, *REFUSALS, 503, parameters=_WHICH)
     def get(self, request: Request, name: str) -> Response:
         """Log of a worker or a router. Needs the operator role: logs may contain request data."""
         endpoint, at, tail = _parse_query(request, name)
@@ -73,14 +67,15 @@ class LogLines(APIView):
 
 
 class LogStream(APIView):
-    @extend_schema(
-        tags=["endpoints"],
-        summary="One log as it is written",
+    @operation(
+        "One log as it is written",
+        {(200, _EVENTS): OpenApiTypes.STR},
+        *REFUSALS,
+        503,
         parameters=[
             *_WHICH,
             OpenApiParameter("Last-Event-ID", str, "header", description="Go on after this line."),
         ],
-        responses={(200, _EVENTS): OpenApiTypes.STR, **_REFUSED},
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
         """Server-sent events, one per line, with the line's time as `id` where the platform

@@ -29,24 +29,16 @@ _EVENTS = "text/event-stream"
 @role_required("operator")
 def heal(request: HttpRequest, name: str) -> HttpResponseBase:
     workload = request.POST.get("workload", "")
-    return run_and_redirect(
-        request,
-        find_endpoint(name),
-        lambda: drift_actions.heal(request.user, name, workload),
-        f"{workload or name} is made as wanted again.",
-    )
+    text = f"{workload or name} is made as wanted again."
+    return run_and_redirect(request, name, text, drift_actions.heal, workload)
 
 
 @require_POST
 @role_required("operator")
 def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
     key = request.POST.get("key", "")
-    return run_and_redirect(
-        request,
-        find_endpoint(name),
-        lambda: drift_actions.adopt(request.user, name, key),
-        f"{key} is left as it was found.",
-    )
+    text = f"{key} is left as it was found."
+    return run_and_redirect(request, name, text, drift_actions.adopt, key)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -40,14 +40,9 @@ from endpoints.refusals import NotFoundError
 @require_POST
 @role_required("operator")
 def move(request: HttpRequest, name: str) -> HttpResponseBase:
-    endpoint = find_endpoint(name)
     slug = request.POST.get("team", "")
-    return run_and_redirect(
-        request,
-        endpoint,
-        lambda: teams.move(request.user, name, slug),
-        f"{name} belongs to {slug or 'no team'} now.",
-    )
+    text = f"{name} belongs to {slug or 'no team'} now."
+    return run_and_redirect(request, name, text, teams.move, slug)
 
 
 def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:

@@ -49,13 +49,9 @@ def render_part(
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
-    endpoint = find_endpoint(name)
-    generation = generation_of(request)
+    text, generation = f"{name} is scaled to {typed} workers.", generation_of(request)
     return run_and_redirect(
-        request,
-        endpoint,
-        lambda: actions.scale(request.user, name, replicas, expected_generation=generation),
-        f"{name} is scaled to {typed} workers.",
+        request, name, text, actions.scale, replicas, expected_generation=generation
     )
 
 
@@ -63,37 +59,26 @@ def scale(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def pause(request: HttpRequest, name: str) -> HttpResponseBase:
     """Pause; forms that show the name field require the typed name."""
-    endpoint = find_endpoint(name)
     if request.POST.get("name", name).strip() != name:
+        find_endpoint(name)
         messages.error(request, f"Type {name} to pause it. Nothing was changed.")
         return redirect(_back_url(request), name)
-    return run_and_redirect(
-        request, endpoint, lambda: actions.pause(request.user, name), f"{name} is being paused."
-    )
+    return run_and_redirect(request, name, f"{name} is being paused.", actions.pause)
 
 
 @require_POST
 @role_required("operator")
 def resume(request: HttpRequest, name: str) -> HttpResponseBase:
-    return run_and_redirect(
-        request,
-        find_endpoint(name),
-        lambda: actions.resume(request.user, name),
-        f"{name} is resumed.",
-    )
+    return run_and_redirect(request, name, f"{name} is resumed.", actions.resume)
 
 
 @require_POST
 @role_required("operator")
 def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
     generation, note = generation_of(request), request.POST.get("note", "")
+    text = f"{name} goes back to revision {number}."
     return run_and_redirect(
-        request,
-        find_endpoint(name),
-        lambda: actions.rollback(
-            request.user, name, number, expected_generation=generation, note=note
-        ),
-        f"{name} goes back to revision {number}.",
+        request, name, text, actions.rollback, number, expected_generation=generation, note=note
     )
 
 
@@ -117,16 +102,25 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def run_and_redirect(
-    request: HttpRequest, endpoint: Endpoint, act: Any, text: str
+    request: HttpRequest,
+    name: str,
+    text: str,
+    act: Callable[..., Endpoint],
+    *args: Any,
+    **more: Any,
 ) -> HttpResponseBase:
+    """Call `act` with the user, the endpoint's name and the further arguments; then show `text`, or
+    its errors.
+    """
+    find_endpoint(name)
     try:
-        act()
+        act(request.user, name, *args, **more)
     except (SpecErrors, RefusalError) as error:
         for item in error.errors:
             messages.error(request, f"{item.message} {item.remedy}")
     else:
         messages.success(request, text)
-    return redirect(_back_url(request), endpoint.name)
+    return redirect(_back_url(request), name)
 
 
 def _back_url(request: HttpRequest) -> str:
