@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -26,7 +26,6 @@ from endpoints.refusals import ConflictError, bad_body, logs_away
 from endpoints.spec.endpoint_spec import SpecErrors
 
 STREAM_S = 600.0
-_EVENTS = "text/event-stream"
 _WHICH = [
     OpenApiParameter("worker", str, description="The first, if none is named."),
     OpenApiParameter("container", str, description="Of the worker; its first, if none is named."),
@@ -52,7 +51,7 @@ class LogLines(APIView):
         endpoint, at, tail = _parse_query(request, name)
         try:
             source = sources.log_source(endpoint, at)
-            lines = [line.text for line in source.end(tail, stay=False)] if tail else []
+            lines = [line.text for line in source.end(tail)] if tail else []
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
         body = {
@@ -69,7 +68,7 @@ class LogLines(APIView):
 class LogStream(APIView):
     @operation(
         "One log as it is written",
-        {(200, _EVENTS): OpenApiTypes.STR},
+        {(200, stream.CONTENT_TYPE): OpenApiTypes.STR},
         *REFUSALS,
         503,
         parameters=[
@@ -93,8 +92,7 @@ class LogStream(APIView):
             body = stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
         else:  # no event loop: the generator blocks only its reader
             body = _blocking_stream(source, after, tail)
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingHttpResponse(body, content_type=_EVENTS, headers=headers)
+        return stream.response(body)
 
 
 def _blocking_stream(source: LogSource, after: str, tail: int) -> Iterator[bytes]:

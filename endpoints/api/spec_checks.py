@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from endpoints import teams
 from endpoints.api.answers import operation
 from endpoints.api.serializers import SpecSerializer
-from endpoints.fit.estimate import FitVerdict, MemoryLine
+from endpoints.fit.estimate import FitVerdict
 from endpoints.placement import capacity_check, spec_context
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
@@ -91,17 +91,21 @@ def document(report: capacity_check.CapacityReport) -> dict[str, Any]:
             "capacity_tokens": one.fit.capacity_tokens,
             "concurrency": round(one.fit.concurrency, 2),
             "workers_per_machine": one.fit.workers_per_machine,
-            "lines": [_line(line) for line in one.fit.lines],
+            "lines": [
+                {
+                    "name": line.label,
+                    "value": line.value,
+                    "unit": line.unit,
+                    "formula": line.formula,
+                }
+                for line in one.fit.lines
+            ],
             "findings": [asdict(finding) for finding in one.fit.findings],
         }
         for one in report.judged
     ]
     routers = asdict(report.routers) if report.routers else None
     return {"model": report.model, "params": report.params, "judged": judged, "routers": routers}
-
-
-def _line(line: MemoryLine) -> dict[str, Any]:
-    return {"name": line.label, "value": line.value, "unit": line.unit, "formula": line.formula}
 
 
 class PreviewSerializer(serializers.Serializer[Any]):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importer import flat, name_of
+from endpoints.manifests.importer import SOURCE_BLOCKS, flat, name_of
 from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.worker import arguments, serves_vllm
 
@@ -24,11 +24,6 @@ _ONLY_AWS = (
     ("tlsConfig", "Certificates of ACM and S3 are not used; see exposure.tls and exposure.issuer."),
     ("modelVersion", "It is a word for people; nothing depends on it."),
 )
-_OTHER_SOURCES = {
-    "s3Storage": "s3",
-    "fsxStorage": "fsx",
-    "huggingFaceModel": "huggingface",
-}
 
 
 def notes(manifest: Manifest) -> list[Note]:
@@ -176,7 +171,7 @@ def _prometheus(given: Spec) -> Found:
 
 def _sources(spec: Spec) -> Found:
     source = spec["modelSourceConfig"]
-    for block, kind in _OTHER_SOURCES.items():
+    for kind, block in SOURCE_BLOCKS.items():
         if source.get(block) and source["modelSourceType"] != kind:
             path = f"spec.modelSourceConfig.{block}"
             yield Note(path, "unused", f"The source is {source['modelSourceType']}.", "Remove it.")

@@ -55,9 +55,6 @@ def fields(manifest: Manifest) -> dict[str, Any]:
     least, most = server.get("minAutoScaleReplicas", 1), server.get("maxAutoScaleReplicas", 1)
     if most > least:
         found |= {"scaling.enabled": True, "scaling.min": least, "scaling.max": most}
-    found["rollout.deadline_s"] = spec.get("maxDeployTimeInSeconds", 3600)
-    if spec.get("tags"):
-        found["tags"] = {tag["name"]: tag["value"] for tag in spec["tags"]}
     return found
 
 

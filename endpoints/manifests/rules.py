@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importer import claim_of
+from endpoints.manifests.importer import SOURCE_BLOCKS, claim_of
 from endpoints.manifests.objects import Manifest
 from endpoints.manifests.structural_schema import schema_error
 from endpoints.manifests.worker import GPU
@@ -48,7 +48,7 @@ def _placement(spec: Spec) -> Found:
 def _source_of(spec: Spec, said: frozenset[str]) -> Found:
     source = spec["modelSourceConfig"]
     kind = source["modelSourceType"]
-    block = {"s3": "s3Storage", "fsx": "fsxStorage", "huggingface": "huggingFaceModel"}.get(kind)
+    block = SOURCE_BLOCKS.get(kind)
     if "source.type" in said:
         return
     if block and not source.get(block):

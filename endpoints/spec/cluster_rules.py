@@ -12,9 +12,8 @@ from typing import Any
 
 from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_spec import SOURCES
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, gpu_resource
 from endpoints.spec.fields import CLUSTER_FIELDS
-from endpoints.spec.gpus import gpu_resource
 
 
 @dataclass(frozen=True)

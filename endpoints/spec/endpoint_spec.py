@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from console.provisioners.pods import Pod
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import (
     DEFAULTS,
@@ -26,6 +27,7 @@ from endpoints.spec.fields import (
 from endpoints.spec.validators import redact
 
 GIB = 1024**3
+_GPU_DOMAINS = ("nvidia.com/", "amd.com/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +237,23 @@ def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
 
 def as_audit(changes: tuple[FieldChange, ...]) -> dict[str, list[Any]]:
     return {change.path: [change.before, change.after] for change in changes}
+
+
+def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
+    named = _gpus_named(spec.pod.resources)
+    return named or (Pod().gpu_resource, spec.resources.gpus)
+
+
+def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
+    """Return the GPUs per worker; `pod_resources` takes precedence."""
+    named = _gpus_named(pod_resources)
+    return named[1] if named else gpus
+
+
+def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
+    for part in ("limits", "requests"):
+        given = resources.get(part)
+        for name, count in given.items() if isinstance(given, Mapping) else ():
+            if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
+                return str(name), int(count)
+    return None

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -21,8 +21,6 @@ from endpoints.pages.detail.views import run_and_redirect
 from endpoints.pages.head import find_endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
-
-_EVENTS = "text/event-stream"
 
 
 @require_POST
@@ -89,10 +87,10 @@ def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
         lines = partial(sources.log_source(endpoint, at).lines, after)
     except ProvisionError as error:
-        return HttpResponse(logs_stream.problem(error.message), content_type=_EVENTS)
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    stream = logs_stream.stream(lines)
-    return StreamingHttpResponse(stream, content_type=_EVENTS, headers=headers)
+        return HttpResponse(
+            logs_stream.problem(error.message), content_type=logs_stream.CONTENT_TYPE
+        )
+    return logs_stream.response(logs_stream.stream(lines))
 
 
 def _choose_container(request: HttpRequest, endpoint: Endpoint) -> sources.Container | None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints import manifest_actions
-from endpoints.manifests import documents
-from endpoints.models import Endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.field import SpecField
 from endpoints.spec.fields import FIELDS
@@ -59,10 +56,6 @@ def value_groups(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
         )
         for title, sections in _GROUPS
     )
-
-
-def text_of(endpoint: Endpoint) -> str:
-    return documents.to_yaml(manifest_actions.export_endpoint(endpoint.name))
 
 
 def format_value(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -13,12 +12,12 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows
 from console.web import responses
-from endpoints import selectors, teams
+from endpoints import abandonment, manifest_actions, selectors, teams
 from endpoints.choices import Severity
+from endpoints.manifests import documents
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
-from endpoints.pages.detail.configuration import form_values, text_of
-from endpoints.pages.detail.context import settings_context
+from endpoints.pages.detail.configuration import form_values
 from endpoints.pages.detail.revisions import (
     SERVING,
     WANTED,
@@ -43,15 +42,6 @@ def move(request: HttpRequest, name: str) -> HttpResponseBase:
     slug = request.POST.get("team", "")
     text = f"{name} belongs to {slug or 'no team'} now."
     return run_and_redirect(request, name, text, teams.move, slug)
-
-
-def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
-    """Return the teams to which the user may move it; `nobody`: also to no team."""
-    return {
-        "team_choices": teams.choices(request.user),
-        "team_nobody": allows(request.user, "operator"),
-        "team_now": endpoint.team.slug if endpoint.team else "",
-    }
 
 
 EVENTS_A_PAGE = 50
@@ -128,7 +118,7 @@ def configuration(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "endpoint": endpoint,
         "groups": form_values(endpoint.parsed),
-        "yaml": text_of(endpoint),
+        "yaml": documents.to_yaml(manifest_actions.export_endpoint(name)),
         "shown": shown,
         "command": command_lines(shown.argv),
         "owner": owner_of(name),
@@ -176,7 +166,17 @@ def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def settings(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
-    context = {**settings_context(endpoint), **card(request, endpoint)}
+    on_cluster = endpoint.parsed.on_cluster
+    context = {
+        "endpoint": endpoint,
+        "spec": endpoint.parsed,
+        "owner": owner_of(name),
+        # Objects that abandoning would leave in the cluster.
+        "left": abandonment.remaining_objects(endpoint) if on_cluster else None,
+        "team_choices": teams.choices(request.user),
+        "team_nobody": allows(request.user, "operator"),
+        "team_now": endpoint.team.slug if endpoint.team else "",
+    }
     return render(request, "endpoints/settings.html", context)
 
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.gate import role_required
 from endpoints import teams
 from endpoints.models import Endpoint
-from endpoints.pages.editor import consequences
+from endpoints.pages.editor import consequences, edit_conflict
 from endpoints.pages.editor.consequences import command_lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor
@@ -98,9 +98,7 @@ def _render_feedback(
         "groups": _groups(form, errors),
         "look_url": request.path,
         "start": desk.start,
-        "moved_on": endpoint is not None
-        and generation is not None
-        and generation != endpoint.generation,
+        "moved_on": endpoint is not None and edit_conflict.moved_on(endpoint, generation),
     }
     return render(request, "endpoints/htmx/look.html", context)
 

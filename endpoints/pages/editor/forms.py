@@ -242,8 +242,10 @@ class EndpointForm(Styled, forms.Form):
         self.full_clean()
         for error in errors:
             text = f"{error.message} {error.remedy}"
-            known = error.field in self.fields
-            self.add_error(error.field if known else None, text if known else _format_error(error))
+            if error.field in self.fields:
+                self.add_error(error.field, text)
+            else:
+                self.add_error(None, f"{error.field}: {text}" if error.field else text)
 
 
 def live_id(path: str) -> str:
@@ -273,11 +275,3 @@ def _may_be_empty(spec_field: SpecField) -> bool:
     """Return whether empty input is a value."""
     text = spec_field.kind in (str, tuple) and not spec_field.choices
     return text and spec_field.default is not None
-
-
-def _format_error(error: FieldError) -> str:
-    return (
-        f"{error.field}: {error.message} {error.remedy}"
-        if error.field
-        else (f"{error.message} {error.remedy}")
-    )
