@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from celery import current_app
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.accounts.credentials import stored_actor
@@ -259,19 +260,16 @@ def target_of(endpoint: Endpoint) -> str:
     return f"endpoint/{endpoint.name}"
 
 
-def _get(name: str) -> Endpoint:
+def _get(name: str, rows: QuerySet[Endpoint] | None = None) -> Endpoint:
     try:
-        return Endpoint.objects.get(name=name)
+        return (Endpoint.objects.all() if rows is None else rows).get(name=name)
     except Endpoint.DoesNotExist:
         raise no_endpoint(name) from None
 
 
 def locked(name: str) -> Endpoint:
     """Return the row, locked until the transaction ends (SQLite locks the whole database)."""
-    try:
-        return Endpoint.objects.select_for_update().get(name=name)
-    except Endpoint.DoesNotExist:
-        raise no_endpoint(name) from None
+    return _get(name, Endpoint.objects.select_for_update())
 
 
 def lock_changeable(actor: Actor, name: str) -> Endpoint:

@@ -49,12 +49,11 @@ def _overridden_fields(manifest: Manifest) -> Found:
 
 def _placement(spec: Spec) -> Found:
     if not any(spec.get(name) for name in ("instanceType", "instanceTypes", "nodeAffinity")):
-        yield Note(
-            "spec.instanceType",
-            "no_placement",
+        message = (
             "Any node with what is asked for may be taken; the reference wants one of "
-            "instanceType, instanceTypes and nodeAffinity.",
+            "instanceType, instanceTypes and nodeAffinity."
         )
+        yield Note("spec.instanceType", "no_placement", message)
     if any(not kind.startswith("ml.") for kind in spec.get("instanceTypes") or []):
         message = "In the reference the name of an instance type begins with ml."
         yield Note("spec.instanceTypes", "not_portable", message)
@@ -123,11 +122,8 @@ def _metrics(spec: Spec) -> Found:
             f"Write {port}.",
         )
     if worker.get("requestLimits") and not metrics.get("enabled", True):
-        yield Note(
-            "spec.worker.requestLimits",
-            "limits_need_metrics",
-            "In the reference limits work only with metrics on; here they always do.",
-        )
+        message = "In the reference limits work only with metrics on; here they always do."
+        yield Note("spec.worker.requestLimits", "limits_need_metrics", message)
 
 
 def _arguments(spec: Spec) -> Found:
@@ -162,11 +158,8 @@ def _prometheus(given: Spec) -> Found:
     many = [given.get("prometheusTrigger"), *(given.get("prometheusTriggerList") or [])]
     for item in filter(None, many):
         if item.get("serverAddress") and _AWS not in item["serverAddress"]:
-            yield Note(
-                "spec.autoScalingSpec.prometheusTrigger",
-                "not_portable",
-                "The reference takes only addresses of Amazon's own Prometheus.",
-            )
+            message = "The reference takes only addresses of Amazon's own Prometheus."
+            yield Note("spec.autoScalingSpec.prometheusTrigger", "not_portable", message)
 
 
 def _sources(spec: Spec) -> Found:

@@ -7,15 +7,12 @@ repository, with an advisory; all others need an annotation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from endpoints.manifests.extensions import PREFIX, place_of
-from endpoints.manifests.objects import Note, NoteMark
+from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.structural_schema import schema_error
 from endpoints.spec.endpoint_spec import FieldError
-
-if TYPE_CHECKING:
-    from endpoints.manifests.objects import Manifest
 
 _DISTILLED = "deepseek-ai/DeepSeek-R1-Distill-"
 KNOWN: Final[Mapping[str, str]] = {

@@ -139,8 +139,10 @@ def _routing(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("intelligentRoutingSpec", {})
     set_value(block, "enabled", wanted["routing.enabled"], False)
     set_value(block, "routingStrategy", wanted["routing.strategy"], "prefixaware")
-    if wanted["routing.enabled"] and wanted["routing.strategy"] == "kvaware":
-        _completions(spec)
+    kvaware = wanted["routing.enabled"] and wanted["routing.strategy"] == "kvaware"
+    path = str(spec.get("invocationEndpoint", ""))
+    if kvaware and not path.rstrip("/").endswith("completions"):
+        spec["invocationEndpoint"] = "v1/chat/completions"
     if wanted["router.max_replicas"]:
         scaling = block.setdefault("autoScalingSpec", {})
         set_value(scaling, "minReplicaCount", wanted["router.replicas"], 1)
@@ -148,11 +150,6 @@ def _routing(spec: Object, wanted: Flat) -> None:
     else:
         block.pop("autoScalingSpec", None)
     _drop_empty(spec, "intelligentRoutingSpec")
-
-
-def _completions(spec: Object) -> None:
-    if not str(spec.get("invocationEndpoint", "")).rstrip("/").endswith("completions"):
-        spec["invocationEndpoint"] = "v1/chat/completions"
 
 
 def _placement(spec: Object, wanted: Flat) -> None:

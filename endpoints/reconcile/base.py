@@ -218,10 +218,8 @@ class Pass:
 
     def _provable(self, facts: LifecycleFacts, found: Roster) -> str:
         """Return the mark of a probe now, "" if none is due."""
-        standing_errors = (
-            facts.observed and facts.complete and facts.absent is None and not facts.hidden
-        )
-        if not standing_errors or not facts.wanted or facts.trouble is not None:
+        stands = facts.observed and facts.complete and facts.absent is None and not facts.hidden
+        if not stands or not facts.wanted or facts.trouble is not None:
             return ""
         return proof_mark(self.endpoint.generation, found.rows, self.statuses)
 

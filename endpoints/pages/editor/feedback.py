@@ -115,14 +115,14 @@ def _error_row(error: FieldError, form: EndpointForm) -> dict[str, Any]:
 def _slots(
     form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
 ) -> list[dict[str, Any]]:
-    find_endpoint: dict[str, list[FieldError]] = {}
+    by_field: dict[str, list[FieldError]] = {}
     for error in errors:
-        find_endpoint.setdefault(error.field, []).append(error)
+        by_field.setdefault(error.field, []).append(error)
     return [
         {
             "id": live_id(path),
             "auto_id": form[path].auto_id,
-            "errors": find_endpoint.get(path, []) if path in touched else [],
+            "errors": by_field.get(path, []) if path in touched else [],
         }
         for path in form.fields
     ]

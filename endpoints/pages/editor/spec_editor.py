@@ -138,8 +138,8 @@ class SpecEditor:
 
     def text_of(self, form: EndpointForm) -> str:
         """Return the form's YAML, as resubmitting the form would give it."""
-        is_same = form if form.is_bound else self.holding(form.flat())
-        return spec_text.to_text(nest(is_same.flat()))
+        sent = form if form.is_bound else self.holding(form.flat())
+        return spec_text.to_text(nest(sent.flat()))
 
     def changed(self) -> tuple[bool, bool]:
         """Return whether pane and form were changed since they agreed."""

@@ -160,8 +160,8 @@ def _reraise_stale(error: SpecErrors | RefusalError) -> None:
 
 def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
     form, pane = desk.meant()
-    find_endpoint = edit_conflict.find_conflict(endpoint, generation_of(request), form.flat())
-    return _page(request, desk, form, pane, status=409, conflict=find_endpoint)
+    conflict = edit_conflict.find_conflict(endpoint, generation_of(request), form.flat())
+    return _page(request, desk, form, pane, status=409, conflict=conflict)
 
 
 def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
@@ -170,8 +170,8 @@ def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpRe
     if seen != str(endpoint.generation):
         return _conflict(request, desk, endpoint)
     mine = desk.meant()[0].flat()
-    find_endpoint = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
-    form = desk.holding(find_endpoint.merged(mine, desk.sent))
+    conflict = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
+    form = desk.holding(conflict.merged(mine, desk.sent))
     desk.sent["generation"] = seen
     return _page(request, desk, form, merged=True)
 
