@@ -37,11 +37,11 @@ class Context:
     model folder.
     """
 
-    memory_bytes: int
-    shared_memory_bytes: int
-    cpus: int
-    gpus: int
-    models: Mapping[str, str]
+    memory_bytes: int = 0
+    shared_memory_bytes: int = 0
+    cpus: int = 0
+    gpus: int = 0
+    models: Mapping[str, str] = field(default_factory=dict)
     other_names: frozenset[str] = frozenset()
     tiers: frozenset[str] = frozenset({"default"})
     folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
