@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from celery import current_app
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.accounts.credentials import stored_actor
@@ -110,12 +111,12 @@ def patch(
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
     endpoint = _get(name)
-    data = merge(endpoint.spec, changes)
+    based_on = endpoint.generation if expected_generation is None else expected_generation
     return update(
         actor,
         name,
-        data,
-        expected_generation=_base_generation(endpoint, expected_generation),
+        merge(endpoint.spec, changes),
+        expected_generation=based_on,
         request_id=request_id,
         verb=verb,
         note=note,
@@ -131,14 +132,11 @@ def scale(
     request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
-    teams.require_change(actor, name)
-    endpoint = _get(name)
-    data = merge(endpoint.spec, {"replicas": replicas})
-    return update(
+    return patch(
         actor,
         name,
-        data,
-        expected_generation=_base_generation(endpoint, expected_generation),
+        {"replicas": replicas},
+        expected_generation=expected_generation,
         request_id=request_id,
         verb=verb,
     )
@@ -262,19 +260,16 @@ def target_of(endpoint: Endpoint) -> str:
     return f"endpoint/{endpoint.name}"
 
 
-def _get(name: str) -> Endpoint:
+def _get(name: str, rows: QuerySet[Endpoint] | None = None) -> Endpoint:
     try:
-        return Endpoint.objects.get(name=name)
+        return (Endpoint.objects.all() if rows is None else rows).get(name=name)
     except Endpoint.DoesNotExist:
         raise no_endpoint(name) from None
 
 
 def locked(name: str) -> Endpoint:
     """Return the row, locked until the transaction ends (SQLite locks the whole database)."""
-    try:
-        return Endpoint.objects.select_for_update().get(name=name)
-    except Endpoint.DoesNotExist:
-        raise no_endpoint(name) from None
+    return _get(name, Endpoint.objects.select_for_update())
 
 
 def lock_changeable(actor: Actor, name: str) -> Endpoint:
@@ -294,11 +289,6 @@ def require_not_deleting(endpoint: Endpoint) -> Endpoint:
             "Wait until it is gone, then create it again.",
         )
     return endpoint
-
-
-def _base_generation(endpoint: Endpoint, expected: int | None) -> int:
-    """Return the generation that the change is based on."""
-    return endpoint.generation if expected is None else expected
 
 
 def _require_generation(endpoint: Endpoint, expected: int | None) -> None:

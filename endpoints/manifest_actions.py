@@ -17,7 +17,7 @@ from django.db import transaction
 from console.clusters.selectors import default_cluster
 from endpoints import actions, teams
 from endpoints.actions import Actor
-from endpoints.manifests import advice, documents, exporter, field_paths, importer, objects, rules
+from endpoints.manifests import advice, documents, exporter, importer, objects, rules
 from endpoints.manifests.objects import Note
 from endpoints.models import Endpoint
 from endpoints.refusals import name_taken, no_endpoint
@@ -186,7 +186,7 @@ def _of_object(
         message = "This object is for a cluster, and none was named."
         remedy = "Name one of the page Clusters."
         return [FieldError("placement.cluster", "", message, remedy, "cluster_only")]
-    return [field_paths.locate_in_object(item, manifest) for item in error.errors]
+    return [importer.locate_in_object(item, manifest) for item in error.errors]
 
 
 def _number_paths(error: FieldError, index: int, count: int) -> FieldError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -209,20 +209,20 @@ def cluster_context(endpoint: Endpoint) -> dict[str, Any]:
         "wanted_replicas": wanted_replicas(endpoint),
         "rolled_back": rolled if back else None,
         "serving_meanwhile": status.served_generation if rolling else 0,
-        "conditions": [{**row, "since_at": _moment(row["since"])} for row in status.conditions],
-        "drift": [{**row, "since_at": _moment(row["since"])} for row in status.drift],
+        "conditions": _with_times(status.conditions),
+        "drift": _with_times(status.drift),
         "drifted_workloads": sorted({row["workload"] for row in status.drift}),
         "pods": status.pods,
     }
 
 
+def _with_times(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "since_at": roster.moment(row["since"])} for row in rows]
+
+
 def wanted_replicas(endpoint: Endpoint) -> int:
     said = endpoint.status.wanted_replicas
     return int(endpoint.spec["replicas"] if said is None else said)
-
-
-def _moment(epoch_s: float) -> datetime | None:
-    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None
 
 
 def ask_url(endpoint: Endpoint) -> str:

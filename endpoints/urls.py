@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from endpoints.controller import views as controller_views
-from endpoints.pages.detail import cluster_views, context, tabs, views
+from endpoints.pages.detail import cluster_views, tabs, views
 from endpoints.pages.editor import feedback, manifests
 from endpoints.pages.editor import views as editor_views
 from endpoints.pages.keys import views as keys_views
@@ -52,7 +52,7 @@ urlpatterns = [
     path("<endpoint:name>/resume/", views.resume, name="resume"),
     path("<endpoint:name>/delete/", views.delete, name="delete"),
     path("<endpoint:name>/abandon/", cluster_views.abandon, name="abandon"),
-    path("<endpoint:name>/prompt/", context.prompt, name="prompt"),
+    path("<endpoint:name>/prompt/", views.prompt, name="prompt"),
     path("<endpoint:name>/keys/", keys_views.create, name="key-create"),
     path("<endpoint:name>/keys/<uuid:key_id>/edit/", keys_views.edit, name="key-edit"),
     path("<endpoint:name>/keys/<uuid:key_id>/rotate/", keys_views.rotate, name="key-rotate"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from drf_spectacular.utils import PolymorphicProxySerializer
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.parameters import is_dry_run
 from console.api.preconditions import expected_generation, with_generation
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from console.rehearsal import rehearsal
 from endpoints import selectors
 from endpoints.api.serializers import AbandonedSerializer, EndpointSerializer, WouldSerializer
@@ -18,7 +21,25 @@ from endpoints.manifest_actions import PlannedChange, PlannedVerb, document
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, diff
-from endpoints.spec.fields import Effect
+from endpoints.spec.field import Effect
+
+REFUSALS = (400, 404, 409)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def operation(
+    summary: str, responses: Any = None, *errors: int, tag: str = "endpoints", **more: Any
+) -> Callable[[F], F]:
+    """Describe a REST operation for the OpenAPI document. `responses`: those of success by status,
+    to which the statuses of errors are added. `more`: further arguments of `extend_schema`.
+    """
+    if errors:
+        responses = {**responses, **dict.fromkeys(errors, ErrorSerializer)}
+    if responses is not None:
+        more["responses"] = responses
+    return extend_schema(tags=[tag], summary=summary, **more)
 
 
 def endpoint_response(name: str, status: int = 200) -> Response:
@@ -71,12 +92,17 @@ REMOVED = PolymorphicProxySerializer(
 
 
 def run_verb(
-    request: Request, name: str, act: Callable[[], Endpoint], status: int = 200
+    request: Request,
+    name: str,
+    act: Callable[..., Endpoint],
+    *args: Any,
+    status: int = 200,
+    **more: Any,
 ) -> Response:
-    """Return the endpoint after the write, or the planned change in a dry run.
-
-    With `name` "" the endpoint returned by `act` is used.
+    """Return the endpoint after the write, or the planned change in a dry run. `act` takes the user
+    and the further arguments. With `name` "" the endpoint returned by `act` is used.
     """
+    act = partial(act, request.user, *args, request_id=request_log.current_id(), **more)
     if is_dry_run(request):
         return Response(dry_run_document(name, act))
     made = act()

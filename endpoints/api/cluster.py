@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from console.provisioners.base import ProvisionError
 from endpoints import drift_actions, selectors
-from endpoints.api.answers import endpoint_response, parse_only_field
+from endpoints.api.answers import REFUSALS, endpoint_response, operation, parse_only_field
 from endpoints.api.serializers import (
     AdoptSerializer,
     DriftSerializer,
@@ -26,8 +25,6 @@ from endpoints.models import Endpoint
 from endpoints.refusals import bad_body, logs_away
 from endpoints.spec.endpoint_spec import SpecErrors
 
-_TAGS = ["endpoints"]
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 _TAIL = OpenApiParameter(
     "tail",
     {
@@ -43,11 +40,7 @@ _TAIL = OpenApiParameter(
 class DriftView(GenericAPIView[Endpoint]):
     serializer_class = DriftSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="What others changed in the cluster",
-        responses=DriftSerializer(many=True),
-    )
+    @operation("What others changed in the cluster", DriftSerializer(many=True))
     def get(self, _request: Request, name: str) -> Response:
         """Drift per workload, as of the last observation."""
         page = self.paginate_queryset(selectors.get(name).status.drift)
@@ -57,11 +50,7 @@ class DriftView(GenericAPIView[Endpoint]):
 class Heal(GenericAPIView[Endpoint]):
     serializer_class = HealSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Set every drifted field as wanted again",
-        responses={202: EndpointSerializer, **_REFUSED},
-    )
+    @operation("Set every drifted field as wanted again", {202: EndpointSerializer}, *REFUSALS)
     def post(self, request: Request, name: str) -> Response:
         """Returns immediately; `drift` is empty once the fields are healed."""
         workload = (
@@ -76,11 +65,7 @@ class Heal(GenericAPIView[Endpoint]):
 class Adopt(GenericAPIView[Endpoint]):
     serializer_class = AdoptSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Leave a drifted field as it was found",
-        responses={202: EndpointSerializer, **_REFUSED},
-    )
+    @operation("Leave a drifted field as it was found", {202: EndpointSerializer}, *REFUSALS)
     def post(self, request: Request, name: str) -> Response:
         """Adopts the value into the spec (a new revision) if the spec has such a field; otherwise
         releases the field.
@@ -91,11 +76,8 @@ class Adopt(GenericAPIView[Endpoint]):
 
 
 class Logs(GenericAPIView[Endpoint]):
-    @extend_schema(
-        tags=_TAGS,
-        summary="The end of each worker's log",
-        parameters=[_TAIL],
-        responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer, 503: ErrorSerializer},
+    @operation(
+        "The end of each worker's log", {200: OpenApiTypes.OBJECT}, 404, 503, parameters=[_TAIL]
     )
     def get(self, request: Request, name: str) -> Response:
         """Log tail per worker. Needs the operator role: logs may contain request data."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -12,13 +11,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.idempotency import idempotent
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
+from endpoints.api.answers import operation
 from endpoints.controller import actions, selectors
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
 
-_TAGS = ["follows"]
 _FIELDS: dict[str, type] = {"cluster": str, "namespace": str, "foreign": bool}
 
 
@@ -47,16 +45,18 @@ class NewFollowSerializer(serializers.Serializer[Any]):
 class Follows(GenericAPIView[Any]):
     serializer_class = FollowSerializer
 
-    @extend_schema(tags=_TAGS, summary="Followed namespaces", responses=FollowSerializer(many=True))
+    @operation("Followed namespaces", FollowSerializer(many=True), tag="follows")
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(selectors.visible_follows(request.user)) or []
         return self.get_paginated_response([selectors.document(row) for row in page])
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Follow a namespace",
+    @operation(
+        "Follow a namespace",
+        {201: FollowSerializer},
+        400,
+        409,
         request=NewFollowSerializer,
-        responses={201: FollowSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
+        tag="follows",
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -73,21 +73,13 @@ class Follows(GenericAPIView[Any]):
 
 
 class OneFollow(APIView):
-    @extend_schema(
-        tags=_TAGS,
-        summary="One followed namespace",
-        responses={200: FollowSerializer, 404: ErrorSerializer},
-    )
+    @operation("One followed namespace", {200: FollowSerializer}, 404, tag="follows")
     def get(self, request: Request, follow_id: str) -> Response:
         if str(follow_id) not in {str(row.pk) for row in selectors.visible_follows(request.user)}:
             raise actions.not_followed()
         return _follow_response(follow_id)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Follow a namespace no longer",
-        responses={202: FollowSerializer, 404: ErrorSerializer},
-    )
+    @operation("Follow a namespace no longer", {202: FollowSerializer}, 404, tag="follows")
     def delete(self, request: Request, follow_id: str) -> Response:
         """Needs the admin role. The endpoints stay and can be edited in the console again."""
         actions.unfollow(request.user, follow_id, request_id=request_log.current_id())

@@ -6,14 +6,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
+from endpoints.api.answers import REFUSALS
 from endpoints.api.key_serializers import (
     GroupSerializer,
     KeyChangeSerializer,
@@ -24,10 +23,9 @@ from endpoints.api.key_serializers import (
     WantedKeySerializer,
 )
 from endpoints.api.keys import (
-    REFUSED,
-    TAGS,
     change_key,
     find_key,
+    key_operation,
     rotate_key,
     split_name,
     terms_of,
@@ -48,16 +46,13 @@ class Groups(GenericAPIView[KeyGroup]):
     def get_queryset(self) -> QuerySet[KeyGroup]:
         return selectors.groups(self.request.user).order_by("name")
 
-    @extend_schema(tags=TAGS, summary="Groups of keys", responses=GroupSerializer(many=True))
+    @key_operation("Groups of keys", GroupSerializer(many=True))
     def get(self, _request: Request) -> Response:
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(GroupSerializer(page, many=True).data)
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Make a group of keys",
-        request=WantedGroupSerializer,
-        responses={201: GroupSerializer, **REFUSED},
+    @key_operation(
+        "Make a group of keys", {201: GroupSerializer}, *REFUSALS, request=WantedGroupSerializer
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -71,24 +66,17 @@ class OneGroup(GenericAPIView[KeyGroup]):
     write_somewhere = True
     serializer_class = GroupSerializer
 
-    @extend_schema(tags=TAGS, summary="Read a group", responses={200: GroupSerializer, **REFUSED})
+    @key_operation("Read a group", {200: GroupSerializer}, *REFUSALS)
     def get(self, request: Request, group_id: str) -> Response:
         return Response(GroupSerializer(_group(request, group_id)).data)
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Say anew what a group is",
-        request=WantedGroupSerializer,
-        responses={200: GroupSerializer, **REFUSED},
+    @key_operation(
+        "Say anew what a group is", {200: GroupSerializer}, *REFUSALS, request=WantedGroupSerializer
     )
     def put(self, request: Request, group_id: str) -> Response:
         return Response(GroupSerializer(_save_group(request, str(group_id))).data)
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Delete a group and its keys",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @key_operation("Delete a group and its keys", {204: None}, 404)
     def delete(self, request: Request, group_id: str) -> Response:
         actions.delete_group(request.user, str(group_id), request_log.current_id())
         return Response(status=204)
@@ -98,16 +86,13 @@ class GroupKeys(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = KeySerializer
 
-    @extend_schema(tags=TAGS, summary="Keys of a group", responses=KeySerializer(many=True))
+    @key_operation("Keys of a group", KeySerializer(many=True))
     def get(self, request: Request, group_id: str) -> Response:
         page = self.paginate_queryset(selectors.keys_of_group(_group(request, group_id))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Make a key of a group",
-        request=WantedKeySerializer,
-        responses={201: NewKeySerializer, **REFUSED},
+    @key_operation(
+        "Make a key of a group", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer
     )
     @idempotent
     def post(self, request: Request, group_id: str) -> Response:
@@ -123,26 +108,20 @@ class GroupKey(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = KeySerializer
 
-    @extend_schema(
-        tags=TAGS, summary="Read a key of a group", responses={200: KeySerializer, **REFUSED}
-    )
+    @key_operation("Read a key of a group", {200: KeySerializer}, *REFUSALS)
     def get(self, request: Request, group_id: str, key_id: str) -> Response:
         return Response(KeySerializer(find_key(_group(request, group_id).keys, key_id)).data)
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Change what a key of a group may do",
+    @key_operation(
+        "Change what a key of a group may do",
+        {200: KeySerializer},
+        *REFUSALS,
         request=KeyChangeSerializer,
-        responses={200: KeySerializer, **REFUSED},
     )
     def patch(self, request: Request, group_id: str, key_id: str) -> Response:
         return change_key(request, key_id, str(group_id))
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Revoke a key of a group",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @key_operation("Revoke a key of a group", {204: None}, 404)
     def delete(self, request: Request, group_id: str, key_id: str) -> Response:
         actions.revoke(request.user, str(key_id), request_log.current_id(), within=str(group_id))
         return Response(status=204)
@@ -152,11 +131,11 @@ class GroupKeyRotation(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = RotateSerializer
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Give a key of a group a new secret",
+    @key_operation(
+        "Give a key of a group a new secret",
+        {200: NewKeySerializer},
+        *REFUSALS,
         request=RotateSerializer,
-        responses={200: NewKeySerializer, **REFUSED},
     )
     def post(self, request: Request, group_id: str, key_id: str) -> Response:
         return rotate_key(request, key_id, str(group_id))

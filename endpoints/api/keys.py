@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from django.http import Http404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import selectors
+from endpoints.api.answers import REFUSALS, F, operation
 from endpoints.api.key_serializers import (
     KeyChangeSerializer,
     KeySerializer,
@@ -34,27 +34,22 @@ from endpoints.models import InferenceKey, KeyUsage
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
 
-REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
-TAGS = ["keys"]
 DAYS = OpenApiParameter("days", int, description=f"How far back, 1 to {KEPT_DAYS}; 30 without it.")
+
+
+def key_operation(summary: str, responses: Any, *errors: int, **more: Any) -> Callable[[F], F]:
+    return operation(summary, responses, *errors, tag="keys", **more)
 
 
 class EndpointKeys(GenericAPIView[InferenceKey]):
     serializer_class = KeySerializer
 
-    @extend_schema(
-        tags=TAGS, summary="Keys of an endpoint's callers", responses=KeySerializer(many=True)
-    )
+    @key_operation("Keys of an endpoint's callers", KeySerializer(many=True))
     def get(self, _request: Request, name: str) -> Response:
         page = self.paginate_queryset(keys_selectors.valid_keys(selectors.get(name))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Make a key",
-        request=WantedKeySerializer,
-        responses={201: NewKeySerializer, **REFUSED},
-    )
+    @key_operation("Make a key", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         """The secret is returned in this response only."""
@@ -67,15 +62,12 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
 class EndpointKey(GenericAPIView[InferenceKey]):
     serializer_class = KeySerializer
 
-    @extend_schema(tags=TAGS, summary="Read a key", responses={200: KeySerializer, **REFUSED})
+    @key_operation("Read a key", {200: KeySerializer}, *REFUSALS)
     def get(self, _request: Request, name: str, key_id: str) -> Response:
         return Response(KeySerializer(find_key(selectors.get(name).keys, key_id)).data)
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Change what a key may do",
-        request=KeyChangeSerializer,
-        responses={200: KeySerializer, **REFUSED},
+    @key_operation(
+        "Change what a key may do", {200: KeySerializer}, *REFUSALS, request=KeyChangeSerializer
     )
     def patch(self, request: Request, name: str, key_id: str) -> Response:
         """Omitted fields keep their values. Routers apply the change within seconds, without a
@@ -83,11 +75,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
         """
         return change_key(request, key_id, name)
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Revoke a key",
-        responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
-    )
+    @key_operation("Revoke a key", {204: None}, 404, 409)
     def delete(self, request: Request, name: str, key_id: str) -> Response:
         """Routers reject the key within seconds."""
         actions.revoke(request.user, str(key_id), request_log.current_id(), within=name)
@@ -97,11 +85,8 @@ class EndpointKey(GenericAPIView[InferenceKey]):
 class EndpointKeyRotation(GenericAPIView[InferenceKey]):
     serializer_class = RotateSerializer
 
-    @extend_schema(
-        tags=TAGS,
-        summary="Give a key a new secret",
-        request=RotateSerializer,
-        responses={200: NewKeySerializer, **REFUSED},
+    @key_operation(
+        "Give a key a new secret", {200: NewKeySerializer}, *REFUSALS, request=RotateSerializer
     )
     def post(self, request: Request, name: str, key_id: str) -> Response:
         """Name, limits and usage are kept. The new secret is returned in this response only."""
@@ -111,11 +96,8 @@ class EndpointKeyRotation(GenericAPIView[InferenceKey]):
 class EndpointKeyUsage(GenericAPIView[KeyUsage]):
     serializer_class = UsageSerializer
 
-    @extend_schema(
-        tags=TAGS,
-        summary="What each key used of an endpoint",
-        parameters=[DAYS],
-        responses={200: UsageSerializer, **REFUSED},
+    @key_operation(
+        "What each key used of an endpoint", {200: UsageSerializer}, *REFUSALS, parameters=[DAYS]
     )
     def get(self, request: Request, name: str) -> Response:
         """Hourly usage, updated every few seconds. Includes revoked keys."""

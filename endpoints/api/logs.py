@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpResponseBase, StreamingHttpResponse
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from django.http import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
-from console.api.serializers import ErrorSerializer
 from console.provisioners.base import ProvisionError
 from endpoints import selectors
+from endpoints.api.answers import REFUSALS, operation
 from endpoints.logs import sources, stream
 from endpoints.logs.sources import MOST_LINES, TAIL_LINES, Container, LogSource
 from endpoints.models import Endpoint
@@ -26,7 +26,6 @@ from endpoints.refusals import ConflictError, bad_body, logs_away
 from endpoints.spec.endpoint_spec import SpecErrors
 
 STREAM_S = 600.0
-_EVENTS = "text/event-stream"
 _WHICH = [
     OpenApiParameter("worker", str, description="The first, if none is named."),
     OpenApiParameter("container", str, description="Of the worker; its first, if none is named."),
@@ -34,7 +33,6 @@ _WHICH = [
         "tail", int, description=f"So many of its last lines: 0 to {MOST_LINES}, {TAIL_LINES}."
     ),
 ]
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer, 503: ErrorSerializer}
 
 
 class LogEndSerializer(serializers.Serializer[Any]):
@@ -47,18 +45,13 @@ class LogEndSerializer(serializers.Serializer[Any]):
 
 
 class LogLines(APIView):
-    @extend_schema(
-        tags=["endpoints"],
-        summary="The end of one log",
-        parameters=_WHICH,
-        responses={200: LogEndSerializer, **_REFUSED},
-    )
+    @operation("The end of one log", {200: LogEndSerializer}, *REFUSALS, 503, parameters=_WHICH)
     def get(self, request: Request, name: str) -> Response:
         """Log of a worker or a router. Needs the operator role: logs may contain request data."""
         endpoint, at, tail = _parse_query(request, name)
         try:
             source = sources.log_source(endpoint, at)
-            lines = [line.text for line in source.end(tail, stay=False)] if tail else []
+            lines = [line.text for line in source.end(tail)] if tail else []
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
         body = {
@@ -73,14 +66,15 @@ class LogLines(APIView):
 
 
 class LogStream(APIView):
-    @extend_schema(
-        tags=["endpoints"],
-        summary="One log as it is written",
+    @operation(
+        "One log as it is written",
+        {(200, stream.CONTENT_TYPE): OpenApiTypes.STR},
+        *REFUSALS,
+        503,
         parameters=[
             *_WHICH,
             OpenApiParameter("Last-Event-ID", str, "header", description="Go on after this line."),
         ],
-        responses={(200, _EVENTS): OpenApiTypes.STR, **_REFUSED},
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
         """Server-sent events, one per line, with the line's time as `id` where the platform
@@ -98,8 +92,7 @@ class LogStream(APIView):
             body = stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
         else:  # no event loop: the generator blocks only its reader
             body = _blocking_stream(source, after, tail)
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingHttpResponse(body, content_type=_EVENTS, headers=headers)
+        return stream.response(body)
 
 
 def _blocking_stream(source: LogSource, after: str, tail: int) -> Iterator[bytes]:

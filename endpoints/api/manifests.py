@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,14 +18,12 @@ from rest_framework.views import APIView
 
 from console.api.content import StrictJSONParser, read_text
 from console.api.parameters import DRY_RUN, is_dry_run
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import manifest_actions
+from endpoints.api.answers import operation
 from endpoints.api.serializers import AppliedSerializer
 from endpoints.manifest_actions import ManifestTarget
 from endpoints.manifests import documents
-
-_TAGS = ["endpoints"]
 
 
 class ManifestText(dict[str, str]):
@@ -56,16 +54,17 @@ class Apply(APIView):
     write_somewhere = True
     parser_classes = (YamlParser, OtherYamlParser, OldYamlParser, StrictJSONParser)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Apply InferenceEndpointConfig objects",
+    @operation(
+        "Apply InferenceEndpointConfig objects",
+        {200: AppliedSerializer},
+        400,
+        409,
         parameters=[
             DRY_RUN,
             OpenApiParameter("cluster", str, description="Where they go."),
             OpenApiParameter("namespace", str, description="For objects which name none."),
         ],
         request={"application/yaml": OpenApiTypes.STR, "application/json": OpenApiTypes.OBJECT},
-        responses={200: AppliedSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         """Atomic: all objects or none. Objects without `kind` are endpoints in the console's own
@@ -90,15 +89,14 @@ class Apply(APIView):
 
 
 class Export(APIView):
-    @extend_schema(
-        tags=_TAGS,
-        summary="An endpoint as an InferenceEndpointConfig",
-        parameters=[OpenApiParameter("output", str, enum=("yaml", "json"), default="yaml")],
-        responses={
+    @operation(
+        "An endpoint as an InferenceEndpointConfig",
+        {
             (200, "application/yaml"): OpenApiTypes.OBJECT,
             (200, "application/json"): OpenApiTypes.OBJECT,
-            404: ErrorSerializer,
         },
+        404,
+        parameters=[OpenApiParameter("output", str, enum=("yaml", "json"), default="yaml")],
     )
     def get(self, request: Request, name: str) -> Response | HttpResponse:
         """Imported manifests are exported unchanged; fields without a place in the schema are

@@ -16,7 +16,8 @@ from endpoints import selectors
 from endpoints.manifest_actions import PlannedVerb
 from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.spec.endpoint_spec import nest
-from endpoints.spec.fields import FIELDS, MAX_REPLICAS, Effect, SpecField
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import FIELDS, MAX_REPLICAS
 
 _EFFECTS = {
     Effect.FIXED: "Cannot be changed later.",

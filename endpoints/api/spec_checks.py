@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.serializers import ErrorSerializer
 from endpoints import teams
+from endpoints.api.answers import operation
 from endpoints.api.serializers import SpecSerializer
-from endpoints.fit.estimate import FitVerdict, MemoryLine
+from endpoints.fit.estimate import FitVerdict
 from endpoints.placement import capacity_check, spec_context
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
@@ -70,12 +69,7 @@ class FitView(APIView):
     write_somewhere = True
     serializer_class = FitSerializer
 
-    @extend_schema(
-        tags=["endpoints"],
-        summary="Estimate how a spec fits",
-        request=SpecSerializer,
-        responses={200: FitSerializer, 400: ErrorSerializer},
-    )
+    @operation("Estimate how a spec fits", {200: FitSerializer}, 400, request=SpecSerializer)
     def post(self, request: Request) -> Response:
         """Estimates with their formulas, and the nearest fix for each problem."""
         return Response(document(capacity_check.check_capacity(parse_nameless(request.data))))
@@ -97,17 +91,21 @@ def document(report: capacity_check.CapacityReport) -> dict[str, Any]:
             "capacity_tokens": one.fit.capacity_tokens,
             "concurrency": round(one.fit.concurrency, 2),
             "workers_per_machine": one.fit.workers_per_machine,
-            "lines": [_line(line) for line in one.fit.lines],
+            "lines": [
+                {
+                    "name": line.label,
+                    "value": line.value,
+                    "unit": line.unit,
+                    "formula": line.formula,
+                }
+                for line in one.fit.lines
+            ],
             "findings": [asdict(finding) for finding in one.fit.findings],
         }
         for one in report.judged
     ]
     routers = asdict(report.routers) if report.routers else None
     return {"model": report.model, "params": report.params, "judged": judged, "routers": routers}
-
-
-def _line(line: MemoryLine) -> dict[str, Any]:
-    return {"name": line.label, "value": line.value, "unit": line.unit, "formula": line.formula}
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
@@ -127,12 +125,7 @@ class PreviewView(APIView):
     write_somewhere = True
     serializer_class = PreviewSerializer
 
-    @extend_schema(
-        tags=["endpoints"],
-        summary="Show what a spec would run",
-        request=SpecSerializer,
-        responses={200: PreviewSerializer, 400: ErrorSerializer},
-    )
+    @operation("Show what a spec would run", {200: PreviewSerializer}, 400, request=SpecSerializer)
     def post(self, request: Request) -> Response:
         """The workers' command line and environment and, on a cluster, their objects."""
         teams.require_any_team(request.user)

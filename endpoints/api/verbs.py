@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
+from collections.abc import Callable
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.parameters import DRY_RUN, IF_MATCH
-from console.api.serializers import ErrorSerializer
-from console.core import request_log
 from endpoints import actions, teams
-from endpoints.api.answers import CHANGED, parse_change, parse_only_field, require_empty, run_verb
+from endpoints.api.answers import (
+    CHANGED,
+    F,
+    operation,
+    parse_change,
+    parse_only_field,
+    require_empty,
+    run_verb,
+)
 from endpoints.api.serializers import (
     EndpointSerializer,
     MoveSerializer,
@@ -22,93 +31,58 @@ from endpoints.models import Endpoint
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
 
-_TAGS = ["endpoints"]
-_ANSWERS = {200: CHANGED, 409: ErrorSerializer}
+
+def _verb(summary: str, *parameters: OpenApiParameter, **more: Any) -> Callable[[F], F]:
+    parameters = (*parameters, DRY_RUN)
+    return operation(summary, {200: CHANGED}, 409, parameters=list(parameters), **more)
 
 
 class Scale(GenericAPIView[Endpoint]):
     serializer_class = ScaleSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Change the number of workers",
-        parameters=[IF_MATCH, DRY_RUN],
-        responses=_ANSWERS,
-    )
+    @_verb("Change the number of workers", IF_MATCH)
     def post(self, request: Request, name: str) -> Response:
         data, generation, _ = parse_change(request, noted=False)
         replicas = parse_only_field(data, "replicas")
         return run_verb(
-            request,
-            name,
-            lambda: actions.scale(
-                request.user,
-                name,
-                replicas,
-                expected_generation=generation,
-                request_id=request_log.current_id(),
-            ),
+            request, name, actions.scale, name, replicas, expected_generation=generation
         )
 
 
 class Move(GenericAPIView[Endpoint]):
     serializer_class = MoveSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Move an endpoint to another team",
-        parameters=[DRY_RUN],
-        responses=_ANSWERS,
-    )
+    @_verb("Move an endpoint to another team")
     def post(self, request: Request, name: str) -> Response:
         """Needs the operator role for both teams; null removes the team and needs the role
         everywhere. Nothing is restarted.
         """
-        slug, id_ = parse_only_field(request.data, "team"), request_log.current_id()
-        return run_verb(request, name, lambda: teams.move(request.user, name, slug, request_id=id_))
+        slug = parse_only_field(request.data, "team")
+        return run_verb(request, name, teams.move, name, slug)
 
 
 class Pause(GenericAPIView[Endpoint]):
     serializer_class = EndpointSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Stop all workers, keep the configuration",
-        parameters=[DRY_RUN],
-        request=None,
-        responses=_ANSWERS,
-    )
+    @_verb("Stop all workers, keep the configuration", request=None)
     def post(self, request: Request, name: str) -> Response:
         require_empty(request.data)
-        id_ = request_log.current_id()
-        return run_verb(request, name, lambda: actions.pause(request.user, name, request_id=id_))
+        return run_verb(request, name, actions.pause, name)
 
 
 class Resume(GenericAPIView[Endpoint]):
     serializer_class = EndpointSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Want as many workers as before the pause",
-        parameters=[DRY_RUN],
-        request=None,
-        responses=_ANSWERS,
-    )
+    @_verb("Want as many workers as before the pause", request=None)
     def post(self, request: Request, name: str) -> Response:
         require_empty(request.data)
-        id_ = request_log.current_id()
-        return run_verb(request, name, lambda: actions.resume(request.user, name, request_id=id_))
+        return run_verb(request, name, actions.resume, name)
 
 
 class Rollback(GenericAPIView[Endpoint]):
     serializer_class = RollbackSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Want again what an earlier revision wanted",
-        parameters=[IF_MATCH, DRY_RUN],
-        responses=_ANSWERS,
-    )
+    @_verb("Want again what an earlier revision wanted", IF_MATCH)
     def post(self, request: Request, name: str) -> Response:
         data, generation, note = parse_change(request)
         number = parse_only_field(data, "revision")
@@ -117,12 +91,9 @@ class Rollback(GenericAPIView[Endpoint]):
         return run_verb(
             request,
             name,
-            lambda: actions.rollback(
-                request.user,
-                name,
-                number,
-                expected_generation=generation,
-                request_id=request_log.current_id(),
-                note=note,
-            ),
+            actions.rollback,
+            name,
+            number,
+            expected_generation=generation,
+            note=note,
         )

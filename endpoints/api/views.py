@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,14 +28,15 @@ from console.api.parameters import (
     read_flag,
 )
 from console.api.preconditions import expected_generation
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import abandonment, actions, selectors
 from endpoints.api import serializers
 from endpoints.api.answers import (
     CHANGED,
+    REFUSALS,
     REMOVED,
     endpoint_response,
+    operation,
     parse_change,
     run_verb,
     split_note,
@@ -79,8 +80,6 @@ _ABANDON = OpenApiParameter(
     description="Its cluster is gone for good: forget it, and remove nothing there. Refused while "
     "the cluster answers. What may be left has the label emberline.dev/owner=endpoint.NAME.",
 )
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
-_TAGS = ["endpoints"]
 
 
 class Endpoints(GenericAPIView[Endpoint]):
@@ -92,12 +91,7 @@ class Endpoints(GenericAPIView[Endpoint]):
     def get_queryset(self) -> QuerySet[Endpoint]:
         return selectors.with_workers(self.request.user)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="List endpoints",
-        parameters=[WATCH, LAST_EVENT_ID],
-        responses=EndpointSerializer(many=True),
-    )
+    @operation("List endpoints", EndpointSerializer(many=True), parameters=[WATCH, LAST_EVENT_ID])
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         """Sorted by name. A watch returns all matches, without paging."""
         if watch.is_watch(request):
@@ -109,12 +103,12 @@ class Endpoints(GenericAPIView[Endpoint]):
         found = self.filter_queryset(self.get_queryset())
         return {endpoint.name: selectors.document(endpoint) for endpoint in found}
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Create an endpoint",
+    @operation(
+        "Create an endpoint",
+        {200: WouldSerializer, 201: EndpointSerializer},
+        400,
         parameters=[DRY_RUN],
         request=NewEndpointSerializer,
-        responses={200: WouldSerializer, 201: EndpointSerializer, 400: ErrorSerializer},
         examples=serializers.NEW_ENDPOINT,
     )
     @idempotent
@@ -124,23 +118,14 @@ class Endpoints(GenericAPIView[Endpoint]):
         """
         data, note = split_note(request.data)
         data, team = _split_team(data)
-        id_ = request_log.current_id()
-        return run_verb(
-            request,
-            "",
-            lambda: actions.create(request.user, data, team=team, request_id=id_, note=note),
-            status=201,
-        )
+        return run_verb(request, "", actions.create, data, team=team, note=note, status=201)
 
 
 class OneEndpoint(GenericAPIView[Endpoint]):
     serializer_class = EndpointSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read an endpoint",
-        parameters=[WATCH, LAST_EVENT_ID],
-        responses={200: EndpointSerializer, 404: ErrorSerializer},
+    @operation(
+        "Read an endpoint", {200: EndpointSerializer}, 404, parameters=[WATCH, LAST_EVENT_ID]
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
         if watch.is_watch(request):
@@ -149,58 +134,56 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             )
         return endpoint_response(name)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Replace an endpoint's spec",
+    @operation(
+        "Replace an endpoint's spec",
+        {200: CHANGED},
+        *REFUSALS,
         parameters=[IF_MATCH, DRY_RUN],
         request=WishSerializer,
-        responses={200: CHANGED, **_REFUSED},
     )
     def put(self, request: Request, name: str) -> Response:
         """Omitted fields get their defaults."""
         return _write(request, name, _replace)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Change some fields of an endpoint",
+    @operation(
+        "Change some fields of an endpoint",
+        {200: CHANGED},
+        *REFUSALS,
         parameters=[IF_MATCH, DRY_RUN],
         request=WishSerializer(partial=True),
-        responses={200: CHANGED, **_REFUSED},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Omitted fields keep their values."""
         return _write(request, name, actions.patch)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Delete an endpoint",
+    @operation(
+        "Delete an endpoint",
+        {200: REMOVED, 202: EndpointSerializer},
+        *REFUSALS,
         parameters=[IF_MATCH, DRY_RUN, _ABANDON],
-        responses={200: REMOVED, 202: EndpointSerializer, **_REFUSED},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Returns immediately; the endpoint is Deleting until nothing of it is left, then 404. An
         abandoned endpoint is removed at once (200); the response lists what may be left.
         """
-        generation, id_ = expected_generation(request), request_log.current_id()
+        generation = expected_generation(request)
         if read_flag(request, "abandon"):
             if is_dry_run(request):
                 remedy = "Leave one of the two out."
                 raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
             left = abandonment.abandon(
-                request.user, name, expected_generation=generation, request_id=id_
+                request.user,
+                name,
+                expected_generation=generation,
+                request_id=request_log.current_id(),
             )
             return Response(AbandonedSerializer(left).data)
         return run_verb(
-            request,
-            name,
-            lambda: actions.delete(
-                request.user, name, expected_generation=generation, request_id=id_
-            ),
-            status=202,
+            request, name, actions.delete, name, expected_generation=generation, status=202
         )
 
 
-@extend_schema(tags=_TAGS, summary="What happened, latest first")
+@operation("What happened, latest first")
 class Events(ListAPIView[EndpointEvent]):
     serializer_class = EventSerializer
 
@@ -210,7 +193,7 @@ class Events(ListAPIView[EndpointEvent]):
         return selectors.events(selectors.get(self.kwargs["name"]))
 
 
-@extend_schema(tags=_TAGS, summary="Revisions, latest first")
+@operation("Revisions, latest first")
 class Revisions(ListAPIView[Revision]):
     serializer_class = RevisionSerializer
 
@@ -227,18 +210,7 @@ def _replace(actor: actions.Actor, name: str, data: Any, **more: Any) -> Endpoin
 
 def _write(request: Request, name: str, verb: Callable[..., Endpoint]) -> Response:
     data, generation, note = parse_change(request)
-    return run_verb(
-        request,
-        name,
-        lambda: verb(
-            request.user,
-            name,
-            data,
-            expected_generation=generation,
-            request_id=request_log.current_id(),
-            note=note,
-        ),
-    )
+    return run_verb(request, name, verb, name, data, expected_generation=generation, note=note)
 
 
 def _split_team(data: Any) -> tuple[Any, str | None]:

@@ -35,8 +35,9 @@ class Objects:
 
     def install(self, present: Json | None) -> None:
         body = schemas.definition()
-        body["metadata"]["annotations"] = {_HASH: _digest(body)}
-        if present is None or _annotations(present).get(_HASH) != _annotations(body)[_HASH]:
+        mark = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+        body["metadata"]["annotations"] = {_HASH: mark}
+        if present is None or _annotations(present).get(_HASH) != mark:
             self.client.apply(body, kind=DEFINITION)
 
     def listed(self) -> list[Json]:
@@ -112,7 +113,3 @@ def waiting() -> TemporaryError:
 
 def _annotations(item: Json) -> Mapping[str, str]:
     return item["metadata"].get("annotations") or {}
-
-
-def _digest(body: Json) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]

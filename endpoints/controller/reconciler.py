@@ -15,7 +15,7 @@ from django.utils import timezone
 from console.claims import take_claim
 from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, ProvisionError
-from console.provisioners.kubernetes.api.client import Json, KubernetesClient
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from endpoints.controller import cluster_objects
 from endpoints.controller.cluster_objects import Objects
 from endpoints.controller.followed_object import FollowedObject
@@ -106,7 +106,13 @@ def _reconcile_objects(found: Follow, objects: Objects) -> FollowOutcome:
         if (timezone.now() - started).total_seconds() > MOST_CALLS_S:
             failures.append("the rest is left to the next look")
             break
-        failures += _reconcile_object(found, objects, item)
+        try:
+            FollowedObject(found, objects, item).step()
+        except ProvisionError as error:
+            name = item["metadata"]["name"]
+            text = "%s: object %s failed, retried in the next pass: %s"
+            log.warning(text, found, name, error.message)
+            failures.append(f"{name}: {error.message}")
     _release_vanished(found, {str(item["metadata"]["uid"]) for item in listed})
     refused = found.owned.exclude(refused="").count()
     if failures:
@@ -115,20 +121,6 @@ def _reconcile_objects(found: Follow, objects: Objects) -> FollowOutcome:
         )
     text = f"{len(listed)} objects" + (f", {refused} of them refused." if refused else ".")
     return FollowOutcome("Ready", "Following", text, AGAIN_S)
-
-
-def _reconcile_object(found: Follow, objects: Objects, item: Json) -> list[str]:
-    try:
-        FollowedObject(found, objects, item).step()
-    except ProvisionError as error:
-        log.warning(
-            "%s: object %s failed, retried in the next pass: %s",
-            found,
-            item["metadata"]["name"],
-            error.message,
-        )
-        return [f"{item['metadata']['name']}: {error.message}"]
-    return []
 
 
 def _release_vanished(found: Follow, present: set[str]) -> None:

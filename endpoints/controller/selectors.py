@@ -30,10 +30,6 @@ def visible_follows(viewer: Somebody) -> list[Follow]:
     return [row for row in rows if any(has_namespace(t, row.cluster, row.namespace) for t in mine)]
 
 
-def get_by_namespace(cluster: str, namespace: str) -> Follow | None:
-    return follows().filter(cluster=cluster, namespace=namespace).first()
-
-
 def document(follow: Follow) -> dict[str, Any]:
     status = follow.status
     return {

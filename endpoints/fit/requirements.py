@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from endpoints.fit.estimate import BATCH_TOKENS, WorkerRequirements
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec
-from endpoints.spec.gpus import gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
 from endpoints.workload.worker_spec import KV_SHARE
 
 _ALIASES = {

@@ -8,7 +8,7 @@ crashed is lost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -17,19 +17,9 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from endpoints.keys import storage
-from endpoints.keys.terms import period_of
+from endpoints.keys.terms import KeyTerms, period_of
 from endpoints.models import Endpoint, InferenceKey, KeyUsage, UsageMark
 
-COUNTS = (
-    "requests",
-    "errors",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "unreported",
-    "estimated_prompt_tokens",
-    "estimated_completion_tokens",
-)
 KEPT_DAYS = 400
 _MARKS_KEPT_DAYS = 7
 _LONGEST_KEY = 64
@@ -63,6 +53,10 @@ class KeyUse:
     def hit_rate(self) -> float | None:
         """Return the cached share of prompt tokens, None without any."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+COUNTS = tuple(field.name for field in fields(KeyUse))
+_SUMS = {f"sum_{name}": Sum(name) for name in COUNTS}
 
 
 def add_report(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
@@ -101,8 +95,11 @@ def _mark_used(key_id: str, counts: Mapping[str, Any]) -> None:
 
 
 def used(rows: QuerySet[KeyUsage]) -> KeyUse:
-    found = rows.aggregate(**{f"sum_{name}": Sum(name) for name in COUNTS})
-    return KeyUse(**{name: found[f"sum_{name}"] or 0 for name in COUNTS})
+    return _key_use(rows.aggregate(**_SUMS))
+
+
+def _key_use(sums: Mapping[str, Any]) -> KeyUse:
+    return KeyUse(**{name: sums[f"sum_{name}"] or 0 for name in COUNTS})
 
 
 def usage_since(moment: datetime) -> QuerySet[KeyUsage]:
@@ -111,12 +108,8 @@ def usage_since(moment: datetime) -> QuerySet[KeyUsage]:
 
 def usage_by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
     """Return sums by key id in one query; "" stands for unauthenticated requests."""
-    sums = {f"sum_{name}": Sum(name) for name in COUNTS}
-    grouped: Iterable[Mapping[str, Any]] = rows.order_by().values("key_id").annotate(**sums)
-    return {
-        row["key_id"]: KeyUse(**{name: row[f"sum_{name}"] or 0 for name in COUNTS})
-        for row in grouped
-    }
+    grouped: Iterable[Mapping[str, Any]] = rows.order_by().values("key_id").annotate(**_SUMS)
+    return {row["key_id"]: _key_use(row) for row in grouped}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +122,9 @@ class DayUse:
 
 def usage_by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
     rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
-    sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
-    found: Iterable[Mapping[str, Any]] = days.annotate(**sums)
-    return [
-        DayUse(
-            row["endpoint_name"],
-            row["key_id"],
-            row["day"],
-            KeyUse(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}),
-        )
-        for row in found
-    ]
+    found: Iterable[Mapping[str, Any]] = days.annotate(**_SUMS)
+    return [DayUse(row["endpoint_name"], row["key_id"], row["day"], _key_use(row)) for row in found]
 
 
 def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
@@ -148,9 +132,15 @@ def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
     terms = key.allowed
     if not terms.budget_tokens:
         return None
+    spent, end = _used_of_period(key, terms, now)
+    return end if spent >= terms.budget_tokens else None
+
+
+def _used_of_period(key: InferenceKey, terms: KeyTerms, now: datetime) -> tuple[int, datetime]:
+    """Return the tokens used of the present budget period, and its end."""
     begin, end = period_of(now, terms.budget_period)
     rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
-    return end if used(rows).tokens >= terms.budget_tokens else None
+    return used(rows).tokens, end
 
 
 def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float]]:
@@ -162,12 +152,11 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float
     found: dict[str, dict[str, float]] = {}
     for key in mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct():
         terms = key.allowed
-        begin, end = period_of(now, terms.budget_period)
-        rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
+        spent, end = _used_of_period(key, terms, now)
         routers = UsageMark.objects.filter(
             endpoint__in=endpoints_of_keys([key]), seen_at__gt=now - _ANSWERED_LATELY
         ).count()
-        left = terms.budget_tokens - used(rows).tokens
+        left = terms.budget_tokens - spent
         share = left // max(routers, 1) if left > 0 else left
         found[str(key.pk)] = {"left": share, "counted": 0, "resets_at": end.timestamp()}
     return found

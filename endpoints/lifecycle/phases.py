@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from endpoints.choices import Phase, PhaseReason
 from endpoints.lifecycle.facts import (
@@ -46,6 +47,10 @@ __all__ = [
 ]
 
 
+Condition = Callable[[LifecycleFacts], bool]
+Text = Callable[[LifecycleFacts], str]
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseDecision:
     """`remedy` "" stands for the reason's default (see remedies)."""
@@ -58,11 +63,11 @@ class PhaseDecision:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRule:
-    when: Callable[[LifecycleFacts], bool]
+    when: Condition
     phase: Phase
-    reason: Callable[[LifecycleFacts], str]
-    message: Callable[[LifecycleFacts], str]
-    remedy: Callable[[LifecycleFacts], str] = lambda _facts: ""
+    reason: Text
+    message: Text
+    remedy: Text = lambda _facts: ""
 
 
 def decide(facts: LifecycleFacts) -> PhaseDecision:
@@ -70,16 +75,9 @@ def decide(facts: LifecycleFacts) -> PhaseDecision:
     return PhaseDecision(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
 
 
-def _constant(text: str) -> Callable[[LifecycleFacts], str]:
-    return lambda _facts: str(text)
-
-
-def _trouble_reason(facts: LifecycleFacts) -> str:
-    return facts.trouble.reason if facts.trouble else ""
-
-
-def _trouble_message(facts: LifecycleFacts) -> str:
-    return facts.trouble.message if facts.trouble else ""
+def _of(part: str, field: str) -> Text:
+    """Return the text of a part of the facts, "" without that part."""
+    return lambda facts: str(getattr(getattr(facts, part), field, ""))
 
 
 def _refused(facts: LifecycleFacts) -> bool:
@@ -125,10 +123,6 @@ def _stuck(facts: LifecycleFacts) -> str:
     return f"{_ready_of(facts)} {facts.stuck.name}: {facts.stuck.message or facts.stuck.reason}"
 
 
-def _failed_reason(facts: LifecycleFacts) -> str:
-    return facts.failed.reason if facts.failed else ""
-
-
 def _failed(facts: LifecycleFacts) -> str:
     said = facts.failed.message if facts.failed else ""
     return f"{_ready_of(facts)} {said}".strip()
@@ -139,7 +133,7 @@ def _hidden(facts: LifecycleFacts) -> str:
     return (part.message or f"The {part.name} is not ready.") if part else ""
 
 
-def _router_reason(otherwise: PhaseReason) -> Callable[[LifecycleFacts], str]:
+def _router_reason(otherwise: PhaseReason) -> Text:
     """Return the exposure's reason where its address is missing, else `otherwise`."""
 
     def reason(facts: LifecycleFacts) -> str:
@@ -161,10 +155,6 @@ def _cache(facts: LifecycleFacts) -> str:
     return facts.cache.message if facts.cache and facts.cache.message else "L2 does not answer."
 
 
-def _impaired(field: str) -> Callable[[LifecycleFacts], str]:
-    return lambda facts: str(getattr(facts.impairment, field, ""))
-
-
 def _updating(facts: LifecycleFacts) -> str:
     text = f"{facts.current_ready} of {facts.wanted} workers run the new revision"
     if facts.ready:
@@ -173,236 +163,167 @@ def _updating(facts: LifecycleFacts) -> str:
     return f"{text}; none serves until the next is ready{f' ({old})' if old else ''}."
 
 
-def _rolling_out(facts: LifecycleFacts) -> bool:
-    return not facts.served
+def _rule(
+    phase: Phase,
+    when: Condition,
+    reason: str | Text,
+    message: str | Text,
+    remedy: str | Text = "",
+) -> PhaseRule:
+    texts = (
+        (lambda _facts, text=text: str(text)) if isinstance(text, str) else text
+        for text in (reason, message, remedy)
+    )
+    return PhaseRule(when, phase, *texts)
 
+
+def _rollout(when: Condition, reason: str | Text, message: str | Text) -> PhaseRule:
+    """Return the row of a first deployment or rollout."""
+    return _provisioning(lambda facts: not facts.served and when(facts), reason, message)
+
+
+_deleting = partial(_rule, Phase.DELETING)
+_provisioning = partial(_rule, Phase.PROVISIONING)
+_paused = partial(_rule, Phase.PAUSED)
+_degraded = partial(_rule, Phase.DEGRADED)
+_broken = partial(_rule, Phase.FAILED)
+_ready = partial(_rule, Phase.READY)
+
+_TROUBLE = _of("trouble", "reason"), _of("trouble", "message")
+_FAILURE = _of("failed", "reason"), _failed
+_STUCK = _stuck_reason, _stuck
 
 TABLE: tuple[PhaseRule, ...] = (
     # Deletion: the router first, so that no request reaches a stopped worker.
-    PhaseRule(
+    _deleting(
         lambda f: f.deleting and f.components_left,
-        Phase.DELETING,
-        _constant(PhaseReason.REMOVING_ROUTER),
-        _constant("The router finishes its requests and goes."),
+        PhaseReason.REMOVING_ROUTER,
+        "The router finishes its requests and goes.",
     ),
-    PhaseRule(
+    _deleting(
         lambda f: f.deleting,
-        Phase.DELETING,
-        _constant(PhaseReason.STOPPING_WORKERS),
+        PhaseReason.STOPPING_WORKERS,
         lambda f: f"{len(f.workers)} workers are stopping.",
     ),
     # Nothing observable: report that instead of the last known state.
-    PhaseRule(
-        lambda f: not f.observed and f.served_once,
-        Phase.DEGRADED,
-        _trouble_reason,
-        _trouble_message,
-    ),
-    PhaseRule(
-        lambda f: not f.observed and not _refused(f),
-        Phase.PROVISIONING,
-        _trouble_reason,
-        _trouble_message,
-    ),
+    _degraded(lambda f: not f.observed and f.served_once, *_TROUBLE),
+    _provisioning(lambda f: not f.observed and not _refused(f), *_TROUBLE),
     # Permanent errors.
-    PhaseRule(
-        lambda f: _refused(f) and f.ready > 0, Phase.DEGRADED, _trouble_reason, _trouble_message
-    ),
-    PhaseRule(_refused, Phase.FAILED, _trouble_reason, _trouble_message),
+    _degraded(lambda f: _refused(f) and f.ready > 0, *_TROUBLE),
+    _broken(_refused, *_TROUBLE),
     # Zero replicas.
-    PhaseRule(
+    _provisioning(
         lambda f: f.wanted == 0 and bool(f.workers),
-        Phase.PROVISIONING,
-        _constant(PhaseReason.PAUSING),
+        PhaseReason.PAUSING,
         lambda f: f"{len(f.workers)} workers finish their requests and stop.",
     ),
-    PhaseRule(
+    _paused(
         lambda f: f.wanted == 0 and f.autoscaled,
-        Phase.PAUSED,
-        _constant(PhaseReason.SCALED_TO_ZERO),
-        _constant(
-            "The autoscaler wants no worker now; it wants some again as soon as a trigger says."
-        ),
+        PhaseReason.SCALED_TO_ZERO,
+        "The autoscaler wants no worker now; it wants some again as soon as a trigger says.",
     ),
-    PhaseRule(
+    _paused(
         lambda f: f.wanted == 0,
-        Phase.PAUSED,
-        _constant(PhaseReason.PAUSED),
-        _constant("No worker is wanted. The configuration is kept."),
+        PhaseReason.PAUSED,
+        "No worker is wanted. The configuration is kept.",
     ),
     # Not fixed by waiting.
-    PhaseRule(
-        lambda f: bool(f.looping) and f.ready == 0,
-        Phase.FAILED,
-        _constant(PhaseReason.WORKERS_CRASH_LOOPING),
-        _looping,
+    _broken(
+        lambda f: bool(f.looping) and f.ready == 0, PhaseReason.WORKERS_CRASH_LOOPING, _looping
     ),
-    PhaseRule(
-        lambda f: bool(f.looping),
-        Phase.DEGRADED,
-        _constant(PhaseReason.WORKERS_CRASH_LOOPING),
-        _looping,
-    ),
-    PhaseRule(
-        lambda f: f.failed is not None and f.ready == 0 and not f.complete,
-        Phase.FAILED,
-        _failed_reason,
-        _failed,
-    ),
-    PhaseRule(
-        lambda f: f.failed is not None and not f.complete,
-        Phase.DEGRADED,
-        _failed_reason,
-        _failed,
-    ),
-    PhaseRule(
+    _degraded(lambda f: bool(f.looping), PhaseReason.WORKERS_CRASH_LOOPING, _looping),
+    _broken(lambda f: f.failed is not None and f.ready == 0 and not f.complete, *_FAILURE),
+    _degraded(lambda f: f.failed is not None and not f.complete, *_FAILURE),
+    _broken(
         lambda f: f.overdue and not f.served and f.ready == 0,
-        Phase.FAILED,
-        _constant(PhaseReason.DEADLINE_EXCEEDED),
+        PhaseReason.DEADLINE_EXCEEDED,
         lambda f: f"Not ready within the deadline: {_ready_of(f)}",
     ),
-    PhaseRule(
+    _degraded(
         lambda f: f.overdue and not f.served,
-        Phase.DEGRADED,
-        _constant(PhaseReason.DEADLINE_EXCEEDED),
+        PhaseReason.DEADLINE_EXCEEDED,
         lambda f: f"Not finished within the deadline: {_ready_of(f)} {_absent(f) or f.proof_error}",
     ),
     # First deployment or rollout.
-    PhaseRule(
-        lambda f: _rolling_out(f) and f.cache is not None and not f.cache.usable,
-        Phase.PROVISIONING,
-        _constant(PhaseReason.WAITING_FOR_CACHE_TIER),
+    _rollout(
+        lambda f: f.cache is not None and not f.cache.usable,
+        PhaseReason.WAITING_FOR_CACHE_TIER,
         _cache,
     ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and bool(f.draining),
-        Phase.PROVISIONING,
-        _constant(PhaseReason.DRAINING),
+    _rollout(
+        lambda f: bool(f.draining),
+        PhaseReason.DRAINING,
         lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
     ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and bool(f.stuck or f.stalled) and not f.complete,
-        Phase.PROVISIONING,
-        _stuck_reason,
-        _stuck,
-    ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.living),
-        Phase.PROVISIONING,
-        _constant(PhaseReason.UPDATING_WORKERS),
+    _rollout(lambda f: bool(f.stuck or f.stalled) and not f.complete, *_STUCK),
+    _rollout(
+        lambda f: f.served_once and any(not w.current for w in f.living),
+        PhaseReason.UPDATING_WORKERS,
         _updating,
     ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and f.current < f.wanted,
-        Phase.PROVISIONING,
-        _constant(PhaseReason.STARTING_WORKERS),
+    _rollout(
+        lambda f: f.current < f.wanted,
+        PhaseReason.STARTING_WORKERS,
         lambda f: f"{f.current} of {f.wanted} workers are started.",
     ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and f.current_ready == f.wanted < len(f.living),
-        Phase.PROVISIONING,
-        _constant(PhaseReason.STOPPING_WORKERS),
+    _rollout(
+        lambda f: f.current_ready == f.wanted < len(f.living),
+        PhaseReason.STOPPING_WORKERS,
         lambda f: f"{len(f.living) - f.wanted} workers stop; {f.wanted} serve.",
     ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and not f.complete,
-        Phase.PROVISIONING,
-        _constant(PhaseReason.WAITING_FOR_WORKERS),
-        _ready_of,
+    _rollout(lambda f: not f.complete, PhaseReason.WAITING_FOR_WORKERS, _ready_of),
+    _rollout(
+        lambda f: f.absent is not None, _router_reason(PhaseReason.WAITING_FOR_ROUTER), _absent
     ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and f.absent is not None,
-        Phase.PROVISIONING,
-        _router_reason(PhaseReason.WAITING_FOR_ROUTER),
-        _absent,
-    ),
-    PhaseRule(
-        lambda f: _rolling_out(f) and f.hidden is not None,
-        Phase.PROVISIONING,
-        _constant(PhaseReason.EXPOSURE_UNAVAILABLE),
-        _hidden,
-    ),
-    PhaseRule(
-        _rolling_out,
-        Phase.PROVISIONING,
-        _constant(PhaseReason.PROVING),
+    _rollout(lambda f: f.hidden is not None, PhaseReason.EXPOSURE_UNAVAILABLE, _hidden),
+    _rollout(
+        lambda _facts: True,
+        PhaseReason.PROVING,
         lambda f: f.proof_error or "A first request is sent through the router.",
     ),
     # Was serving: which part is missing?
-    PhaseRule(
-        lambda f: f.ready == 0 and f.scaling,
-        Phase.PROVISIONING,
-        _constant(PhaseReason.SCALING),
-        _stuck,
-    ),
-    PhaseRule(
+    _provisioning(lambda f: f.ready == 0 and f.scaling, PhaseReason.SCALING, _stuck),
+    _degraded(
         lambda f: f.blocked is not None and not f.complete and not f.scaling,
-        Phase.DEGRADED,
-        lambda f: f.blocked.reason if f.blocked else "",
+        _of("blocked", "reason"),
         _missing_message,
     ),
-    PhaseRule(
-        lambda f: f.ready == 0,
-        Phase.DEGRADED,
-        _constant(PhaseReason.NO_WORKER_AVAILABLE),
-        _missing_message,
-    ),
-    PhaseRule(
-        lambda f: not f.complete and f.stalled is not None,
-        Phase.DEGRADED,
-        _stuck_reason,
-        _stuck,
-    ),
-    PhaseRule(
+    _degraded(lambda f: f.ready == 0, PhaseReason.NO_WORKER_AVAILABLE, _missing_message),
+    _degraded(lambda f: not f.complete and f.stalled is not None, *_STUCK),
+    _degraded(
         lambda f: not f.complete and not f.scaling and not _is_scaled_by_drift(f),
-        Phase.DEGRADED,
-        _constant(PhaseReason.WORKER_UNAVAILABLE),
+        PhaseReason.WORKER_UNAVAILABLE,
         _missing_message,
     ),
-    PhaseRule(
-        lambda f: f.absent is not None,
-        Phase.DEGRADED,
-        _router_reason(PhaseReason.ROUTER_UNAVAILABLE),
-        _absent,
+    _degraded(
+        lambda f: f.absent is not None, _router_reason(PhaseReason.ROUTER_UNAVAILABLE), _absent
     ),
-    PhaseRule(
-        lambda f: f.hidden is not None,
-        Phase.DEGRADED,
-        _constant(PhaseReason.EXPOSURE_UNAVAILABLE),
-        _hidden,
-    ),
-    PhaseRule(
+    _degraded(lambda f: f.hidden is not None, PhaseReason.EXPOSURE_UNAVAILABLE, _hidden),
+    _degraded(
         lambda f: f.complete and not f.proven,
-        Phase.DEGRADED,
-        _constant(PhaseReason.NOT_SERVING),
+        PhaseReason.NOT_SERVING,
         lambda f: f.proof_error or "The workers changed; a request is sent to try them.",
     ),
-    PhaseRule(
-        lambda f: f.cache is not None and not f.cache.ready,
-        Phase.DEGRADED,
-        _constant(PhaseReason.L2_UNAVAILABLE),
-        _cache,
+    _degraded(
+        lambda f: f.cache is not None and not f.cache.ready, PhaseReason.L2_UNAVAILABLE, _cache
     ),
-    PhaseRule(
+    _degraded(
         lambda f: f.impairment is not None,
-        Phase.DEGRADED,
-        _impaired("reason"),
-        _impaired("message"),
-        _impaired("remedy"),
+        _of("impairment", "reason"),
+        _of("impairment", "message"),
+        _of("impairment", "remedy"),
     ),
-    PhaseRule(
+    _ready(
         lambda f: f.scaling,
-        Phase.READY,
-        _constant(PhaseReason.SCALING),
+        PhaseReason.SCALING,
         lambda f: (
             f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}. "
             f"{f.blocked.summary if f.blocked else ''}".strip()
         ),
     ),
-    PhaseRule(
+    _ready(
         lambda _facts: True,
-        Phase.READY,
-        _constant(PhaseReason.SERVING),
+        PhaseReason.SERVING,
         lambda f: f"{f.wanted} of {f.wanted} workers serve.",
     ),
 )

@@ -137,15 +137,16 @@ def find_blame(facts: LifecycleFacts) -> Blame | None:
     """Return None while the rollout may still succeed, or if nothing served before it."""
     if facts.deleting or facts.served or not facts.served_once or not facts.wanted:
         return None
-    if facts.trouble is not None:
-        return _refusal(facts)
+    trouble = facts.trouble
+    if trouble is not None:
+        by_spec = trouble.reason in REVISION_ERRORS
+        return Blame(trouble.reason, trouble.message) if by_spec else None
     if facts.complete and not facts.overdue:
         return None
     if facts.failed is not None:
         return Blame(facts.failed.reason, facts.failed.message)
-    looping = [w for w in facts.living if w.current and w.looping]
-    if looping:
-        worker = looping[0]
+    if facts.looping:
+        worker = facts.looping[0]
         text = f"{worker.name} died {CRASHES_TO_LOOP} times without becoming ready."
         return Blame(PhaseReason.WORKERS_CRASH_LOOPING, f"{text} {worker.message}".strip())
     if facts.overdue:
@@ -153,10 +154,3 @@ def find_blame(facts: LifecycleFacts) -> Blame | None:
         text = f"{facts.current_ready} of {facts.wanted} new workers were ready at the deadline."
         return Blame(PhaseReason.DEADLINE_EXCEEDED, f"{text} {why}".strip())
     return None
-
-
-def _refusal(facts: LifecycleFacts) -> Blame | None:
-    trouble = facts.trouble
-    if trouble is None or trouble.reason not in REVISION_ERRORS:
-        return None
-    return Blame(trouble.reason, trouble.message)

@@ -69,13 +69,12 @@ class LogSource:
             return _follow_lines(self.provisioner, self.container, after)
         return _poll_lines(self.provisioner, self.container, stop)
 
-    def end(self, tail: int, *, stay: bool) -> Iterator[LogLine]:
-        """Yield the last `tail` lines; with `stay` also those written later."""
+    def end(self, tail: int) -> Iterator[LogLine]:
+        """Yield the last `tail` lines."""
         if isinstance(self.provisioner, RollingProvisioner):
-            return _follow_lines(self.provisioner, self.container, "", tail=tail, stay=stay)
+            return _follow_lines(self.provisioner, self.container, "", tail=tail, stay=False)
         stop = threading.Event()
-        if not stay:
-            stop.set()
+        stop.set()
         return _poll_lines(self.provisioner, self.container, stop, tail)
 
 

@@ -12,10 +12,14 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
+from typing import Any
+
+from django.http import StreamingHttpResponse
 
 from console.provisioners.base import ProvisionError
 from endpoints.logs.sources import LogLine
 
+CONTENT_TYPE = "text/event-stream"
 STREAM_S = 20.0
 MAX_STREAMS = 32
 AGAIN_MS = 1000
@@ -101,3 +105,8 @@ def event(line: LogLine) -> bytes:
 
 def problem(text: str) -> bytes:
     return f"event: problem\ndata: {json.dumps(text)}\n\n".encode()
+
+
+def response(events: Any) -> StreamingHttpResponse:
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingHttpResponse(events, content_type=CONTENT_TYPE, headers=headers)

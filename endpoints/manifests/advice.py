@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importer import flat, name_of
+from endpoints.manifests.importer import SOURCE_BLOCKS, flat, name_of
 from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.worker import arguments, serves_vllm
 
@@ -24,11 +24,6 @@ _ONLY_AWS = (
     ("tlsConfig", "Certificates of ACM and S3 are not used; see exposure.tls and exposure.issuer."),
     ("modelVersion", "It is a word for people; nothing depends on it."),
 )
-_OTHER_SOURCES = {
-    "s3Storage": "s3",
-    "fsxStorage": "fsx",
-    "huggingFaceModel": "huggingface",
-}
 
 
 def notes(manifest: Manifest) -> list[Note]:
@@ -54,12 +49,11 @@ def _overridden_fields(manifest: Manifest) -> Found:
 
 def _placement(spec: Spec) -> Found:
     if not any(spec.get(name) for name in ("instanceType", "instanceTypes", "nodeAffinity")):
-        yield Note(
-            "spec.instanceType",
-            "no_placement",
+        message = (
             "Any node with what is asked for may be taken; the reference wants one of "
-            "instanceType, instanceTypes and nodeAffinity.",
+            "instanceType, instanceTypes and nodeAffinity."
         )
+        yield Note("spec.instanceType", "no_placement", message)
     if any(not kind.startswith("ml.") for kind in spec.get("instanceTypes") or []):
         message = "In the reference the name of an instance type begins with ml."
         yield Note("spec.instanceTypes", "not_portable", message)
@@ -128,11 +122,8 @@ def _metrics(spec: Spec) -> Found:
             f"Write {port}.",
         )
     if worker.get("requestLimits") and not metrics.get("enabled", True):
-        yield Note(
-            "spec.worker.requestLimits",
-            "limits_need_metrics",
-            "In the reference limits work only with metrics on; here they always do.",
-        )
+        message = "In the reference limits work only with metrics on; here they always do."
+        yield Note("spec.worker.requestLimits", "limits_need_metrics", message)
 
 
 def _arguments(spec: Spec) -> Found:
@@ -167,16 +158,13 @@ def _prometheus(given: Spec) -> Found:
     many = [given.get("prometheusTrigger"), *(given.get("prometheusTriggerList") or [])]
     for item in filter(None, many):
         if item.get("serverAddress") and _AWS not in item["serverAddress"]:
-            yield Note(
-                "spec.autoScalingSpec.prometheusTrigger",
-                "not_portable",
-                "The reference takes only addresses of Amazon's own Prometheus.",
-            )
+            message = "The reference takes only addresses of Amazon's own Prometheus."
+            yield Note("spec.autoScalingSpec.prometheusTrigger", "not_portable", message)
 
 
 def _sources(spec: Spec) -> Found:
     source = spec["modelSourceConfig"]
-    for block, kind in _OTHER_SOURCES.items():
+    for kind, block in SOURCE_BLOCKS.items():
         if source.get(block) and source["modelSourceType"] != kind:
             path = f"spec.modelSourceConfig.{block}"
             yield Note(path, "unused", f"The source is {source['modelSourceType']}.", "Remove it.")

@@ -9,26 +9,96 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas, triggers, worker
 from endpoints.manifests.objects import Manifest
-from endpoints.spec.endpoint_spec import nest
+from endpoints.spec.endpoint_spec import FieldError, nest
 
 Flat = dict[str, Any]
 LONGEST_NAME = 40
 DEADLINE_S = 3600
 """Default of the manifest's schema."""
 _SOURCES = {"s3": "s3", "fsx": "fsx", "huggingface": "huggingface", "kubernetesVolume": "pvc"}
-_PERIODS = (
-    ("minReplicaCount", "scaling.min"),
-    ("maxReplicaCount", "scaling.max"),
-    ("pollingInterval", "scaling.polling_s"),
-    ("cooldownPeriod", "scaling.cooldown_s"),
-    ("initialCooldownPeriod", "scaling.initial_cooldown_s"),
-    ("scaleUpStabilizationTime", "scaling.up_stabilization_s"),
-    ("scaleDownStabilizationTime", "scaling.down_stabilization_s"),
+SOURCE_BLOCKS = {"s3": "s3Storage", "fsx": "fsxStorage", "huggingface": "huggingFaceModel"}
+SCALING_FIELDS: tuple[tuple[str, str, Any], ...] = (
+    ("minReplicaCount", "scaling.min", 1),
+    ("maxReplicaCount", "scaling.max", 5),
+    ("pollingInterval", "scaling.polling_s", 30),
+    ("cooldownPeriod", "scaling.cooldown_s", 300),
+    ("initialCooldownPeriod", "scaling.initial_cooldown_s", 300),
+    ("scaleUpStabilizationTime", "scaling.up_stabilization_s", 0),
+    ("scaleDownStabilizationTime", "scaling.down_stabilization_s", 300),
 )
+"""Manifest field, endpoint field, manifest default."""
+_SOURCE = "spec.modelSourceConfig"
+_WORKER = "spec.worker"
+_CACHE = "spec.kvCacheSpec"
+_ROUTING = "spec.intelligentRoutingSpec"
+_SCALING = "spec.autoScalingSpec"
+PLACES: Mapping[str, str] = {
+    "name": "metadata.name",
+    "model": "spec.modelName",
+    "replicas": "spec.replicas",
+    "tags": "spec.tags",
+    "rollout.deadline_s": "spec.maxDeployTimeInSeconds",
+    "placement.namespace": "metadata.namespace",
+    "placement.instance_types": "spec.instanceType",
+    "placement.node_affinity": "spec.nodeAffinity",
+    "placement.scheduler": "spec.kubernetes.schedulerName",
+    "source.type": f"{_SOURCE}.modelSourceType",
+    "source.location": f"{_SOURCE}.modelLocation",
+    "source.prefetch": f"{_SOURCE}.prefetchEnabled",
+    "source.bucket": f"{_SOURCE}.s3Storage.bucketName",
+    "source.region": f"{_SOURCE}.s3Storage.region",
+    "source.file_system": f"{_SOURCE}.fsxStorage.fileSystemId",
+    "source.dns_name": f"{_SOURCE}.fsxStorage.dnsName",
+    "source.mount_name": f"{_SOURCE}.fsxStorage.mountName",
+    "source.revision": f"{_SOURCE}.huggingFaceModel.commitSHA",
+    "source.token_secret": f"{_SOURCE}.huggingFaceModel.tokenSecretRef.name",
+    "source.token_key": f"{_SOURCE}.huggingFaceModel.tokenSecretRef.key",
+    "source.claim": "spec.kubernetes.volumes",
+    "source.mount_path": f"{_WORKER}.modelVolumeMount.mountPath",
+    "pod.image": f"{_WORKER}.image",
+    "pod.command": f"{_WORKER}.command",
+    "pod.working_dir": f"{_WORKER}.workingDir",
+    "pod.port": f"{_WORKER}.modelInvocationPort.containerPort",
+    "pod.env": f"{_WORKER}.environmentVariables",
+    "pod.env_from": f"{_WORKER}.environmentVariables",
+    "pod.probes": f"{_WORKER}.probes",
+    "pod.resources": f"{_WORKER}.resources",
+    "pod.volumes": "spec.kubernetes.volumes",
+    "pod.init_containers": "spec.kubernetes.initContainers",
+    "pod.service_account": "spec.kubernetes.serviceAccountName",
+    "worker_args": f"{_WORKER}.args",
+    "resources.cpus": f"{_WORKER}.resources.requests[cpu]",
+    "resources.memory_gib": f"{_WORKER}.resources.requests[memory]",
+    "resources.gpus": f"{_WORKER}.resources.limits[nvidia.com/gpu]",
+    "cache.l1.enabled": f"{_CACHE}.enableL1Cache",
+    "cache.l2.enabled": f"{_CACHE}.enableL2Cache",
+    "cache.l2.backend": f"{_CACHE}.l2CacheSpec.l2CacheBackend",
+    "cache.l2.url": f"{_CACHE}.l2CacheSpec.l2CacheLocalUrl",
+    "routing.enabled": f"{_ROUTING}.enabled",
+    "routing.strategy": f"{_ROUTING}.routingStrategy",
+    "router.replicas": f"{_ROUTING}.autoScalingSpec.minReplicaCount",
+    "router.max_replicas": f"{_ROUTING}.autoScalingSpec.maxReplicaCount",
+    "scaling.enabled": _SCALING,
+    "scaling.triggers": _SCALING,
+    **{path: f"{_SCALING}.{name}" for name, path, _ in SCALING_FIELDS},
+    "limits.max_concurrent": f"{_WORKER}.requestLimits.maxConcurrentRequests",
+    "limits.max_queue": f"{_WORKER}.requestLimits.maxQueueSize",
+    "limits.overflow_status": f"{_WORKER}.requestLimits.overflowStatusCode",
+    "monitoring.enabled": "spec.metrics.enabled",
+    "monitoring.interval_s": "spec.metrics.metricsScrapeIntervalSeconds",
+    "monitoring.path": "spec.metrics.modelMetrics.path",
+    "pd.enabled": "spec.pdSpec",
+    "pd.prefill": "spec.pdSpec.prefillSpec",
+    "pd.decode": "spec.pdSpec.decodingSpec",
+    "pd.threshold": "spec.pdSpec.routingThreshold",
+    "pd.topology": "spec.pdSpec.topologySpec",
+}
+"""Path in a manifest of each endpoint field, for error messages."""
 
 
 def data(manifest: Manifest) -> dict[str, Any]:
@@ -42,6 +112,9 @@ def flat(manifest: Manifest) -> Flat:
         found = jumpstart.fields(manifest)
     else:
         found = _fields(manifest.spec, said)
+    found["rollout.deadline_s"] = manifest.spec.get("maxDeployTimeInSeconds", DEADLINE_S)
+    if manifest.spec.get("tags"):
+        found["tags"] = {tag["name"]: tag["value"] for tag in manifest.spec["tags"]}
     found["name"] = name_of(manifest)
     if manifest.namespace:
         found["placement.namespace"] = manifest.namespace
@@ -72,9 +145,6 @@ def _fields(spec: Mapping[str, Any], said: Mapping[str, Any]) -> Flat:
     found["model"] = spec["modelName"]
     found["engine"] = "vllm"
     found["replicas"] = spec.get("replicas", 1)
-    found["rollout.deadline_s"] = spec.get("maxDeployTimeInSeconds", DEADLINE_S)
-    if spec.get("tags"):
-        found["tags"] = {tag["name"]: tag["value"] for tag in spec["tags"]}
     found |= _source(spec)
     found |= _routing(spec)
     found |= _placement(spec)
@@ -166,7 +236,7 @@ def _scaling(spec: Mapping[str, Any]) -> Flat:
     if given is None:
         return {}
     found: Flat = {"scaling.enabled": True}
-    found |= {path: given[name] for name, path in _PERIODS if name in given}
+    found |= {path: given[name] for name, path, _ in SCALING_FIELDS if name in given}
     region = ((spec["modelSourceConfig"].get("s3Storage")) or {}).get("region", "")
     found["scaling.triggers"] = triggers.triggers_of_manifest(given, region)
     return found
@@ -207,3 +277,12 @@ def _pd(given: Mapping[str, Any] | None) -> Flat:
         "pd.threshold": given.get("routingThreshold", 4096),
         "pd.topology": dict(given.get("topologySpec") or {}),
     }
+
+
+def locate_in_object(error: FieldError, manifest: Manifest) -> FieldError:
+    path = error.field
+    if path in ("placement.cluster", ""):
+        return error
+    said = extensions.key_of(path) in manifest.annotations
+    place = PLACES.get(path) if manifest.kind == schemas.KIND and not said else None
+    return replace(error, field=place or extensions.place_of(path))

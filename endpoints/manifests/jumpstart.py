@@ -7,15 +7,12 @@ repository, with an advisory; all others need an annotation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from endpoints.manifests.extensions import PREFIX, place_of
-from endpoints.manifests.objects import Note, NoteMark
+from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.structural_schema import schema_error
 from endpoints.spec.endpoint_spec import FieldError
-
-if TYPE_CHECKING:
-    from endpoints.manifests.objects import Manifest
 
 _DISTILLED = "deepseek-ai/DeepSeek-R1-Distill-"
 KNOWN: Final[Mapping[str, str]] = {
@@ -55,9 +52,6 @@ def fields(manifest: Manifest) -> dict[str, Any]:
     least, most = server.get("minAutoScaleReplicas", 1), server.get("maxAutoScaleReplicas", 1)
     if most > least:
         found |= {"scaling.enabled": True, "scaling.min": least, "scaling.max": most}
-    found["rollout.deadline_s"] = spec.get("maxDeployTimeInSeconds", 3600)
-    if spec.get("tags"):
-        found["tags"] = {tag["name"]: tag["value"] for tag in spec["tags"]}
     return found
 
 

@@ -92,29 +92,21 @@ def _conditions(
         reason = seen.departed or "AsSaid"
         wanted.insert(1, (SYNCED, not seen.departed, reason, _DEPARTED_REASONS.get(reason, reason)))
     earlier = {str(one.get("type")): one for one in before}
-    return [_condition(*one, seen.generation, earlier, now) for one in wanted]
-
-
-def _condition(
-    kind: str,
-    true: bool,
-    reason: str,
-    message: str,
-    generation: int,
-    earlier: Mapping[str, Mapping[str, Any]],
-    now: str,
-) -> dict[str, Any]:
-    word = "True" if true else "False"
-    then = earlier.get(kind) or {}
-    since = then.get("lastTransitionTime", now) if then.get("status") == word else now
-    found = {
-        "type": kind,
-        "status": word,
-        "reason": reason,
-        "message": message[:_LONGEST],
-        "lastTransitionTime": since,
-    }
-    return found | ({"observedGeneration": generation} if generation else {})
+    generation = {"observedGeneration": seen.generation} if seen.generation else {}
+    found = []
+    for kind, true, reason, message in wanted:
+        word = "True" if true else "False"
+        then = earlier.get(kind) or {}
+        same = then.get("status") == word
+        condition = {
+            "type": kind,
+            "status": word,
+            "reason": reason,
+            "message": message[:_LONGEST],
+            "lastTransitionTime": then.get("lastTransitionTime", now) if same else now,
+        }
+        found.append(condition | generation)
+    return found
 
 
 def _deployment(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:

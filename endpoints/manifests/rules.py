@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importer import claim_of
+from endpoints.manifests.importer import SOURCE_BLOCKS, claim_of
 from endpoints.manifests.objects import Manifest
 from endpoints.manifests.structural_schema import schema_error
 from endpoints.manifests.worker import GPU
@@ -36,19 +36,15 @@ def errors(manifest: Manifest) -> list[FieldError]:
 def _placement(spec: Spec) -> Found:
     given = [name for name in ("instanceType", "instanceTypes", "nodeAffinity") if spec.get(name)]
     for name in given[1:]:
-        yield schema_error(
-            f"spec.{name}",
-            None,
-            f"{name} cannot stand beside {given[0]}.",
-            "Keep one of instanceType, instanceTypes and nodeAffinity.",
-            "exclusive",
-        )
+        message = f"{name} cannot stand beside {given[0]}."
+        remedy = "Keep one of instanceType, instanceTypes and nodeAffinity."
+        yield schema_error(f"spec.{name}", None, message, remedy, "exclusive")
 
 
 def _source_of(spec: Spec, said: frozenset[str]) -> Found:
     source = spec["modelSourceConfig"]
     kind = source["modelSourceType"]
-    block = {"s3": "s3Storage", "fsx": "fsxStorage", "huggingface": "huggingFaceModel"}.get(kind)
+    block = SOURCE_BLOCKS.get(kind)
     if "source.type" in said:
         return
     if block and not source.get(block):
@@ -60,13 +56,9 @@ def _source_of(spec: Spec, said: frozenset[str]) -> Found:
         yield schema_error(path, None, "The Secret needs a name.", "Add it.", "required")
     if kind == "kubernetesVolume" and not claim_of(spec) and "source.claim" not in said:
         name = spec["worker"]["modelVolumeMount"]["name"]
-        yield schema_error(
-            "spec.kubernetes.volumes",
-            None,
-            f"No volume called {name!r} (worker.modelVolumeMount.name) has a claim.",
-            "Add it with persistentVolumeClaim.claimName.",
-            "required",
-        )
+        message = f"No volume called {name!r} (worker.modelVolumeMount.name) has a claim."
+        remedy = "Add it with persistentVolumeClaim.claimName."
+        yield schema_error("spec.kubernetes.volumes", None, message, remedy, "required")
 
 
 def _cache(spec: Spec) -> Found:
@@ -82,13 +74,9 @@ def _cache(spec: Spec) -> Found:
     if not given.get("enableL2Cache", False):
         return
     if not given.get("enableL1Cache", True):
-        yield schema_error(
-            "spec.kvCacheSpec.enableL1Cache",
-            False,
-            "L2 is filled through L1, and L1 is off.",
-            "Turn L1 on, or turn L2 off.",
-            "l2_needs_l1",
-        )
+        message = "L2 is filled through L1, and L1 is off."
+        remedy = "Turn L1 on, or turn L2 off."
+        yield schema_error("spec.kvCacheSpec.enableL1Cache", False, message, remedy, "l2_needs_l1")
     if backend is None:
         remedy = f"Choose one of: {', '.join(BACKENDS)}."
         yield schema_error(
@@ -151,13 +139,9 @@ def _triggers(given: Spec, name: str, path: str) -> list[tuple[str, Spec]]:
 def _bounds(given: Spec, path: str) -> Found:
     least, most = given.get("minReplicaCount", 1), given.get("maxReplicaCount", 5)
     if most < max(least, 1):
-        yield schema_error(
-            f"{path}.maxReplicaCount",
-            most,
-            f"The most cannot be less than the least ({max(least, 1)}).",
-            "Raise it, or lower minReplicaCount.",
-            "out_of_range",
-        )
+        message = f"The most cannot be less than the least ({max(least, 1)})."
+        remedy = "Raise it, or lower minReplicaCount."
+        yield schema_error(f"{path}.maxReplicaCount", most, message, remedy, "out_of_range")
 
 
 def _resources(spec: Spec) -> Found:
@@ -198,13 +182,9 @@ def _gpus(given: Spec) -> bool:
 def _certificates(spec: Spec) -> Found:
     custom = (spec.get("tlsConfig") or {}).get("customCertificateConfig")
     if spec.get("dnsConfig") and not custom:
-        yield schema_error(
-            "spec.dnsConfig",
-            None,
-            "A record needs a certificate of your own.",
-            "Add tlsConfig.customCertificateConfig, or remove dnsConfig.",
-            "required",
-        )
+        message = "A record needs a certificate of your own."
+        remedy = "Add tlsConfig.customCertificateConfig, or remove dnsConfig."
+        yield schema_error("spec.dnsConfig", None, message, remedy, "required")
 
 
 def _tags(spec: Spec) -> Found:

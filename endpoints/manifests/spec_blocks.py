@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from endpoints.manifests import schemas, triggers
-from endpoints.manifests.importer import DEADLINE_S
+from endpoints.manifests.importer import DEADLINE_S, SCALING_FIELDS, SOURCE_BLOCKS
 from endpoints.manifests.worker import GPU, MOUNT, cpu_text, memory_text
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.fields import BY_PATH
@@ -20,15 +20,6 @@ Flat = Mapping[str, Any]
 Object = dict[str, Any]
 WORKER_PORT = 8000
 _VOLUME = "model-weights"
-_PERIODS = {
-    "minReplicaCount": ("scaling.min", 1),
-    "maxReplicaCount": ("scaling.max", 5),
-    "pollingInterval": ("scaling.polling_s", 30),
-    "cooldownPeriod": ("scaling.cooldown_s", 300),
-    "initialCooldownPeriod": ("scaling.initial_cooldown_s", 300),
-    "scaleUpStabilizationTime": ("scaling.up_stabilization_s", 0),
-    "scaleDownStabilizationTime": ("scaling.down_stabilization_s", 300),
-}
 _TRIGGERS = (
     "cloudWatchTrigger",
     "cloudWatchTriggerList",
@@ -118,7 +109,7 @@ def _source(spec: Object, wanted: Flat) -> None:
 
 def _kind_of_source(source: Object, kind: str, block: str) -> None:
     if source["modelSourceType"] != kind:
-        for other in ("s3Storage", "fsxStorage", "huggingFaceModel"):
+        for other in SOURCE_BLOCKS.values():
             if other != block:
                 source.pop(other, None)
     source["modelSourceType"] = kind
@@ -148,8 +139,10 @@ def _routing(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("intelligentRoutingSpec", {})
     set_value(block, "enabled", wanted["routing.enabled"], False)
     set_value(block, "routingStrategy", wanted["routing.strategy"], "prefixaware")
-    if wanted["routing.enabled"] and wanted["routing.strategy"] == "kvaware":
-        _completions(spec)
+    kvaware = wanted["routing.enabled"] and wanted["routing.strategy"] == "kvaware"
+    path = str(spec.get("invocationEndpoint", ""))
+    if kvaware and not path.rstrip("/").endswith("completions"):
+        spec["invocationEndpoint"] = "v1/chat/completions"
     if wanted["router.max_replicas"]:
         scaling = block.setdefault("autoScalingSpec", {})
         set_value(scaling, "minReplicaCount", wanted["router.replicas"], 1)
@@ -157,11 +150,6 @@ def _routing(spec: Object, wanted: Flat) -> None:
     else:
         block.pop("autoScalingSpec", None)
     _drop_empty(spec, "intelligentRoutingSpec")
-
-
-def _completions(spec: Object) -> None:
-    if not str(spec.get("invocationEndpoint", "")).rstrip("/").endswith("completions"):
-        spec["invocationEndpoint"] = "v1/chat/completions"
 
 
 def _placement(spec: Object, wanted: Flat) -> None:
@@ -177,7 +165,7 @@ def _scaling(spec: Object, wanted: Flat) -> None:
         spec.pop("autoScalingSpec", None)
         return
     block = spec.setdefault("autoScalingSpec", {})
-    for name, (path, default) in _PERIODS.items():
+    for name, path, default in SCALING_FIELDS:
         set_value(block, name, wanted[path], default)
     said = triggers.manifest_of(wanted["scaling.triggers"])
     if said is not None:

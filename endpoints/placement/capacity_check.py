@@ -19,8 +19,7 @@ from endpoints.fit import model_catalogue, requirements
 from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
 from endpoints.fit.model_shape import ModelShape, from_config
 from endpoints.placement import installation
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError
-from endpoints.spec.gpus import gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, gpu_resource
 
 LARGEST_CONFIG = 1_000_000
 _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerdict.DOES_NOT_FIT: 3}

@@ -6,7 +6,7 @@ The reconciler's result differs only in the L2 address, which is known once the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -32,7 +32,7 @@ class Preview:
     objects: tuple[dict[str, Any], ...] = ()
     refused: str = ""
     image: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
@@ -46,7 +46,7 @@ def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
     shown = Preview(workload.argv, dict(sorted(env.items())), image=workload.image, notes=notes)
     reasons = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in refused)
     if reasons:
-        return _with(shown, refused=reasons)
+        return replace(shown, refused=reasons)
     if not spec.on_cluster:
         return shown
     hidden = Secrets(
@@ -58,17 +58,13 @@ def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
         able = clusters.capabilities(spec.placement.cluster) or frozenset()
         objects = render(workload, RenderingTarget(namespace, able), hidden)
     except PermanentError as error:
-        return _with(shown, refused=f"{error.reason}: {error.message}")
-    return _with(shown, objects=objects)
+        return replace(shown, refused=f"{error.reason}: {error.message}")
+    return replace(shown, objects=objects)
 
 
 def workload_of(spec: EndpointSpec) -> WorkloadSpec:
     """Return the workload; workers restart only if it differs beyond `replicas`."""
     return worker_spec(spec, installation(spec), _l2(spec))
-
-
-def _with(shown: Preview, **more: Any) -> Preview:
-    return Preview(shown.argv, shown.env, image=shown.image, notes=shown.notes, **more)
 
 
 def _l2(spec: EndpointSpec) -> L2Access | None:

@@ -51,11 +51,6 @@ def context(
 def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
     """Return the context of `rules.standing`, without machine size and clusters."""
     return Context(
-        memory_bytes=0,
-        shared_memory_bytes=0,
-        cpus=0,
-        gpus=0,
-        models={},
         l2_file_refusal=installation.l2_file_refusal,
         l2_folder=str(settings.EMBERLINE.l2_secrets),
         grants=grants,

@@ -38,7 +38,7 @@ from endpoints.placement.installation import installation
 from endpoints.reconcile import l2_status
 from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.roster import Roster, WorkerDemand, compare_workers, may_stop, worker_facts
-from endpoints.reconcile.status import PassOutcome, proof_mark
+from endpoints.reconcile.status import ClusterOutcome, PassOutcome, proof_mark
 from endpoints.spec.rules import standing_errors
 from endpoints.workload.worker_spec import worker_spec, workload_name
 
@@ -218,10 +218,8 @@ class Pass:
 
     def _provable(self, facts: LifecycleFacts, found: Roster) -> str:
         """Return the mark of a probe now, "" if none is due."""
-        standing_errors = (
-            facts.observed and facts.complete and facts.absent is None and not facts.hidden
-        )
-        if not standing_errors or not facts.wanted or facts.trouble is not None:
+        stands = facts.observed and facts.complete and facts.absent is None and not facts.hidden
+        if not stands or not facts.wanted or facts.trouble is not None:
             return ""
         return proof_mark(self.endpoint.generation, found.rows, self.statuses)
 
@@ -275,7 +273,11 @@ class Pass:
             url=self._url(),
             detail=self._logs(judged) if verdict.phase is Phase.FAILED else "",
             happenings=self.happenings,
+            of_cluster=self._cluster_outcome(judged),
         )
+
+    def _cluster_outcome(self, _facts: LifecycleFacts) -> ClusterOutcome | None:
+        return None
 
     def _logs(self, facts: LifecycleFacts) -> str:
         coming = sorted((w for w in facts.workers if not w.ready), key=lambda w: not w.current)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from console.provisioners.base import ClusterEvent, Drift, Observation, PartCondition
+from console.provisioners.base import ClusterEvent, Observation, PartCondition
 from endpoints.choices import EventKind, PhaseReason, Severity
 from endpoints.lifecycle.facts import Impairment, ObservedComponent, stage
 from endpoints.reconcile.events import Occurrence
@@ -33,13 +33,17 @@ def collect_surroundings(
     looked_at: Iterable[tuple[str, Observation]], workers: str
 ) -> ClusterSurroundings:
     every = list(looked_at)
-    drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
+    drift = [
+        {"workload": name, "key": item.key, **asdict(item)}
+        for name, seen in every
+        for item in seen.drift
+    ]
     parts = [(name, part) for name, seen in every for part in seen.parts]
     return ClusterSurroundings(
         conditions=[{"workload": name, **asdict(part)} for name, part in parts],
         drift=drift[:DRIFT_KEPT],
         pods=[row for name, seen in every if name != workers for row in _pods(name, seen)],
-        exposure=tuple(_exposing(part) for _, part in parts if _exposes(part)),
+        exposure=tuple(_exposing(part) for _, part in parts if part.part in EXPOSING),
         drifted=_drifted(drift),
         events=tuple(event for _, seen in every for event in seen.events),
     )
@@ -76,10 +80,6 @@ def _short(value: Any) -> str:
     return f"{text[:77]}..." if len(text) > 80 else text
 
 
-def _drift_row(workload: str, drift: Drift) -> dict[str, Any]:
-    return {"workload": workload, "key": drift.key, **asdict(drift)}
-
-
 def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
     if not rows:
         return None
@@ -91,10 +91,6 @@ def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
         f"It runs, but not as wanted: {named}{more} changed{f' by {who}' if who else ''}.",
         "Heal it to get back what is wanted, or adopt what is there, on its page.",
     )
-
-
-def _exposes(part: PartCondition) -> bool:
-    return part.part in EXPOSING
 
 
 def _exposing(part: PartCondition) -> ObservedComponent:

@@ -20,7 +20,8 @@ from console.core import confined_files
 from console.core.confined_files import FileRefused
 from endpoints.choices import PhaseReason
 from endpoints.lifecycle.phases import ObservedComponent
-from endpoints.spec.endpoint_spec import EndpointSpec, L2Spec
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.fields import L2Spec
 from endpoints.spec.validators import url_files
 from endpoints.workload.worker_spec import L2Access
 

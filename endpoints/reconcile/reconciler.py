@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from django.db import transaction
 
@@ -27,7 +28,6 @@ from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.removal import remove
 from endpoints.reconcile.rolling_update import RollingPass
 from endpoints.reconcile.status import PassOutcome, write
-from endpoints.reconcile.unavailable_provisioner import UnavailableProvisioner
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
 
@@ -90,11 +90,25 @@ class Reconciler:
         return NEXT_PASS_S.get(outcome.verdict.phase, UNSETTLED_S)
 
     def _provisioner(self, endpoint: Endpoint) -> Provisioner:
-        """Return the provisioner; one that rejects every call if the cluster is unknown."""
         try:
             return self.provisioners(endpoint.parsed)
         except ProvisionError as error:
             return UnavailableProvisioner(error)
+
+
+class UnavailableProvisioner:
+    """Stands for an unknown cluster: every call raises its error, which the status then shows."""
+
+    name = "nowhere"
+    rolls = True
+
+    def __init__(self, error: ProvisionError) -> None:
+        self.error = error
+
+    def _refuse(self, *_args: Any, **_named: Any) -> NoReturn:
+        raise self.error
+
+    apply = observe = delete = logs = _refuse
 
 
 def _roll_back(outcome: PassOutcome) -> None:

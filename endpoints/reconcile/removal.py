@@ -7,6 +7,8 @@ and the interval between passes grows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db import transaction
 from django.utils import timezone
 
@@ -43,8 +45,9 @@ def remove(
             if not left:
                 _finish(held, endpoint)
                 return None
-    shown = workers if workers is not None else _stored_workers(endpoint)
-    facts = LifecycleFacts(wanted=0, deleting=True, components_left=left, workers=shown)
+    if workers is None:
+        workers = _stopping(row.name for row in selectors.workers(endpoint))
+    facts = LifecycleFacts(wanted=0, deleting=True, components_left=left, workers=workers)
     _write(held, endpoint, facts, trouble)
     return next_pass_s(endpoint)
 
@@ -87,17 +90,11 @@ def _delete_workers(
         provisioner.delete(ref)
     except ProvisionError as error:
         return None, Trouble(False, error.reason, error.message)
-    return tuple(
-        ObservedWorker(replica.name, ready=False, running=True, current=False)
-        for replica in seen.replicas
-    ), None
+    return _stopping(replica.name for replica in seen.replicas), None
 
 
-def _stored_workers(endpoint: Endpoint) -> tuple[ObservedWorker, ...]:
-    return tuple(
-        ObservedWorker(row.name, ready=False, running=True, current=False)
-        for row in selectors.workers(endpoint)
-    )
+def _stopping(names: Iterable[str]) -> tuple[ObservedWorker, ...]:
+    return tuple(ObservedWorker(name, ready=False, running=True, current=False) for name in names)
 
 
 def _finish(held: Claim, endpoint: Endpoint) -> None:

@@ -135,29 +135,18 @@ class RollingPass(Pass):
         kept = [row for row in self.status.drift if row["workload"] not in looked_at]
         return replace(around, drift=[*around.drift, *kept])
 
-    def _outcome(
-        self,
-        facts: LifecycleFacts,
-        found: Roster,
-        cache: ObservedComponent | None,
-        workload: WorkloadSpec | None,
-        proven: str,
-        error: str,
-    ) -> PassOutcome:
-        outcome = super()._outcome(facts, found, cache, workload, proven, error)
-        judged = outcome.facts
+    def _cluster_outcome(self, facts: LifecycleFacts) -> ClusterOutcome:
         url = next((p.seen.url for p in self.statuses.values() if p.seen and p.seen.url), "")
-        outcome.of_cluster = ClusterOutcome(
+        return ClusterOutcome(
             around=self._around(),
-            wanted=judged.wanted if judged.autoscaled else None,
-            stood=_standing_count(judged),
+            wanted=facts.wanted if facts.autoscaled else None,
+            stood=_standing_count(facts),
             public_url=url or (self.seen.url if self.seen else ""),
             applied=self.applied,
             carried_out=self.carried_out,
             overruled=self.overruled,
-            roll_back=self._roll_back(judged),
+            roll_back=self._roll_back(facts),
         )
-        return outcome
 
     def _roll_back(self, facts: LifecycleFacts) -> RollBack | None:
         """Return a rollback to the last revision that served, unless this is one."""

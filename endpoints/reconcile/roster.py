@@ -125,7 +125,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) ->
         "channels": dict(seen.channels),
         "spec_hash": seen.spec_hash,
         "pid": seen.pid,
-        "started_at": _moment(seen.started_at),
+        "started_at": moment(seen.started_at),
         "restarts": seen.restarts,
         "restarts_ready": _baseline(row, seen),
         "start_s": _start_s(row, seen, wish.now),
@@ -135,7 +135,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) ->
         "reason": seen.reason[:64],
         "stage": str(stage(seen)) if wish.rolls else "",
         "node": seen.node,
-        "created_at": _moment(seen.created_at),
+        "created_at": moment(seen.created_at),
         "containers": list(seen.containers),
     }
 
@@ -158,7 +158,7 @@ def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> fl
     same = row is not None and row.spec_hash == seen.spec_hash and not _was_restarted(row, seen)
     if row is not None and same and (row.start_s or row.state == ReplicaState.READY):
         return row.start_s
-    began = _moment(seen.started_at if seen.restarts else seen.created_at or seen.started_at)
+    began = moment(seen.started_at if seen.restarts else seen.created_at or seen.started_at)
     if seen.state is not ReplicaState.READY or began is None:
         return None
     return max(0.0, (now - began).total_seconds())
@@ -220,7 +220,7 @@ def _was_restarted(row: Replica, seen: ReplicaObservation) -> bool:
     """
     if seen.restarts > row.restarts:
         return True
-    now, before = _moment(seen.started_at), row.started_at
+    now, before = moment(seen.started_at), row.started_at
     return now is not None and before is not None and abs(now - before) > CLOCK_SLACK
 
 
@@ -237,5 +237,5 @@ def _ready_text(name: str, start_s: float | None) -> str:
     return f"{name} is ready{after}."
 
 
-def _moment(epoch_s: float) -> datetime | None:
+def moment(epoch_s: float) -> datetime | None:
     return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None

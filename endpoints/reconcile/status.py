@@ -285,16 +285,9 @@ def _phase_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occu
 
 
 def first_status() -> dict[str, Any]:
-    now = timezone.now()
-    step = {
-        "code": ProgressStep.ACCEPTED,
-        "state": ProgressState.ACTIVE,
-        "started_at": now.isoformat(),
-        "finished_at": "",
-        "message": "",
-    }
+    accepted = StepNow(ProgressStep.ACCEPTED, ProgressState.ACTIVE)
     return {
         "reason": PhaseReason.ACCEPTED,
         "message": "Waiting for its first look.",
-        "steps": [step],
+        "steps": merge_steps((), timezone.now(), (accepted,), anew=True),
     }

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.provisioners.kubernetes.api import capabilities as known
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
-from endpoints.spec.gpus import gpu_resource
-from endpoints.spec.pod_fields import SOURCES
+from endpoints.spec.cluster_spec import SOURCES
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, gpu_resource
+from endpoints.spec.fields import CLUSTER_FIELDS
 
 
 @dataclass(frozen=True)

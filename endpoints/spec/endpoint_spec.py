@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from endpoints.spec.cluster_spec import (
-    ExposureSpec,
-    LimitsSpec,
-    MonitoringSpec,
-    PdSpec,
-    PlacementSpec,
-    Plain,
-    PodSpec,
-    RolloutSpec,
-    RouterSpec,
-    ScalingSpec,
-    SourceSpec,
+from console.provisioners.pods import Pod
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import (
+    DEFAULTS,
+    FIELDS,
+    SECTIONS,
+    CacheSpec,
+    EndpointFields,
+    L1Spec,
+    L2Spec,
+    ResourcesSpec,
+    RoutingSpec,
 )
-from endpoints.spec.fields import FIELDS, SECTIONS, Effect, SpecField
-from endpoints.spec.section import DEFAULTS
 from endpoints.spec.validators import redact
 
 GIB = 1024**3
+_GPU_DOMAINS = ("nvidia.com/", "amd.com/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,77 +46,7 @@ class SpecErrors(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class L1Spec:
-    enabled: bool = True
-    size_gib: float = 0.5
-    policy: str = "lru"
-    chunk_tokens: int = 32
-
-    @property
-    def size_bytes(self) -> int:
-        return int(self.size_gib * GIB)
-
-
-@dataclass(frozen=True, slots=True)
-class L2Spec:
-    enabled: bool = False
-    backend: str = "tieredstorage"
-    tier: str = "default"
-    url: str = ""
-    password_file: str = ""
-    ttl_s: int = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSpec:
-    l1: L1Spec = field(default_factory=L1Spec)
-    l2: L2Spec = field(default_factory=L2Spec)
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingSpec:
-    enabled: bool = True
-    strategy: str = "prefixaware"
-    session_key: str = "header:x-session-id"
-    cache_isolation: str = "key"
-
-    @property
-    def effective_strategy(self) -> str:
-        """Return the strategy; round robin with routing off."""
-        return self.strategy if self.enabled else "roundrobin"
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcesSpec:
-    cpus: float = 1.0
-    memory_gib: float = 4.0
-    gpus: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointSpec:
-    name: str
-    model: str
-    engine: str = "vllm"
-    replicas: int = 1
-    cache: CacheSpec = field(default_factory=CacheSpec)
-    routing: RoutingSpec = field(default_factory=RoutingSpec)
-    worker_args: tuple[str, ...] = ()
-    media_domains: tuple[str, ...] = ()
-    resources: ResourcesSpec = field(default_factory=ResourcesSpec)
-    placement: PlacementSpec = field(default_factory=PlacementSpec)
-    source: SourceSpec = field(default_factory=SourceSpec)
-    pod: PodSpec = field(default_factory=PodSpec)
-    rollout: RolloutSpec = field(default_factory=RolloutSpec)
-    scaling: ScalingSpec = field(default_factory=ScalingSpec)
-    exposure: ExposureSpec = field(default_factory=ExposureSpec)
-    router: RouterSpec = field(default_factory=RouterSpec)
-    limits: LimitsSpec = field(default_factory=LimitsSpec)
-    monitoring: MonitoringSpec = field(default_factory=MonitoringSpec)
-    pd: PdSpec = field(default_factory=PdSpec)
-    tags: Plain = field(default_factory=dict)
-    manifest: Plain = field(default_factory=dict)
-
+class EndpointSpec(EndpointFields):
     @property
     def on_cluster(self) -> bool:
         return bool(self.placement.cluster)
@@ -308,3 +237,23 @@ def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
 
 def as_audit(changes: tuple[FieldChange, ...]) -> dict[str, list[Any]]:
     return {change.path: [change.before, change.after] for change in changes}
+
+
+def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
+    named = _gpus_named(spec.pod.resources)
+    return named or (Pod().gpu_resource, spec.resources.gpus)
+
+
+def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
+    """Return the GPUs per worker; `pod_resources` takes precedence."""
+    named = _gpus_named(pod_resources)
+    return named[1] if named else gpus
+
+
+def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
+    for part in ("limits", "requests"):
+        given = resources.get(part)
+        for name, count in given.items() if isinstance(given, Mapping) else ():
+            if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
+                return str(name), int(count)
+    return None

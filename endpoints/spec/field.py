@@ -1,17 +1,44 @@
 """Declaration of a spec field: type, bounds, texts, and effect of a change.
 
-Any JSON value is either converted to the field's type or rejected with a message.
+A section of a spec is a dataclass whose attributes are made by `declare`. Any JSON value is either
+converted to the field's type or rejected with a message.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
-from endpoints.spec.validators import CONTROL, Problem
+from endpoints.spec.validators import (
+    CONTROL,
+    Problem,
+    key_values,
+    key_values_problem,
+    object_name_problem,
+    objects_problem,
+)
+
+Plain = dict[str, Any]
+"""A JSON object in an external format."""
+DAY_S = 86_400
+NAMED: dict[str, Any] = {"rule": object_name_problem}
+PAIRS: dict[str, Any] = {
+    "rule": key_values_problem,
+    "from_text": key_values,
+    "remedy": "Write KEY=VALUE pairs such as team=search, or give an object, {} for none.",
+}
+SECONDS: dict[str, Any] = {"minimum": 0, "maximum": DAY_S}
+_REMEDIES: dict[type, str] = {
+    str: "Give a text, or leave it empty.",
+    int: "Give a whole number.",
+    bool: "Give true or false.",
+    tuple: "Give a list of texts.",
+    dict: "Give an object, {} for none.",
+    list: "Give a list of objects, [] for none.",
+}
 
 _MAX_DISPLAYED = 1e300
 """Bound of displayed numbers: an integer beyond a float's range cannot be formatted."""
@@ -23,6 +50,17 @@ class Effect(StrEnum):
     FIXED = "fixed"
     RESTART = "restart"
     LIVE = "live"
+
+    @property
+    def label(self) -> str:
+        return _EFFECT_LABELS[self]
+
+
+_EFFECT_LABELS = {
+    Effect.FIXED: "cannot be changed",
+    Effect.RESTART: "restarts workers",
+    Effect.LIVE: "applies live",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +165,45 @@ def _copy_plain(kind: type, value: Any) -> tuple[Any, bool]:
     except (TypeError, ValueError, RecursionError):
         return None, False
     return (json.loads(text), True) if len(text) <= _MAX_JSON_CHARS else (None, False)
+
+
+def declare(
+    default: Any, label: str, text: str, effect: Effect = Effect.RESTART, **more: Any
+) -> Any:
+    """Return a dataclass field that `declared_fields` reads. `default` None: required. `more`:
+    further attributes of its SpecField; a missing remedy follows from the type and bounds.
+    """
+    facts = {"default": default, "label": label, "help": text, "effect": effect, **more}
+    if default is None:
+        return field(metadata=facts)
+    if isinstance(default, dict | list):
+        return field(default_factory=type(default), metadata=facts)
+    return field(default=default, metadata=facts)
+
+
+def declared_fields(section: Any, prefix: str = "") -> Iterator[SpecField]:
+    """Yield the declared fields of a dataclass and of the sections in it, in order."""
+    kinds = get_type_hints(section)
+    for one in fields(section):
+        path, kind = f"{prefix}{one.name}", kinds[one.name]
+        if is_dataclass(kind):
+            yield from declared_fields(kind, f"{path}.")
+        else:
+            yield _spec_field(path, get_origin(kind) or kind, one.metadata)
+
+
+def section_paths(path: str) -> list[str]:
+    """Return the sections of a field, outermost first."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _spec_field(path: str, kind: type, facts: Mapping[str, Any]) -> SpecField:
+    remedy = _REMEDIES.get(kind, "")
+    if kind in (int, float) and "remedy" not in facts:
+        number = "whole number" if kind is int else "number"
+        remedy = f"Give a {number} from {facts['minimum']:g} to {facts['maximum']:g}."
+    if "choices" in facts:
+        remedy = "Choose one of: " + ", ".join(filter(None, facts["choices"])) + "."
+    rule = {"rule": objects_problem} if kind is list else {}
+    return SpecField(path, kind, **{"remedy": remedy, **rule, **facts})

@@ -3,12 +3,33 @@
 Source of the form's labels and help, of API messages, and of the marks "restarts workers" and
 "applies live".
 """
+# ruff: noqa: RUF009 (`declare` returns a dataclass field)
 
 from __future__ import annotations
 
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
-from endpoints.spec.field import Effect, SpecField
-from endpoints.spec.section import SECTIONS as CLUSTER_SECTIONS
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from endpoints.spec.cluster_spec import (
+    ExposureSpec,
+    LimitsSpec,
+    MonitoringSpec,
+    PdSpec,
+    PlacementSpec,
+    PodSpec,
+    RolloutSpec,
+    RouterSpec,
+    ScalingSpec,
+    SourceSpec,
+)
+from endpoints.spec.field import (
+    PAIRS,
+    Effect,
+    Plain,
+    declare,
+    declared_fields,
+    section_paths,
+)
 from endpoints.spec.validators import (
     media_domains_problem,
     model_problem,
@@ -19,261 +40,236 @@ from endpoints.spec.validators import (
     worker_args_problem,
 )
 
-__all__ = ["BACKENDS", "BY_PATH", "ENGINES", "FIELDS", "POLICIES", "SECTIONS", "STRATEGIES"]
-__all__ += ["ISOLATIONS", "MAX_REPLICAS", "Effect", "SpecField"]
-
 ISOLATIONS = ("key", "group", "shared")
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
 ENGINES = ("vllm", "simulated")
 MAX_REPLICAS = 64
+_FIXED, _LIVE = Effect.FIXED, Effect.LIVE
 
-_L1 = "cache.l1."
-_L2 = "cache.l2."
 
-FIELDS: tuple[SpecField, ...] = (
-    SpecField(
-        "name",
-        str,
-        None,
-        "Name",
-        "Part of addresses, files and metrics. It cannot be changed.",
-        "Use up to 40 lower-case letters, digits and dashes.",
-        Effect.FIXED,
-        rule=name_problem,
-    ),
-    SpecField(
-        "model",
-        str,
-        None,
-        "Model",
-        "A model of the list, an absolute path on this machine, or a Hugging Face name.",
-        "Give a model of the list, an absolute path or organisation/name.",
-        Effect.RESTART,
-        rule=model_problem,
-    ),
-    SpecField(
-        "engine",
-        str,
-        "vllm",
-        "Engine",
-        "vllm serves the model; simulated answers like it without computing, for trying things.",
-        f"Choose one of: {', '.join(ENGINES)}.",
-        Effect.RESTART,
-        choices=ENGINES,
-    ),
-    SpecField(
-        "replicas",
-        int,
-        1,
-        "Replicas",
-        "How many workers serve the model. 0 pauses the endpoint.",
-        f"Give a whole number from 0 to {MAX_REPLICAS}.",
-        Effect.LIVE,
-        minimum=0,
-        maximum=MAX_REPLICAS,
-    ),
-    SpecField(
-        _L1 + "enabled",
-        bool,
-        True,
-        "L1 cache",
-        "Keep what was computed in each worker's memory.",
-        "Give true or false.",
-        Effect.RESTART,
-    ),
-    SpecField(
-        _L1 + "size_gib",
-        float,
+@dataclass(frozen=True, slots=True)
+class L1Spec:
+    enabled: bool = declare(True, "L1 cache", "Keep what was computed in each worker's memory.")
+    size_gib: float = declare(
         0.5,
         "L1 size",
         "GiB for each worker, beside the memory given under Resources.",
-        "Give a number of GiB above 0, such as 0.5.",
-        Effect.RESTART,
+        remedy="Give a number of GiB above 0, such as 0.5.",
         above=0,
         maximum=4096,
-    ),
-    SpecField(
-        _L1 + "policy",
-        str,
+    )
+    policy: str = declare(
         "lru",
         "L1 eviction policy",
         "lru drops what was used longest ago; arc also keeps what is used often.",
-        f"Choose one of: {', '.join(POLICIES)}.",
-        Effect.RESTART,
         choices=POLICIES,
-    ),
-    SpecField(
-        _L1 + "chunk_tokens",
-        int,
+    )
+    chunk_tokens: int = declare(
         32,
         "Chunk size",
         "Tokens which are stored and found together. Smaller finds more, larger costs less.",
-        "Give a multiple of 16, such as 32.",
-        Effect.RESTART,
+        remedy="Give a multiple of 16, such as 32.",
         minimum=16,
         maximum=4096,
-    ),
-    SpecField(
-        _L2 + "enabled",
-        bool,
-        False,
-        "L2 cache",
-        "Share what was computed between workers.",
-        "Give true or false.",
-        Effect.RESTART,
-    ),
-    SpecField(
-        _L2 + "backend",
-        str,
+    )
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.size_gib * 1024**3)
+
+
+@dataclass(frozen=True, slots=True)
+class L2Spec:
+    enabled: bool = declare(False, "L2 cache", "Share what was computed between workers.")
+    backend: str = declare(
         "tieredstorage",
         "L2 backend",
         "tieredstorage is Emberline's own cache tier; redis is a Redis or Valkey of yours.",
-        f"Choose one of: {', '.join(BACKENDS)}.",
-        Effect.RESTART,
         choices=BACKENDS,
-    ),
-    SpecField(
-        _L2 + "tier",
-        str,
+    )
+    tier: str = declare(
         "default",
         "Cache tier",
         "For tieredstorage: which of the tiers on the page Cache. default is made on first need.",
-        "Give the name of a cache tier, such as default.",
-        Effect.RESTART,
-    ),
-    SpecField(
-        _L2 + "url",
-        str,
+        remedy="Give the name of a cache tier, such as default.",
+    )
+    url: str = declare(
         "",
         "L2 address",
         "For redis only, such as redis://cache.internal:6379/0; rediss:// for TLS, "
         "redis://a:6379,b:6379?nodes=cluster for a cluster.",
-        "Write redis://HOST:PORT or redis://HOST:PORT/DATABASE.",
-        Effect.RESTART,
+        remedy="Write redis://HOST:PORT or redis://HOST:PORT/DATABASE.",
         rule=redis_url_problem,
-    ),
-    SpecField(
-        _L2 + "password_file",
-        str,
+    )
+    password_file: str = declare(
         "",
         "L2 password file",
-        "For redis only: a file in the console's folder EMBERLINE_L2_SECRETS whose content is the "
-        "password.",
-        "Give the absolute path of a file in EMBERLINE_L2_SECRETS, or leave it empty.",
-        Effect.RESTART,
+        "For redis only: a file in the console's folder EMBERLINE_L2_SECRETS whose content "
+        "is the password.",
+        remedy="Give the absolute path of a file in EMBERLINE_L2_SECRETS, or leave it empty.",
         rule=password_file_problem,
-    ),
-    SpecField(
-        _L2 + "ttl_s",
-        int,
+    )
+    ttl_s: int = declare(
         3600,
         "L2 time to live",
         "Seconds after which an entry is dropped.",
-        "Give whole seconds from 1 to 2592000 (30 days).",
-        Effect.RESTART,
+        remedy="Give whole seconds from 1 to 2592000 (30 days).",
         minimum=1,
         maximum=2_592_000,
-    ),
-    SpecField(
-        "routing.enabled",
-        bool,
-        True,
-        "Intelligent routing",
-        "Off: the router hands requests to the workers in turn.",
-        "Give true or false.",
-        Effect.LIVE,
-    ),
-    SpecField(
-        "routing.strategy",
-        str,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    l1: L1Spec = field(default_factory=L1Spec)
+    l2: L2Spec = field(default_factory=L2Spec)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSpec:
+    enabled: bool = declare(
+        True, "Intelligent routing", "Off: the router hands requests to the workers in turn.", _LIVE
+    )
+    strategy: str = declare(
         "prefixaware",
         "Strategy",
-        "prefixaware: the worker which was sent most of the prompt before; kvaware: the worker "
-        "which reports to hold most of it; session: one worker for each session; roundrobin: in "
-        "turn.",
-        f"Choose one of: {', '.join(STRATEGIES)}.",
-        Effect.LIVE,
+        "prefixaware: the worker which was sent most of the prompt before; kvaware: the "
+        "worker which reports to hold most of it; session: one worker for each session; "
+        "roundrobin: in turn.",
+        _LIVE,
         choices=STRATEGIES,
-    ),
-    SpecField(
-        "routing.session_key",
-        str,
+    )
+    session_key: str = declare(
         "header:x-session-id",
         "Session key",
         "Where the strategy session finds it: header:NAME, cookie:NAME or body:FIELD.",
-        "Write header:NAME, cookie:NAME or body:FIELD.",
-        Effect.LIVE,
+        _LIVE,
+        remedy="Write header:NAME, cookie:NAME or body:FIELD.",
         rule=session_key_problem,
-    ),
-    SpecField(
-        "routing.cache_isolation",
-        str,
+    )
+    cache_isolation: str = declare(
         "key",
         "Cache isolation",
-        "Whose requests may reuse each other's KV cache. key: those of one API key; group: those "
-        "of one key group; shared: all, which lets one key find out what another has sent.",
-        f"Choose one of: {', '.join(ISOLATIONS)}.",
-        Effect.LIVE,
+        "Whose requests may reuse each other's KV cache. key: those of one API key; group: "
+        "those of one key group; shared: all, which lets one key find out what another has "
+        "sent.",
+        _LIVE,
         choices=ISOLATIONS,
-    ),
-    SpecField(
-        "worker_args",
-        tuple,
-        (),
-        "Worker arguments",
-        "Further arguments, one a line.",
-        'Give a list of texts, such as ["--max-model-len=2048"].',
-        Effect.RESTART,
-        rule=worker_args_problem,
-    ),
-    SpecField(
-        "media_domains",
-        tuple,
-        (),
-        "Media hosts",
-        "Hosts from which workers may fetch images, audio and video that a request names by URL, "
-        "one a line. Empty: none, only data: URLs. *: any host, also of the internal network.",
-        "Give host names such as images.example.com, or * alone.",
-        Effect.RESTART,
-        rule=media_domains_problem,
-    ),
-    SpecField(
-        "resources.cpus",
-        float,
+    )
+
+    @property
+    def effective_strategy(self) -> str:
+        """Return the strategy; round robin with routing off."""
+        return self.strategy if self.enabled else "roundrobin"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesSpec:
+    cpus: float = declare(
         1.0,
         "CPUs",
         "For each worker.",
-        "Give a number above 0, such as 1.",
-        Effect.RESTART,
+        remedy="Give a number above 0, such as 1.",
         above=0,
         maximum=1024,
-    ),
-    SpecField(
-        "resources.memory_gib",
-        float,
+    )
+    memory_gib: float = declare(
         4.0,
         "Memory",
         "GiB for each worker, without L1.",
-        "Give a number of GiB above 0, such as 4.",
-        Effect.RESTART,
+        remedy="Give a number of GiB above 0, such as 4.",
         above=0,
         maximum=65536,
-    ),
-    SpecField(
-        "resources.gpus",
-        int,
+    )
+    gpus: int = declare(
         0,
         "GPUs",
         "For each worker. 0 serves on the CPU.",
-        "Give a whole number, 0 for none.",
-        Effect.RESTART,
+        remedy="Give a whole number, 0 for none.",
         minimum=0,
         maximum=16,
-    ),
-    *CLUSTER_FIELDS,
-)
+    )
 
-SECTIONS = ("cache", "cache.l1", "cache.l2", "routing", "resources", *CLUSTER_SECTIONS)
+
+@dataclass(frozen=True, slots=True)
+class EndpointFields:
+    """All fields in the order of forms, texts and messages."""
+
+    name: str = declare(
+        None,
+        "Name",
+        "Part of addresses, files and metrics. It cannot be changed.",
+        _FIXED,
+        remedy="Use up to 40 lower-case letters, digits and dashes.",
+        rule=name_problem,
+    )
+    model: str = declare(
+        None,
+        "Model",
+        "A model of the list, an absolute path on this machine, or a Hugging Face name.",
+        remedy="Give a model of the list, an absolute path or organisation/name.",
+        rule=model_problem,
+    )
+    engine: str = declare(
+        "vllm",
+        "Engine",
+        "vllm serves the model; simulated answers like it without computing, for trying things.",
+        choices=ENGINES,
+    )
+    replicas: int = declare(
+        1,
+        "Replicas",
+        "How many workers serve the model. 0 pauses the endpoint.",
+        _LIVE,
+        minimum=0,
+        maximum=MAX_REPLICAS,
+    )
+    cache: CacheSpec = field(default_factory=CacheSpec)
+    routing: RoutingSpec = field(default_factory=RoutingSpec)
+    worker_args: tuple[str, ...] = declare(
+        (),
+        "Worker arguments",
+        "Further arguments, one a line.",
+        remedy='Give a list of texts, such as ["--max-model-len=2048"].',
+        rule=worker_args_problem,
+    )
+    media_domains: tuple[str, ...] = declare(
+        (),
+        "Media hosts",
+        "Hosts from which workers may fetch images, audio and video that a request names by "
+        "URL, one a line. Empty: none, only data: URLs. *: any host, also of the internal "
+        "network.",
+        remedy="Give host names such as images.example.com, or * alone.",
+        rule=media_domains_problem,
+    )
+    resources: ResourcesSpec = field(default_factory=ResourcesSpec)
+    placement: PlacementSpec = field(default_factory=PlacementSpec)
+    source: SourceSpec = field(default_factory=SourceSpec)
+    pod: PodSpec = field(default_factory=PodSpec)
+    rollout: RolloutSpec = field(default_factory=RolloutSpec)
+    scaling: ScalingSpec = field(default_factory=ScalingSpec)
+    exposure: ExposureSpec = field(default_factory=ExposureSpec)
+    router: RouterSpec = field(default_factory=RouterSpec)
+    limits: LimitsSpec = field(default_factory=LimitsSpec)
+    monitoring: MonitoringSpec = field(default_factory=MonitoringSpec)
+    pd: PdSpec = field(default_factory=PdSpec)
+    tags: Plain = declare({}, "Tags", "Names and values, put on what is made.", _LIVE, **PAIRS)
+    manifest: Plain = declare(
+        {}, "Manifest", "The InferenceEndpointConfig it came from, whole.", _LIVE
+    )
+
+
+FIELDS = tuple(declared_fields(EndpointFields))
+SECTIONS = tuple(dict.fromkeys(path for one in FIELDS for path in section_paths(one.path)))
 BY_PATH = {spec_field.path: spec_field for spec_field in FIELDS}
+DEFAULTS: dict[str, Any] = {
+    name: kind()
+    for name, kind in get_type_hints(EndpointFields).items()
+    if name in SECTIONS and name not in ("cache", "routing", "resources")
+}
+"""Default of each cluster section."""
+ANYWHERE = frozenset({"tags", "manifest"})
+"""Fields of clusters that also apply to this machine."""
+CLUSTER_FIELDS = tuple(f for f in FIELDS if f.path.partition(".")[0] in {*DEFAULTS, *ANYWHERE})

@@ -210,19 +210,12 @@ def _sources(value: Any) -> Found:
         yield Grant.SECRETS, "variables from Secrets or ConfigMaps (envFrom)"
 
 
-def _ports(value: Any) -> Found:
-    yield from _check_each(value, {"name", "containerPort", "protocol"}, "a port")
+def _each(known: Collection[str], what: str) -> Callable[[Any], Found]:
+    def judge(value: Any) -> Found:
+        for one in _objects(value):
+            yield from _unknown(one, known, what)
 
-
-def _mounts(value: Any) -> Found:
-    yield from _check_each(
-        value, {"name", "mountPath", "subPath", "subPathExpr", "readOnly"}, "a mount"
-    )
-
-
-def _check_each(value: Any, known: Collection[str], what: str) -> Found:
-    for one in _objects(value):
-        yield from _unknown(one, known, what)
+    return judge
 
 
 def _security(value: Any) -> Found:
@@ -313,12 +306,13 @@ def _reference(value: Any, kind: str) -> str:
     return f"{kind} {name!r}" if isinstance(name, str) else kind
 
 
+_MOUNT = frozenset({"name", "mountPath", "subPath", "subPathExpr", "readOnly"})
 _OF_CONTAINER: Mapping[str, Callable[[Any], Found]] = {
     "env": _variables,
     "envFrom": _sources,
     "resources": _resources,
-    "volumeMounts": _mounts,
-    "ports": _ports,
+    "volumeMounts": _each(_MOUNT, "a mount"),
+    "ports": _each({"name", "containerPort", "protocol"}, "a port"),
     "securityContext": _security,
     "livenessProbe": _probe,
     "readinessProbe": _probe,

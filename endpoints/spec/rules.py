@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from console.core.confined_files import FileRefused
 from console.core.grants import Grant
 from endpoints.refusals import name_taken
-from endpoints.spec.cluster_fields import ANYWHERE, CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.cluster_rules import violations as cluster_violations
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, SpecErrors, read
 from endpoints.spec.field import Effect, SpecField
-from endpoints.spec.fields import BY_PATH, FIELDS
+from endpoints.spec.fields import ANYWHERE, BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.grants import grant_errors as refused_needs
 from endpoints.spec.grants import required_grants
 from endpoints.spec.validators import redact, url_files
@@ -38,11 +37,11 @@ class Context:
     model folder.
     """
 
-    memory_bytes: int
-    shared_memory_bytes: int
-    cpus: int
-    gpus: int
-    models: Mapping[str, str]
+    memory_bytes: int = 0
+    shared_memory_bytes: int = 0
+    cpus: int = 0
+    gpus: int = 0
+    models: Mapping[str, str] = field(default_factory=dict)
     other_names: frozenset[str] = frozenset()
     tiers: frozenset[str] = frozenset({"default"})
     folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
@@ -116,7 +115,7 @@ def _fixed_values(present: EndpointSpec | None) -> dict[str, Any]:
 def _fixed_field_errors(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
     before, after = present.flat(), spec.flat()
     return [
-        _error(
+        FieldError(
             one.path,
             after[one.path],
             f"{one.label} of an endpoint cannot be changed: it is {before[one.path] or 'empty'!r}.",
@@ -140,90 +139,55 @@ def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
     return [error for rule in rules for error in rule(spec, context)]
 
 
-def _error(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
-    return FieldError(path, value, message, remedy, code)
+Found = Iterator[FieldError]
 
 
-def _name_free(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    if spec.name not in context.other_names:
-        return []
-    return [name_taken(spec.name)]
+def _name_free(spec: EndpointSpec, context: Context) -> Found:
+    if spec.name in context.other_names:
+        yield name_taken(spec.name)
 
 
-def _model_known(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def _model_known(spec: EndpointSpec, context: Context) -> Found:
     model = spec.model
     if not model or ("/" in model and not model.startswith("/")):
-        return []  # a Hugging Face name is checked by the worker
+        return  # a Hugging Face name is checked by the worker
     if model.startswith("/"):
         may_name = Grant.MACHINE in context.grants or context.model_folder(model)
-        if spec.simulated or not may_name or context.folder_exists(model):
-            return []
-        return [
-            _error(
-                "model",
-                model,
-                "There is no such folder on this machine.",
-                "Give the absolute path of a folder with the model's config.json.",
-                "unknown_model",
-            )
-        ]
-    known = ", ".join(sorted(context.models)) or "none"
-    if model not in context.models:
-        return [
-            _error(
-                "model",
-                model,
-                f"There is no model called {model}.",
-                f"Known models: {known}. An absolute path or organisation/name works too.",
-                "unknown_model",
-            )
-        ]
-    if not context.models[model] and not spec.simulated:
-        return [
-            _error(
-                "model",
-                model,
-                f"The files of {model} are not on this machine.",
-                "Run `make vllm` to prepare them, or choose the simulated engine.",
-                "model_missing",
-            )
-        ]
-    return []
+        if not spec.simulated and may_name and not context.folder_exists(model):
+            message = "There is no such folder on this machine."
+            remedy = "Give the absolute path of a folder with the model's config.json."
+            yield FieldError("model", model, message, remedy, "unknown_model")
+    elif model not in context.models:
+        known = ", ".join(sorted(context.models)) or "none"
+        message = f"There is no model called {model}."
+        remedy = f"Known models: {known}. An absolute path or organisation/name works too."
+        yield FieldError("model", model, message, remedy, "unknown_model")
+    elif not context.models[model] and not spec.simulated:
+        message = f"The files of {model} are not on this machine."
+        remedy = "Run `make vllm` to prepare them, or choose the simulated engine."
+        yield FieldError("model", model, message, remedy, "model_missing")
 
 
-def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def _l2(spec: EndpointSpec, context: Context) -> Found:
     l2 = spec.cache.l2
     if not l2.enabled:
-        return []
-    found = []
+        return
     if not spec.cache.l1.enabled:
-        found.append(
-            _error(
-                "cache.l1.enabled",
-                False,
-                "L2 is filled through L1, and L1 is off.",
-                "Turn L1 on (0.25 GiB is enough), or turn L2 off.",
-                "l2_needs_l1",
-            )
-        )
+        message = "L2 is filled through L1, and L1 is off."
+        remedy = "Turn L1 on (0.25 GiB is enough), or turn L2 off."
+        yield FieldError("cache.l1.enabled", False, message, remedy, "l2_needs_l1")
     if l2.backend == "redis" and not l2.url:
-        found.append(
-            _error(
-                "cache.l2.url",
-                "",
-                "The backend redis needs an address.",
-                "Write redis://HOST:PORT, or choose tieredstorage.",
-                "required",
-            )
-        )
+        message = "The backend redis needs an address."
+        remedy = "Write redis://HOST:PORT, or choose tieredstorage."
+        yield FieldError("cache.l2.url", "", message, remedy, "required")
     if l2.backend == "tieredstorage":
-        found.extend([*_unused_l2(spec), *_tier(l2.tier, context)])
+        yield from _redis_only(spec)
+        yield from _tier(l2.tier, context)
     else:
-        found.extend(l2_files(spec, context))
-    return found
+        yield from l2_files(spec, context)
 
 
-def l2_files(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def l2_files(spec: EndpointSpec, context: Context) -> Found:
     """Reject files on the console's machine, unless an admin put them into the folder for such
     files.
 
@@ -231,213 +195,150 @@ def l2_files(spec: EndpointSpec, context: Context) -> list[FieldError]:
     """
     l2 = spec.cache.l2
     if not l2.enabled or l2.backend != "redis":
-        return []
+        return
     named = [("cache.l2.password_file", l2.password_file)] if l2.password_file else []
     if not spec.on_cluster:
         named += [("cache.l2.url", path) for path in url_files(l2.url)]
-    return [
-        _error(
-            path,
-            file,
-            f"{refused}.",
-            f"Ask an admin to put the file into {context.l2_folder} on the console's machine "
-            "(EMBERLINE_L2_SECRETS), and name it there.",
-            "file_not_allowed" if refused.outside else "file_unreadable",
-        )
-        for path, file in named
-        if (refused := context.l2_file_refusal(file))
-    ]
+    remedy = (
+        f"Ask an admin to put the file into {context.l2_folder} on the console's machine "
+        "(EMBERLINE_L2_SECRETS), and name it there."
+    )
+    for path, file in named:
+        refused = context.l2_file_refusal(file)
+        if refused:
+            code = "file_not_allowed" if refused.outside else "file_unreadable"
+            yield FieldError(path, file, f"{refused}.", remedy, code)
 
 
-def _tier(name: str, context: Context) -> list[FieldError]:
-    if name in context.tiers:
-        return []
-    known = ", ".join(sorted(context.tiers))
-    return [
-        _error(
-            "cache.l2.tier",
-            name,
-            f"There is no cache tier {name!r}.",
-            f"Choose one of: {known}; or create it on the page Cache.",
-            "unknown_tier",
-        )
-    ]
+def _tier(name: str, context: Context) -> Found:
+    if name not in context.tiers:
+        known = ", ".join(sorted(context.tiers))
+        remedy = f"Choose one of: {known}; or create it on the page Cache."
+        message = f"There is no cache tier {name!r}."
+        yield FieldError("cache.l2.tier", name, message, remedy, "unknown_tier")
 
 
-def _unused_l2(spec: EndpointSpec) -> list[FieldError]:
-    return [
-        _error(
-            f"cache.l2.{name}",
-            value,
-            f"{BY_PATH[f'cache.l2.{name}'].label} is for the backend redis only.",
-            "Leave it empty, or choose the backend redis.",
-            "not_used",
-        )
-        for name, value in (
-            ("url", spec.cache.l2.url),
-            ("password_file", spec.cache.l2.password_file),
-        )
-        if value
-    ]
+def _redis_only(spec: EndpointSpec) -> Found:
+    for name in ("url", "password_file"):
+        path, value = f"cache.l2.{name}", getattr(spec.cache.l2, name)
+        if value:
+            message = f"{BY_PATH[path].label} is for the backend redis only."
+            remedy = "Leave it empty, or choose the backend redis."
+            yield FieldError(path, value, message, remedy, "not_used")
 
 
-def _chunk(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+def _chunk(spec: EndpointSpec, _context: Context) -> Found:
     chunk = spec.cache.l1.chunk_tokens
-    if chunk % BLOCK_TOKENS == 0:
-        return []
-    below = max(BLOCK_TOKENS, chunk // BLOCK_TOKENS * BLOCK_TOKENS)
-    return [
-        _error(
-            "cache.l1.chunk_tokens",
-            chunk,
-            f"A chunk is whole blocks of {BLOCK_TOKENS} tokens, and {chunk} is not a multiple.",
-            f"Use {below} or {below + BLOCK_TOKENS}.",
-            "not_a_multiple",
+    if chunk % BLOCK_TOKENS:
+        below = max(BLOCK_TOKENS, chunk // BLOCK_TOKENS * BLOCK_TOKENS)
+        message = (
+            f"A chunk is whole blocks of {BLOCK_TOKENS} tokens, and {chunk} is not a multiple."
         )
-    ]
+        remedy = f"Use {below} or {below + BLOCK_TOKENS}."
+        yield FieldError("cache.l1.chunk_tokens", chunk, message, remedy, "not_a_multiple")
 
 
-def _memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def _memory(spec: EndpointSpec, context: Context) -> Found:
     l1_gib = spec.cache.l1.size_gib if spec.cache.l1.enabled else 0.0
-    each = spec.resources.memory_gib + l1_gib
+    own_gib = spec.resources.memory_gib
+    each = own_gib + l1_gib
     total = context.memory_bytes / GIB
     if each * spec.replicas <= total:
-        return []
+        return
     fitting = int(total // each)
+    message = (
+        f"{spec.replicas} workers of {each:g} GiB ({own_gib:g} and "
+        f"{l1_gib:g} for L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}."
+    )
     remedy = (
         f"Use at most {fitting} replicas, or give each less memory or L1."
         if fitting
         else f"Give each worker less than {total:.1f} GiB, L1 included."
     )
-    return [
-        _error(
-            "resources.memory_gib",
-            spec.resources.memory_gib,
-            f"{spec.replicas} workers of {each:g} GiB ({spec.resources.memory_gib:g} and "
-            f"{l1_gib:g} for L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}.",
-            remedy,
-            "over_capacity",
-        )
-    ]
+    yield FieldError("resources.memory_gib", own_gib, message, remedy, "over_capacity")
 
 
-def _shared_memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def _shared_memory(spec: EndpointSpec, context: Context) -> Found:
     """Check the size of /dev/shm for L1: exceeding it kills a worker without an error."""
     l1 = spec.cache.l1
-    if spec.simulated or not l1.enabled:
-        return []
     wanted, total = l1.size_gib * spec.replicas, context.shared_memory_bytes / GIB
-    if wanted <= total:
-        return []
-    return [
-        _error(
-            "cache.l1.size_gib",
-            l1.size_gib,
-            f"L1 of {spec.replicas} workers needs {wanted:g} GiB of shared memory; "
-            f"this machine offers {total:.2f} (under /dev/shm).",
-            f"Use at most {total / max(1, spec.replicas):.2f} GiB, or make /dev/shm larger.",
-            "over_capacity",
+    if spec.simulated or not l1.enabled or wanted <= total:
+        return
+    message = (
+        f"L1 of {spec.replicas} workers needs {wanted:g} GiB of shared memory; "
+        f"this machine offers {total:.2f} (under /dev/shm)."
+    )
+    remedy = f"Use at most {total / max(1, spec.replicas):.2f} GiB, or make /dev/shm larger."
+    yield FieldError("cache.l1.size_gib", l1.size_gib, message, remedy, "over_capacity")
+
+
+def _processors(spec: EndpointSpec, context: Context) -> Found:
+    cpus, gpus = spec.resources.cpus, spec.resources.gpus
+    if cpus > context.cpus:
+        message = f"A worker of {cpus:g} CPUs does not fit: this machine has {context.cpus}."
+        remedy = f"Use at most {context.cpus}."
+        yield FieldError("resources.cpus", cpus, message, remedy, "over_capacity")
+    wanted = gpus * spec.replicas
+    if wanted > context.gpus:
+        message = (
+            f"{spec.replicas} workers need {wanted} GPUs; this console can give {context.gpus}."
         )
-    ]
+        most = f"Use at most {context.gpus} in all."
+        remedy = most if context.gpus else "Use 0 to serve on the CPU."
+        yield FieldError("resources.gpus", gpus, message, remedy, "over_capacity")
 
 
-def _processors(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    found = []
-    if spec.resources.cpus > context.cpus:
-        found.append(
-            _error(
-                "resources.cpus",
-                spec.resources.cpus,
-                f"A worker of {spec.resources.cpus:g} CPUs does not fit: this machine has "
-                f"{context.cpus}.",
-                f"Use at most {context.cpus}.",
-                "over_capacity",
-            )
-        )
-    gpus = spec.resources.gpus * spec.replicas
-    if gpus > context.gpus:
-        found.append(
-            _error(
-                "resources.gpus",
-                spec.resources.gpus,
-                f"{spec.replicas} workers need {gpus} GPUs; this console can give {context.gpus}.",
-                "Use 0 to serve on the CPU."
-                if not context.gpus
-                else f"Use at most {context.gpus} in all.",
-                "over_capacity",
-            )
-        )
-    return found
-
-
-def _cluster_only(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+def _cluster_only(spec: EndpointSpec, _context: Context) -> Found:
     if spec.on_cluster:
-        return []
+        return
     wanted = spec.flat()
-    return [
-        _error(
-            one.path,
-            redact(one.path, wanted[one.path]),
-            f"{one.label} is for endpoints on a cluster only.",
-            "Leave it out, or give placement.cluster.",
-            "cluster_only",
-        )
-        for one in CLUSTER_FIELDS
-        if one.path not in ANYWHERE and wanted[one.path] != _json(one.default)
-    ]
+    for one in CLUSTER_FIELDS:
+        if one.path not in ANYWHERE and wanted[one.path] != _json(one.default):
+            message = f"{one.label} is for endpoints on a cluster only."
+            remedy = "Leave it out, or give placement.cluster."
+            value = redact(one.path, wanted[one.path])
+            yield FieldError(one.path, value, message, remedy, "cluster_only")
 
 
 def _json(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
-def _fits(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    return context.misfits(spec)
+def _fits(spec: EndpointSpec, context: Context) -> Found:
+    yield from context.misfits(spec)
 
 
-def _on_cluster(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def _on_cluster(spec: EndpointSpec, context: Context) -> Found:
     cluster = spec.placement.cluster
     if cluster in context.clusters:
-        return cluster_violations(spec, context.cluster(cluster))
+        yield from cluster_violations(spec, context.cluster(cluster))
+        return
     known = ", ".join(sorted(context.clusters)) or "none yet"
-    return [
-        _error(
-            "placement.cluster",
-            cluster,
-            f"There is no cluster {cluster}.",
-            f"Choose one of: {known}; or add it on the page Clusters.",
-            "unknown_cluster",
-        )
-    ]
+    message = f"There is no cluster {cluster}."
+    remedy = f"Choose one of: {known}; or add it on the page Clusters."
+    yield FieldError("placement.cluster", cluster, message, remedy, "unknown_cluster")
 
 
-def _tier_near(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def _tier_near(spec: EndpointSpec, context: Context) -> Found:
     """Require a tier on the workers' side: they reach it by a local file or a cluster-internal
     name.
     """
-    tier = spec.cache.l2.tier
-    there = context.tier_clusters.get(tier, spec.placement.cluster)
-    if not spec.needs_cache_tier or there == spec.placement.cluster:
-        return []
-    near = [name for name, at in context.tier_clusters.items() if at == spec.placement.cluster]
-    return [
-        _error(
-            "cache.l2.tier",
-            tier,
-            f"Cache tier {tier} is on {_place(there)}, the endpoint on "
-            f"{_place(spec.placement.cluster)}.",
-            f"Choose one of: {', '.join(sorted(near)) or 'none yet'}; or create one there on the "
-            "page Cache.",
-            "tier_elsewhere",
-        )
-    ]
+    tier, here = spec.cache.l2.tier, spec.placement.cluster
+    there = context.tier_clusters.get(tier, here)
+    if not spec.needs_cache_tier or there == here:
+        return
+    near = sorted(name for name, at in context.tier_clusters.items() if at == here)
+    message = f"Cache tier {tier} is on {_place(there)}, the endpoint on {_place(here)}."
+    known = ", ".join(near) or "none yet"
+    remedy = f"Choose one of: {known}; or create one there on the page Cache."
+    yield FieldError("cache.l2.tier", tier, message, remedy, "tier_elsewhere")
 
 
 def _place(cluster: str) -> str:
     return f"cluster {cluster}" if cluster else "this machine"
 
 
-_Rules = tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...]
+_Rules = tuple[Callable[[EndpointSpec, Context], Found], ...]
 _COMMON_RULES: _Rules = (_name_free, _cluster_only, _l2, _tier_near, _chunk, _fits)
 _LOCAL_RULES: _Rules = (_model_known, _memory, _shared_memory, _processors)
 _CLUSTER_RULES: _Rules = (_on_cluster,)

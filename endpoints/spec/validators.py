@@ -27,32 +27,31 @@ RESERVED_NAMES = ("new", "apply", "import", "followed")
 
 # Flags set by Emberline, with the reason.
 OWN_FLAGS = {
-    "--host": "the provisioner chooses where a worker listens",
-    "--port": "the provisioner chooses where a worker listens",
-    "--listen": "the provisioner chooses where a worker listens",
-    "--uds": "the provisioner chooses where a worker listens",
+    **dict.fromkeys(
+        ("--host", "--port", "--listen", "--uds"), "the provisioner chooses where a worker listens"
+    ),
     "--root-path": "the router forwards paths unchanged",
-    "--model": "the field model sets it",
-    "--served-model-name": "the field model sets it",
+    **dict.fromkeys(("--model", "--served-model-name"), "the field model sets it"),
     "--block-size": "the field cache.l1.chunk_tokens sets it",
     "--enable-prefix-caching": "caching rests on it",
     "--no-enable-prefix-caching": "caching rests on it",
     "--prefix-caching-hash-algo": "all workers that share L2 must agree on it",
-    "--kv-transfer-config": "the fields under cache set it",
-    "--kv-offloading-size": "the fields under cache set it",
-    "--kv-offloading-backend": "the fields under cache set it",
+    **dict.fromkeys(
+        ("--kv-transfer-config", "--kv-offloading-size", "--kv-offloading-backend"),
+        "the fields under cache set it",
+    ),
     "--kv-events-config": "the router's needs set it",
     "--enable-prompt-tokens-details": "the dashboards rest on it",
     "--api-key": "secrets do not belong on a command line; create a key on the endpoint's page",
     "--hf-token": "secrets do not belong on a command line; put the model into a folder",
-    "--ssl-keyfile": "workers are reached through the router only",
-    "--ssl-certfile": "workers are reached through the router only",
+    **dict.fromkeys(
+        ("--ssl-keyfile", "--ssl-certfile"), "workers are reached through the router only"
+    ),
     "--config": "a file could say otherwise than the fields of the endpoint",
     "--headless": "a worker must answer HTTP",
-    "--l1-bytes": "the fields under cache set it",
-    "--l1-policy": "the fields under cache set it",
-    "--l2-url": "the fields under cache set it",
-    "--l2-ttl": "the fields under cache set it",
+    **dict.fromkeys(
+        ("--l1-bytes", "--l1-policy", "--l2-url", "--l2-ttl"), "the fields under cache set it"
+    ),
 }
 
 

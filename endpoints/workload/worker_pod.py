@@ -7,8 +7,7 @@ router and its operators, and have enough room for weights and L1.
 from __future__ import annotations
 
 from console.provisioners.pods import Around, Autoscale, InitStep, Peer, Pod, Scrape, Volume
-from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.gpus import gpu_resource
+from endpoints.spec.endpoint_spec import EndpointSpec, gpu_resource
 from endpoints.workload.model_source import ModelSource
 
 KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"

@@ -15,8 +15,7 @@ from cachetier.rendering.render import render
 from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
 from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec
-from endpoints.spec.gpus import gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
 from endpoints.spec.validators import ANY_HOST, flag_of
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_pod import (

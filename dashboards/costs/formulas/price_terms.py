@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec
-from endpoints.spec.gpus import gpus_of
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpus_of
 
 THIS_MACHINE = "this-machine"
 """The instance type which stands for the machine of workers outside any cluster."""

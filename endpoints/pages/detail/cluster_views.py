@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -22,31 +22,21 @@ from endpoints.pages.head import find_endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
-_EVENTS = "text/event-stream"
-
 
 @require_POST
 @role_required("operator")
 def heal(request: HttpRequest, name: str) -> HttpResponseBase:
     workload = request.POST.get("workload", "")
-    return run_and_redirect(
-        request,
-        find_endpoint(name),
-        lambda: drift_actions.heal(request.user, name, workload),
-        f"{workload or name} is made as wanted again.",
-    )
+    text = f"{workload or name} is made as wanted again."
+    return run_and_redirect(request, name, text, drift_actions.heal, workload)
 
 
 @require_POST
 @role_required("operator")
 def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
     key = request.POST.get("key", "")
-    return run_and_redirect(
-        request,
-        find_endpoint(name),
-        lambda: drift_actions.adopt(request.user, name, key),
-        f"{key} is left as it was found.",
-    )
+    text = f"{key} is left as it was found."
+    return run_and_redirect(request, name, text, drift_actions.adopt, key)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -97,10 +87,10 @@ def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
         lines = partial(sources.log_source(endpoint, at).lines, after)
     except ProvisionError as error:
-        return HttpResponse(logs_stream.problem(error.message), content_type=_EVENTS)
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    stream = logs_stream.stream(lines)
-    return StreamingHttpResponse(stream, content_type=_EVENTS, headers=headers)
+        return HttpResponse(
+            logs_stream.problem(error.message), content_type=logs_stream.CONTENT_TYPE
+        )
+    return logs_stream.response(logs_stream.stream(lines))
 
 
 def _choose_container(request: HttpRequest, endpoint: Endpoint) -> sources.Container | None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints import manifest_actions
-from endpoints.manifests import documents
-from endpoints.models import Endpoint
-from endpoints.placement.preview import Preview, preview
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.field import SpecField
 from endpoints.spec.fields import FIELDS
 
 _GROUPS = (
@@ -25,12 +21,6 @@ _GROUPS = (
 _ALWAYS_SHOWN = 3
 HIDDEN_FIELDS = frozenset({"manifest"})
 """Stored for export only; shown in the text, not in the values."""
-
-EFFECTS = {
-    Effect.FIXED: "cannot be changed",
-    Effect.RESTART: "restarts workers",
-    Effect.LIVE: "applies live",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +58,6 @@ def value_groups(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
     )
 
 
-def text_of(endpoint: Endpoint) -> str:
-    return documents.to_yaml(manifest_actions.export_endpoint(endpoint.name))
-
-
-def command_of(spec: EndpointSpec) -> Preview:
-    return preview(spec)
-
-
 def format_value(value: Any) -> str:
     if value is None or value in ("", (), [], {}):
         return "–"
@@ -99,4 +81,4 @@ def _section(field: SpecField) -> str:
 
 def _value(field: SpecField, value: Any) -> Value:
     chosen = format_value(value) != format_value(field.default)
-    return Value(field.label, field.path, format_value(value), chosen, EFFECTS[field.effect])
+    return Value(field.label, field.path, format_value(value), chosen, field.effect.label)

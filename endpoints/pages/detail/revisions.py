@@ -10,7 +10,7 @@ from django.core.paginator import Page, Paginator
 
 from endpoints import selectors
 from endpoints.models import Endpoint, Revision
-from endpoints.pages.detail.configuration import EFFECTS, format_value
+from endpoints.pages.detail.configuration import format_value
 from endpoints.refusals import no_revision
 from endpoints.spec.endpoint_spec import EndpointSpec, diff, parse
 from endpoints.spec.field import Effect
@@ -65,7 +65,7 @@ def compare_sides(old: RevisionSide, new: RevisionSide) -> Comparison:
             one.path,
             format_value(one.before),
             format_value(one.after),
-            EFFECTS[one.effect],
+            one.effect.label,
         )
         for one in changes
     ]

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows
 from console.web import responses
-from endpoints import selectors, teams
+from endpoints import abandonment, manifest_actions, selectors, teams
 from endpoints.choices import Severity
+from endpoints.manifests import documents
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
-from endpoints.pages.detail.configuration import command_of, form_values, text_of
-from endpoints.pages.detail.context import settings_context
+from endpoints.pages.detail.configuration import form_values
 from endpoints.pages.detail.revisions import (
     SERVING,
     WANTED,
@@ -30,33 +28,20 @@ from endpoints.pages.detail.revisions import (
     page_of_revisions,
     revision_rows,
 )
-from endpoints.pages.detail.views import run_and_redirect
+from endpoints.pages.detail.views import render_part, run_and_redirect
 from endpoints.pages.editor.feedback import command_lines
 from endpoints.pages.head import SETTLED_POLL_S, find_endpoint, head_context, poll_s
 from endpoints.placement import cache_tiers
+from endpoints.placement.preview import preview
 from endpoints.refusals import NotFoundError
 
 
 @require_POST
 @role_required("operator")
 def move(request: HttpRequest, name: str) -> HttpResponseBase:
-    endpoint = find_endpoint(name)
     slug = request.POST.get("team", "")
-    return run_and_redirect(
-        request,
-        endpoint,
-        lambda: teams.move(request.user, name, slug),
-        f"{name} belongs to {slug or 'no team'} now.",
-    )
-
-
-def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
-    """Return the teams to which the user may move it; `nobody`: also to no team."""
-    return {
-        "team_choices": teams.choices(request.user),
-        "team_nobody": allows(request.user, "operator"),
-        "team_now": endpoint.team.slug if endpoint.team else "",
-    }
+    text = f"{name} belongs to {slug or 'no team'} now."
+    return run_and_redirect(request, name, text, teams.move, slug)
 
 
 EVENTS_A_PAGE = 50
@@ -67,14 +52,9 @@ REVISION_CHOICES = 100
 
 @require_safe
 def head(request: HttpRequest, name: str) -> HttpResponse:
-    try:
-        endpoint = selectors.get(name)
-    except NotFoundError:
-        # Deleted since the page was loaded: redirect htmx to the list.
-        messages.info(request, f"{name} is deleted: nothing of it is left.")
-        return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
-    context = head_context(endpoint, brief="brief" in request.GET)
-    return render(request, "endpoints/htmx/head.html", context)
+    brief = "brief" in request.GET
+    context = partial(head_context, brief=brief)
+    return render_part(request, name, "endpoints/htmx/head.html", context)
 
 
 @require_safe
@@ -134,11 +114,11 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
-    shown = command_of(endpoint.parsed)
+    shown = preview(endpoint.parsed)
     context = {
         "endpoint": endpoint,
         "groups": form_values(endpoint.parsed),
-        "yaml": text_of(endpoint),
+        "yaml": documents.to_yaml(manifest_actions.export_endpoint(name)),
         "shown": shown,
         "command": command_lines(shown.argv),
         "owner": owner_of(name),
@@ -186,7 +166,17 @@ def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def settings(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
-    context = {**settings_context(endpoint), **card(request, endpoint)}
+    on_cluster = endpoint.parsed.on_cluster
+    context = {
+        "endpoint": endpoint,
+        "spec": endpoint.parsed,
+        "owner": owner_of(name),
+        # Objects that abandoning would leave in the cluster.
+        "left": abandonment.remaining_objects(endpoint) if on_cluster else None,
+        "team_choices": teams.choices(request.user),
+        "team_nobody": allows(request.user, "operator"),
+        "team_now": endpoint.team.slug if endpoint.team else "",
+    }
     return render(request, "endpoints/settings.html", context)
 
 

@@ -16,14 +16,14 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.gate import role_required
 from endpoints import teams
 from endpoints.models import Endpoint
-from endpoints.pages.editor import consequences, spec_text
+from endpoints.pages.editor import consequences, edit_conflict
 from endpoints.pages.editor.consequences import command_lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
-from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
+from endpoints.pages.editor.spec_editor import Pane, SpecEditor
 from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement.preview import preview
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
 from endpoints.spec.rules import standing_errors
 
 
@@ -57,25 +57,12 @@ def _feedback(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
 
 def _by_text(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     """Update the form from the YAML; if it is invalid, keep the form and show the errors."""
-    try:
-        text = spec_text.parse_text(desk.sent.get("yaml", ""))
-    except SpecErrors as error:
-        pane = desk.kept_pane(spec_text.syntax_errors(error))
-        return _render_feedback(
-            request, desk, desk.typed, error.errors, pane, drawn=False, text_only=True
-        )
-    errors = desk.judged(desk.whole(text.data))
-    command_lines = spec_text.locate_errors(errors, text.lines)
-    if not can_apply(errors):
-        pane = desk.kept_pane(command_lines)
-        return _render_feedback(
-            request, desk, desk.typed, errors, pane, drawn=False, text_only=True
-        )
-    form = desk.of_text(text)
+    reading = desk.read_pane()
+    form, errors, pane = reading.form, reading.errors, reading.pane
+    if not reading.applied:
+        return _render_feedback(request, desk, form, errors, pane, drawn=False, text_only=True)
     form.refuse(errors)
-    return _render_feedback(
-        request, desk, form, errors, desk.applied_pane(form, command_lines), drawn=True
-    )
+    return _render_feedback(request, desk, form, errors, pane, drawn=True)
 
 
 def _render_feedback(
@@ -111,9 +98,7 @@ def _render_feedback(
         "groups": _groups(form, errors),
         "look_url": request.path,
         "start": desk.start,
-        "moved_on": endpoint is not None
-        and generation is not None
-        and generation != endpoint.generation,
+        "moved_on": endpoint is not None and edit_conflict.moved_on(endpoint, generation),
     }
     return render(request, "endpoints/htmx/look.html", context)
 
@@ -130,14 +115,14 @@ def _error_row(error: FieldError, form: EndpointForm) -> dict[str, Any]:
 def _slots(
     form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
 ) -> list[dict[str, Any]]:
-    find_endpoint: dict[str, list[FieldError]] = {}
+    by_field: dict[str, list[FieldError]] = {}
     for error in errors:
-        find_endpoint.setdefault(error.field, []).append(error)
+        by_field.setdefault(error.field, []).append(error)
     return [
         {
             "id": live_id(path),
             "auto_id": form[path].auto_id,
-            "errors": find_endpoint.get(path, []) if path in touched else [],
+            "errors": by_field.get(path, []) if path in touched else [],
         }
         for path in form.fields
     ]

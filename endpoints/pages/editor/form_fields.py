@@ -13,7 +13,8 @@ from django import forms
 
 from console.core import yaml_reader
 from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
-from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
+from endpoints.spec.field import SpecField
+from endpoints.spec.fields import BY_PATH, FIELDS
 
 MAX_CHARACTERS = 100_000
 """Limit of a YAML field; a form has many and parses each several times."""
@@ -21,11 +22,6 @@ MARK = "on_cluster"
 """Hidden field: the submitted page contained the cluster sections."""
 CARRIED_MARK = "set_aside"
 """Hidden field: the submitted page carried the cluster values without showing them."""
-EFFECT_LABELS = {
-    Effect.FIXED: "cannot be changed",
-    Effect.RESTART: "restarts workers",
-    Effect.LIVE: "applies live",
-}
 WIDE = frozenset(
     {
         "worker_args",
@@ -47,15 +43,12 @@ _CHOICE_LABELS = {
     "roundrobin": "roundrobin: in turn",
     "lru": "lru: drop what was used longest ago",
     "arc": "arc: also keep what is used often",
-    "vllm": "vllm",
     "simulated": "simulated: no model computes",
     "": "as the model says",
     "huggingface": "huggingface: downloaded before the worker starts",
     "s3": "s3: a bucket, mounted",
     "fsx": "fsx: FSx for Lustre, mounted",
     "pvc": "pvc: a volume claim of the namespace",
-    "none": "none",
-    "ingress": "ingress",
     "gateway": "gateway: Gateway API",
     "loadbalancer": "loadbalancer: a Service of its own",
     "secret": "secret: a Secret of the namespace",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.fields import FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class FieldGroup:
     sections: tuple[FormSection, ...]
 
 
+def _all_of(*sections: str) -> tuple[str, ...]:
+    """Return the paths of all fields of the sections, in their own order."""
+    return tuple(f.path for f in FIELDS if f.path.rpartition(".")[0] in sections)
+
+
 MODEL = FormSection(
     "Model",
     "What is served, and by how many workers.",
@@ -43,33 +49,22 @@ PLACE = FormSection(
 L1 = FormSection(
     "L1 cache",
     "In each worker's memory: what one request computed is found by the next one there.",
-    ("cache.l1.enabled", "cache.l1.size_gib", "cache.l1.policy", "cache.l1.chunk_tokens"),
+    _all_of("cache.l1"),
     "cache.l1.enabled",
 )
 L2 = FormSection(
     "L2 cache",
     "Shared by all workers: what one computed is found by the others. Filled through L1.",
-    (
-        "cache.l2.enabled",
-        "cache.l2.backend",
-        "cache.l2.tier",
-        "cache.l2.url",
-        "cache.l2.password_file",
-        "cache.l2.ttl_s",
-    ),
+    _all_of("cache.l2"),
     "cache.l2.enabled",
 )
 ROUTING = FormSection(
     "Routing",
     "How the router picks a worker for a request.",
-    ("routing.enabled", "routing.strategy", "routing.session_key", "routing.cache_isolation"),
+    _all_of("routing"),
     "routing.enabled",
 )
-RESOURCES = FormSection(
-    "Each worker",
-    "What a worker may take.",
-    ("resources.cpus", "resources.memory_gib", "resources.gpus"),
-)
+RESOURCES = FormSection("Each worker", "What a worker may take.", _all_of("resources"))
 ARGUMENTS = FormSection(
     "Arguments", "What else the workers are started with.", ("worker_args", "media_domains")
 )
@@ -78,31 +73,12 @@ TAGS = FormSection("Tags", "Written on everything that is made.", ("tags",))
 ROUTERS = FormSection(
     "Routers",
     "How many there are, and what they let in.",
-    (
-        "router.replicas",
-        "router.max_replicas",
-        "router.cpus",
-        "router.cpu_limit",
-        "router.memory_gib",
-        "router.memory_limit_gib",
-        "limits.max_concurrent",
-        "limits.max_queue",
-        "limits.overflow_status",
-    ),
+    _all_of("router", "limits"),
 )
 EXPOSURE = FormSection(
     "Exposure",
     "How callers outside the cluster reach the routers.",
-    (
-        "exposure.kind",
-        "exposure.host",
-        "exposure.class_name",
-        "exposure.gateway",
-        "exposure.tls",
-        "exposure.tls_secret",
-        "exposure.issuer",
-        "exposure.annotations",
-    ),
+    _all_of("exposure"),
 )
 AUTOSCALING = FormSection(
     "Autoscaling",
@@ -120,38 +96,12 @@ AUTOSCALING = FormSection(
     ),
     "scaling.enabled",
 )
-SOURCE = FormSection(
-    "Model source",
-    "Where the pods find the weights.",
-    (
-        "source.type",
-        "source.location",
-        "source.prefetch",
-        "source.revision",
-        "source.token_secret",
-        "source.token_key",
-        "source.bucket",
-        "source.region",
-        "source.file_system",
-        "source.dns_name",
-        "source.mount_name",
-        "source.claim",
-        "source.mount_path",
-        "source.endpoint",
-    ),
-)
+SOURCE = FormSection("Model source", "Where the pods find the weights.", _all_of("source"))
 NODES = FormSection(
     "Nodes",
     "Which nodes of the cluster may carry a worker. Priority classes, schedulers and most "
     "tolerations need a grant of the team.",
-    (
-        "placement.instance_types",
-        "placement.node_selector",
-        "placement.node_affinity",
-        "placement.tolerations",
-        "placement.priority_class",
-        "placement.scheduler",
-    ),
+    tuple(path for path in _all_of("placement") if path not in PLACE.paths),
 )
 PODS = FormSection(
     "Pods",
@@ -180,14 +130,10 @@ ROLLOUT = FormSection(
 SPLIT = FormSection(
     "Prefill and decode apart",
     "By two groups of workers.",
-    ("pd.enabled", "pd.prefill", "pd.decode", "pd.threshold", "pd.topology"),
+    _all_of("pd"),
     "pd.enabled",
 )
-METRICS = FormSection(
-    "Metrics",
-    "What Prometheus finds.",
-    ("monitoring.enabled", "monitoring.interval_s", "monitoring.path"),
-)
+METRICS = FormSection("Metrics", "What Prometheus finds.", _all_of("monitoring"))
 
 # Cluster capabilities required by an option.
 _REQUIRED_CAPABILITIES = {

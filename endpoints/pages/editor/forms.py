@@ -14,7 +14,6 @@ from django.forms.boundfield import BoundField
 from console.web.forms import Styled
 from endpoints.pages.editor.form_fields import (
     CARRIED_MARK,
-    EFFECT_LABELS,
     MARK,
     WIDE,
     format_value,
@@ -31,11 +30,11 @@ from endpoints.pages.editor.form_sections import (
     unsupported_choices,
 )
 from endpoints.pages.editor.presets import Preset
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, flatten, nest
 from endpoints.spec.endpoint_spec import read as read_spec
-from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.rules import Context
 
 # A cluster offers other fields, so the form is redrawn with its input, by POST to keep the input
@@ -197,7 +196,7 @@ class EndpointForm(Styled, forms.Form):
         return ""
 
     def _effect(self, path: str) -> str:
-        return EFFECT_LABELS[BY_PATH[path].effect] if self.changing else ""
+        return BY_PATH[path].effect.label if self.changing else ""
 
     def flat(self) -> dict[str, Any]:
         if not self.is_bound:
@@ -243,8 +242,10 @@ class EndpointForm(Styled, forms.Form):
         self.full_clean()
         for error in errors:
             text = f"{error.message} {error.remedy}"
-            known = error.field in self.fields
-            self.add_error(error.field if known else None, text if known else _format_error(error))
+            if error.field in self.fields:
+                self.add_error(error.field, text)
+            else:
+                self.add_error(None, f"{error.field}: {text}" if error.field else text)
 
 
 def live_id(path: str) -> str:
@@ -274,11 +275,3 @@ def _may_be_empty(spec_field: SpecField) -> bool:
     """Return whether empty input is a value."""
     text = spec_field.kind in (str, tuple) and not spec_field.choices
     return text and spec_field.default is not None
-
-
-def _format_error(error: FieldError) -> str:
-    return (
-        f"{error.field}: {error.message} {error.remedy}"
-        if error.field
-        else (f"{error.message} {error.remedy}")
-    )

@@ -40,6 +40,16 @@ class Pane:
     both: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class PaneReading:
+    """`applied`: `form` holds the values of the pane, which may have errors of single fields."""
+
+    form: EndpointForm
+    pane: Pane
+    errors: tuple[FieldError, ...]
+    applied: bool
+
+
 class SpecEditor:
     """`present`: the edited endpoint; `source`: the cloned one; `left_off`: the preset sets L2, but
     there is no cache tier at the workers' location.
@@ -128,8 +138,8 @@ class SpecEditor:
 
     def text_of(self, form: EndpointForm) -> str:
         """Return the form's YAML, as resubmitting the form would give it."""
-        is_same = form if form.is_bound else self.holding(form.flat())
-        return spec_text.to_text(nest(is_same.flat()))
+        sent = form if form.is_bound else self.holding(form.flat())
+        return spec_text.to_text(nest(sent.flat()))
 
     def changed(self) -> tuple[bool, bool]:
         """Return whether pane and form were changed since they agreed."""
@@ -141,18 +151,26 @@ class SpecEditor:
 
     def meant(self) -> tuple[EndpointForm, Pane]:
         """Return the submitted values from whichever side was changed."""
-        if self.changed()[0]:
-            try:
-                text = spec_text.parse_text(self.sent.get("yaml", ""))
-            except SpecErrors as error:
-                return self.typed, self.kept_pane(spec_text.syntax_errors(error))
-            errors = self.judged(self.whole(text.data))
-            if not can_apply(errors):
-                return self.typed, self.kept_pane(spec_text.locate_errors(errors, text.lines))
-            form = self.of_text(text)
+        if not self.changed()[0]:
+            form = self.typed
             return form, self.pane(form)
-        form = self.typed
-        return form, self.pane(form)
+        reading = self.read_pane()
+        pane = self.pane(reading.form) if reading.applied else reading.pane
+        return reading.form, pane
+
+    def read_pane(self) -> PaneReading:
+        """Return the submitted YAML as a form; the submitted form if the YAML is invalid."""
+        try:
+            text = spec_text.parse_text(self.sent.get("yaml", ""))
+        except SpecErrors as error:
+            pane = self.kept_pane(spec_text.syntax_errors(error))
+            return PaneReading(self.typed, pane, error.errors, applied=False)
+        errors = self.judged(self.whole(text.data))
+        lines = spec_text.locate_errors(errors, text.lines)
+        if not can_apply(errors):
+            return PaneReading(self.typed, self.kept_pane(lines), errors, applied=False)
+        form = self.of_text(text)
+        return PaneReading(form, self.applied_pane(form, lines), errors, applied=True)
 
     def _begin(self, start: Preset, flat: Mapping[str, Any]) -> EndpointForm:
         """Apply a preset; L2 stays off if there is no cache tier at the workers' location."""

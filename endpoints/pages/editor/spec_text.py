@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from console.core import yaml_reader
 from endpoints.manifests import documents, objects
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
-from endpoints.spec.fields import FIELDS, SECTIONS
-from endpoints.spec.section import DEFAULTS
+from endpoints.spec.fields import DEFAULTS, FIELDS, SECTIONS
 
 LONGEST = 200_000
 """Limit (characters); a spec with many volumes has some thousands."""
@@ -51,7 +50,7 @@ def to_text(data: Mapping[str, Any]) -> str:
     if kept.get("tags") in ({}, ""):
         del kept["tags"]
     for section, default in DEFAULTS.items():
-        usual = {f"{section}.{key}": _listed(value) for key, value in _values(default).items()}
+        usual = {f"{section}.{key}": _listed(value) for key, value in asdict(default).items()}
         if all(kept.get(path, value) == value for path, value in usual.items()):
             kept = {path: value for path, value in kept.items() if path not in usual}
     return documents.to_yaml(nest(kept))
@@ -96,10 +95,6 @@ def _line(path: str, lines: Mapping[str, int]) -> int:
             return lines[path]
         path = path.rpartition(".")[0]
     return 0
-
-
-def _values(default: Any) -> dict[str, Any]:
-    return {name: getattr(default, name) for name in default.__slots__}
 
 
 def _listed(value: Any) -> Any:

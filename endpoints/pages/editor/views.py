@@ -91,7 +91,7 @@ def _save_submission(request: HttpRequest, desk: SpecEditor, save: Save) -> Http
     if drawn == "start":
         return _page(request, desk, desk.started(desk.sent.get("start_with", "")))
     if drawn == "yaml":
-        return _save_text(request, desk, None)
+        return _draw_text(request, desk)
     if drawn is not None:
         return _page(request, desk, desk.drawn_anew())
     text_changed, form_changed = desk.changed()
@@ -109,17 +109,22 @@ def _save_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpRespon
         return _render_refusal(request, desk, form, error, desk.pane)
 
 
-def _save_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> HttpResponseBase:
-    """Save the YAML; without `save` redraw the form from it."""
+def _draw_text(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
+    """Redraw the form from the YAML."""
+    reading = desk.read_pane()
+    if reading.applied:
+        reading.form.refuse(reading.errors)
+    status = 200 if reading.applied else 400
+    return _page(request, desk, reading.form, reading.pane, status=status)
+
+
+def _save_text(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     try:
         text = spec_text.parse_text(desk.sent.get("yaml", ""))
-    except SpecErrors as error:
-        pane = desk.kept_pane(spec_text.syntax_errors(error))
-        return _page(request, desk, desk.typed, pane, status=400)
-    data = desk.whole(text.data)
+    except SpecErrors:
+        return _draw_text(request, desk)
     try:
-        if save is not None:
-            return redirect(save(data))
+        return redirect(save(desk.whole(text.data)))
     except (SpecErrors, RefusalError) as error:
         _reraise_stale(error)
         lines = spec_text.locate_errors(error.errors, text.lines)
@@ -128,13 +133,6 @@ def _save_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> Htt
             return _page(request, desk, desk.typed, desk.kept_pane(lines), status=status)
         form = desk.of_text(text)
         return _render_refusal(request, desk, form, error, lambda _: desk.applied_pane(form, lines))
-    errors = desk.judged(data)
-    lines = spec_text.locate_errors(errors, text.lines)
-    if not can_apply(errors):
-        return _page(request, desk, desk.typed, desk.kept_pane(lines), status=400)
-    form = desk.of_text(text)
-    form.refuse(errors)
-    return _page(request, desk, form, desk.applied_pane(form, lines))
 
 
 def _render_refusal(
@@ -162,8 +160,8 @@ def _reraise_stale(error: SpecErrors | RefusalError) -> None:
 
 def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
     form, pane = desk.meant()
-    find_endpoint = edit_conflict.find_conflict(endpoint, generation_of(request), form.flat())
-    return _page(request, desk, form, pane, status=409, conflict=find_endpoint)
+    conflict = edit_conflict.find_conflict(endpoint, generation_of(request), form.flat())
+    return _page(request, desk, form, pane, status=409, conflict=conflict)
 
 
 def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
@@ -172,8 +170,8 @@ def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpRe
     if seen != str(endpoint.generation):
         return _conflict(request, desk, endpoint)
     mine = desk.meant()[0].flat()
-    find_endpoint = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
-    form = desk.holding(find_endpoint.merged(mine, desk.sent))
+    conflict = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
+    form = desk.holding(conflict.merged(mine, desk.sent))
     desk.sent["generation"] = seen
     return _page(request, desk, form, merged=True)
 

@@ -29,7 +29,15 @@ def _number(label: str, hint: str) -> forms.CharField:
     return forms.CharField(label=label, required=False, help_text=hint, widget=widget)
 
 
-class KeyForm(Styled, forms.Form):
+class _RefusableForm(Styled, forms.Form):
+    def refuse(self, errors: Iterable[FieldError]) -> None:
+        self.full_clean()
+        for error in errors:
+            field = error.field if error.field in self.fields else None
+            self.add_error(field, f"{error.message} {error.remedy}")
+
+
+class KeyForm(_RefusableForm):
     name = forms.CharField(
         label="Name of the key", required=False, help_text="Such as the program that will use it."
     )
@@ -80,13 +88,8 @@ class KeyForm(Styled, forms.Form):
             found["expires_in_days"] = _whole(typed["expires_in_days"]) or None
         return found
 
-    def refuse(self, errors: Iterable[FieldError]) -> None:
-        for error in errors:
-            field = error.field if error.field in self.fields else None
-            self.add_error(field, f"{error.message} {error.remedy}")
 
-
-class GroupForm(Styled, forms.Form):
+class GroupForm(_RefusableForm):
     name = forms.CharField(label="Name of the group", required=False)
     description = forms.CharField(label="What it is for", required=False)
     endpoints = forms.MultipleChoiceField(
@@ -108,12 +111,6 @@ class GroupForm(Styled, forms.Form):
         field = self.fields["endpoints"]
         if isinstance(field, forms.MultipleChoiceField):
             field.choices = [(name, name) for name in names]
-
-    def refuse(self, errors: Iterable[FieldError]) -> None:
-        self.full_clean()
-        for error in errors:
-            field = error.field if error.field in self.fields else None
-            self.add_error(field, f"{error.message} {error.remedy}")
 
 
 def _initial(terms: KeyTerms) -> dict[str, Any]:

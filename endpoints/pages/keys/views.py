@@ -5,31 +5,42 @@ Pages with a secret are `never_cache`: it is in that one response only.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows_in_any_team, require_in_any_team
-from endpoints.keys import actions, selectors, storage
-from endpoints.models import InferenceKey, KeyGroup
+from endpoints.keys import actions, selectors, storage, usage
+from endpoints.keys.storage import NewKey
+from endpoints.keys.terms import KeyTerms, period_of
+from endpoints.keys.usage import KeyUse
+from endpoints.models import InferenceKey, KeyGroup, KeyUsage
 from endpoints.pages.head import find_endpoint
-from endpoints.pages.keys import table
 from endpoints.pages.keys.forms import GRACE, GroupForm, KeyForm
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
+SHOWN_DAYS = 30
+_SOON = timedelta(days=7)
 REFUSED = (SpecErrors, RefusalError)
+Page = Callable[..., HttpResponse]
+"""Renders the page of the keys with a status and further context."""
 
 
 @require_safe
 def access(request: HttpRequest, name: str) -> HttpResponse:
-    return render(request, "endpoints/access.html", _of_endpoint(name))
+    return _endpoint_page(request, name)
 
 
 @never_cache
@@ -38,14 +49,8 @@ def access(request: HttpRequest, name: str) -> HttpResponse:
 def create(request: HttpRequest, name: str) -> HttpResponse:
     """Create a key and show its secret in this response only."""
     find_endpoint(name)
-    form = KeyForm(request.POST)
-    try:
-        made = actions.create(request.user, name, request.POST.get("name", ""), form.answer())
-    except REFUSED as error:
-        form.refuse(error.errors)
-        context = _of_endpoint(name, key_form=form)
-        return render(request, "endpoints/access.html", context, status=400)
-    return render(request, "endpoints/access.html", _of_endpoint(name, new_key=made.clear))
+    page = partial(_endpoint_page, request, name)
+    return _create(request, page, partial(actions.create, request.user, name))
 
 
 @never_cache
@@ -53,10 +58,7 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("operator")
 def edit(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
     endpoint = find_endpoint(name)
-    key = _key(endpoint.keys, key_id)
-    back = reverse("endpoints:access", args=[name])
-    urls = _urls("endpoints", name, key)
-    return _edit(request, key, name, back, {"endpoint": endpoint, **urls})
+    return _edit(request, _key(endpoint.keys, key_id), name, {"endpoint": endpoint})
 
 
 @never_cache
@@ -64,17 +66,14 @@ def edit(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
 @role_required("operator")
 def rotate(request: HttpRequest, name: str, key_id: str) -> HttpResponse:
     find_endpoint(name)
-    made, refused = _rotate(request, key_id, name)
-    context = _of_endpoint(name, new_key=made, refused=refused)
-    return render(request, "endpoints/access.html", context, status=400 if refused else 200)
+    return _rotate(request, key_id, name, partial(_endpoint_page, request, name))
 
 
 @require_POST
 @role_required("operator")
 def revoke(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
     find_endpoint(name)
-    _revoke(request, key_id, name)
-    return redirect("endpoints:access", name)
+    return _revoke(request, key_id, name, "endpoints:access")
 
 
 # -- all keys and groups
@@ -82,51 +81,22 @@ def revoke(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "endpoints/keys.html", _index_context(request))
+    return _index_page(request)
 
 
 @require_POST
 @role_required("operator", somewhere=True)
 def create_group(request: HttpRequest) -> HttpResponseBase:
-    form = GroupForm(request.POST, _changeable_names(request))
-    try:
-        made = actions.save_group(
-            request.user,
-            None,
-            request.POST.get("name", ""),
-            request.POST.getlist("endpoints"),
-            request.POST.get("description", ""),
-        )
-    except REFUSED as error:
-        form.refuse(error.errors)
-        context = _index_context(request, group_form=form)
-        return render(request, "endpoints/keys.html", context, status=400)
-    messages.success(request, f"The group {made.name} is there. Make its first key.")
-    return redirect("keys:group", made.pk)
+    return _save_group(request, None, partial(_index_page, request))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def group(request: HttpRequest, group_id: str) -> HttpResponseBase:
     if request.method == "POST":
         require_in_any_team(request.user, "operator")
-    one = _group(request, group_id)
-    if request.method != "POST":
-        return render(request, "endpoints/key_group.html", _of_group(request, one))
-    form = GroupForm(request.POST, _changeable_names(request))
-    try:
-        actions.save_group(
-            request.user,
-            group_id,
-            request.POST.get("name", ""),
-            request.POST.getlist("endpoints"),
-            request.POST.get("description", ""),
-        )
-    except REFUSED as error:
-        form.refuse(error.errors)
-        context = _of_group(request, one, group_form=form)
-        return render(request, "endpoints/key_group.html", context, status=400)
-    messages.success(request, "The group is changed; routers follow within seconds.")
-    return redirect("keys:group", group_id)
+    _group(request, group_id)
+    page = partial(_group_page, request, group_id)
+    return _save_group(request, group_id, page) if request.method == "POST" else page()
 
 
 @require_POST
@@ -149,17 +119,9 @@ def delete_group(request: HttpRequest, group_id: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def create_in_group(request: HttpRequest, group_id: str) -> HttpResponse:
-    one = _group(request, group_id)
-    form = KeyForm(request.POST)
-    try:
-        label = request.POST.get("name", "")
-        made = actions.create_in_group(request.user, group_id, label, form.answer())
-    except REFUSED as error:
-        form.refuse(error.errors)
-        context = _of_group(request, one, key_form=form)
-        return render(request, "endpoints/key_group.html", context, status=400)
-    context = _of_group(request, _group(request, group_id), new_key=made.clear)
-    return render(request, "endpoints/key_group.html", context)
+    _group(request, group_id)
+    page = partial(_group_page, request, group_id)
+    return _create(request, page, partial(actions.create_in_group, request.user, group_id))
 
 
 @never_cache
@@ -167,72 +129,71 @@ def create_in_group(request: HttpRequest, group_id: str) -> HttpResponse:
 @role_required("operator", somewhere=True)
 def edit_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpResponseBase:
     one = _group(request, group_id)
-    key = _key(one.keys, key_id)
-    back = reverse("keys:group", args=[group_id])
-    return _edit(request, key, group_id, back, {"group": one, **_urls("keys", group_id, key)})
+    return _edit(request, _key(one.keys, key_id), group_id, {"group": one})
 
 
 @never_cache
 @require_POST
 @role_required("operator", somewhere=True)
 def rotate_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpResponse:
-    one = _group(request, group_id)
-    made, refused = _rotate(request, key_id, group_id)
-    context = _of_group(request, one, new_key=made, refused=refused)
-    return render(request, "endpoints/key_group.html", context, status=400 if refused else 200)
+    _group(request, group_id)
+    page = partial(_group_page, request, group_id)
+    return _rotate(request, key_id, group_id, page)
 
 
 @require_POST
 @role_required("operator", somewhere=True)
 def revoke_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpResponseBase:
     _group(request, group_id)
-    _revoke(request, key_id, group_id)
-    return redirect("keys:group", group_id)
+    return _revoke(request, key_id, group_id, "keys:group")
 
 
 # -- shared helpers
 
 
-def _of_endpoint(name: str, **more: Any) -> dict[str, Any]:
+def _endpoint_page(
+    request: HttpRequest, name: str, *, status: int = 200, **more: Any
+) -> HttpResponse:
     endpoint = find_endpoint(name)
-    in_groups = selectors.keys_of_groups(endpoint)
-    return {
+    context = {
         "endpoint": endpoint,
         "status": endpoint.status,
-        "rows": table.key_rows(selectors.valid_keys(endpoint), endpoint.name),
-        "group_rows": table.key_rows(in_groups, endpoint.name),
-        "days": table.SHOWN_DAYS,
+        "rows": key_rows(selectors.valid_keys(endpoint), endpoint.name),
+        "group_rows": key_rows(selectors.keys_of_groups(endpoint), endpoint.name),
+        "days": SHOWN_DAYS,
         "key_form": KeyForm(),
         "key_file": storage.file_to_show(endpoint.name),
         **more,
     }
+    return render(request, "endpoints/access.html", context, status=status)
 
 
-def _index_context(request: HttpRequest, **more: Any) -> dict[str, Any]:
-    return {
-        "rows": table.key_rows(selectors.visible_keys(request.user)),
+def _index_page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpResponse:
+    context = {
+        "rows": key_rows(selectors.visible_keys(request.user)),
         "groups": list(selectors.groups(request.user)),
-        "days": table.SHOWN_DAYS,
-        "group_form": GroupForm(None, _changeable_names(request)),
+        "days": SHOWN_DAYS,
+        "group_form": GroupForm(None, selectors.changeable_names(request.user)),
         "may_make_groups": allows_in_any_team(request.user, "operator"),
         **more,
     }
+    return render(request, "endpoints/keys.html", context, status=status)
 
 
-def _of_group(request: HttpRequest, one: KeyGroup, **more: Any) -> dict[str, Any]:
-    return {
+def _group_page(
+    request: HttpRequest, group_id: str, *, status: int = 200, **more: Any
+) -> HttpResponse:
+    one = _group(request, group_id)
+    context = {
         "group": one,
-        "rows": table.key_rows(selectors.keys_of_group(one)),
-        "days": table.SHOWN_DAYS,
+        "rows": key_rows(selectors.keys_of_group(one)),
+        "days": SHOWN_DAYS,
         "key_form": KeyForm(),
-        "group_form": GroupForm(None, _changeable_names(request), one),
+        "group_form": GroupForm(None, selectors.changeable_names(request.user), one),
         "may_operate": selectors.may_change(request.user, one),
         **more,
     }
-
-
-def _changeable_names(request: HttpRequest) -> list[str]:
-    return selectors.changeable_names(request.user)
+    return render(request, "endpoints/key_group.html", context, status=status)
 
 
 def _group(request: HttpRequest, group_id: str) -> KeyGroup:
@@ -249,45 +210,75 @@ def _key(of: Any, key_id: str) -> InferenceKey:
     return key
 
 
-def _urls(space: str, whose: str, key: InferenceKey) -> dict[str, str]:
-    return {
-        verb: reverse(f"{space}:key-{verb}", args=[whose, key.pk])
-        for verb in ("edit", "rotate", "revoke")
-    }
+def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpResponseBase:
+    sent = request.POST
+    try:
+        made = actions.save_group(
+            request.user,
+            group_id,
+            sent.get("name", ""),
+            sent.getlist("endpoints"),
+            sent.get("description", ""),
+        )
+    except REFUSED as error:
+        form = GroupForm(sent, selectors.changeable_names(request.user))
+        form.refuse(error.errors)
+        return page(status=400, group_form=form)
+    if group_id is None:
+        messages.success(request, f"The group {made.name} is there. Make its first key.")
+    else:
+        messages.success(request, "The group is changed; routers follow within seconds.")
+    return redirect("keys:group", made.pk)
+
+
+def _create(request: HttpRequest, page: Page, make: Callable[..., NewKey]) -> HttpResponse:
+    form = KeyForm(request.POST)
+    try:
+        made = make(request.POST.get("name", ""), form.answer())
+    except REFUSED as error:
+        form.refuse(error.errors)
+        return page(status=400, key_form=form)
+    return page(new_key=made.clear)
 
 
 def _edit(
-    request: HttpRequest, key: InferenceKey, within: str, back: str, context: dict[str, Any]
+    request: HttpRequest, key: InferenceKey, within: str, whose: dict[str, Any]
 ) -> HttpResponseBase:
+    """`whose`: the endpoint or the group, as named in the template."""
+    space, page = ("endpoints", "access") if "endpoint" in whose else ("keys", "group")
+    back = reverse(f"{space}:{page}", args=[within])
     form = KeyForm(request.POST if request.method == "POST" else None, key.allowed)
     status = 200
     if request.method == "POST":
         try:
-            data = form.answer()
-            actions.change(request.user, str(key.pk), data, within=within)
+            actions.change(request.user, str(key.pk), form.answer(), within=within)
         except REFUSED as error:
             form.refuse(error.errors)
             status = getattr(error, "status_code", 400)
         else:
             messages.success(request, f"{key.name} is changed; routers follow within seconds.")
             return redirect(back)
-    page = {**context, "key": key, "form": form, "back": back, "graces": GRACE}
-    return render(request, "endpoints/key_edit.html", page, status=status)
+    urls = {
+        verb: reverse(f"{space}:key-{verb}", args=[within, key.pk])
+        for verb in ("edit", "rotate", "revoke")
+    }
+    context = {**whose, **urls, "key": key, "form": form, "back": back, "graces": GRACE}
+    return render(request, "endpoints/key_edit.html", context, status=status)
 
 
-def _rotate(request: HttpRequest, key_id: str, within: str) -> tuple[str, str]:
-    """Return the new secret, and the error if there is none."""
+def _rotate(request: HttpRequest, key_id: str, within: str, page: Page) -> HttpResponse:
     typed = request.POST.get("grace_s", "")
     grace: Any = int(typed) if typed in dict(GRACE) else typed
     try:
-        return actions.rotate(request.user, key_id, grace, within=within).clear, ""
+        made = actions.rotate(request.user, key_id, grace, within=within)
     except NotFoundError as error:
         raise Http404(str(error)) from None
     except REFUSED as error:
-        return "", str(error)
+        return page(status=400, new_key="", refused=str(error))
+    return page(new_key=made.clear, refused="")
 
 
-def _revoke(request: HttpRequest, key_id: str, within: str) -> None:
+def _revoke(request: HttpRequest, key_id: str, within: str, back: str) -> HttpResponseBase:
     try:
         key = actions.revoke(request.user, key_id, within=within)
     except NotFoundError as error:
@@ -296,3 +287,62 @@ def _revoke(request: HttpRequest, key_id: str, within: str) -> None:
         messages.error(request, str(error))
     else:
         messages.success(request, f"The key {key.name} is revoked; routers refuse it now.")
+    return redirect(back, within)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """`used`: over the last `SHOWN_DAYS` days. `spent`: tokens used of the present budget period
+    and their share; None without a budget.
+    """
+
+    key: InferenceKey
+    terms: KeyTerms
+    used: KeyUse
+    expired: bool
+    ends_soon: bool
+    own: bool
+    limits: tuple[str, ...]
+    spent: int | None
+    share: float | None
+
+
+def key_rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
+    """Return the rows in one query plus one per key with a budget. `endpoint` limits the usage."""
+    now = timezone.now()
+    recent = usage.usage_since(now - timedelta(days=SHOWN_DAYS))
+    by_key = usage.usage_by_key(recent.filter(endpoint_name=endpoint) if endpoint else recent)
+    return [_row(key, by_key.get(selectors.key_id(key), KeyUse()), now) for key in found]
+
+
+def _row(key: InferenceKey, used: KeyUse, now: datetime) -> KeyRow:
+    terms = key.allowed
+    spent = share = None
+    if terms.budget_tokens:
+        begin, _ = period_of(now, terms.budget_period)
+        of_period = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin)
+        spent = usage.used(of_period).tokens
+        share = min(100.0, 100 * spent / terms.budget_tokens)
+    end = terms.expires_at
+    return KeyRow(
+        key=key,
+        terms=terms,
+        used=used,
+        expired=terms.expired(now),
+        ends_soon=end is not None and now < end < now + _SOON,
+        own=key.endpoint_id is not None and key.name == storage.CONSOLE,
+        limits=tuple(_describe_terms(terms)),
+        spent=spent,
+        share=share,
+    )
+
+
+def _describe_terms(terms: KeyTerms) -> Iterable[str]:
+    if terms.requests_per_minute:
+        yield f"{terms.requests_per_minute:,} requests a minute"
+    if terms.tokens_per_minute:
+        yield f"{terms.tokens_per_minute:,} tokens a minute"
+    if terms.max_in_flight:
+        yield f"{terms.max_in_flight:,} at a time"
+    if terms.weight != 1:
+        yield f"weight {terms.weight:g}"

@@ -125,7 +125,7 @@ def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
     assert next(lines) == LogLine("c", anew=True)
     assert [line.text for line in lines] == ["d", "e", "f"]
     looks = iter((["a", "b"],))
-    once = sources.LogSource(machine, at).end(1, stay=False)
+    once = sources.LogSource(machine, at).end(1)
     assert [line.text for line in once] == ["b"]
 
 

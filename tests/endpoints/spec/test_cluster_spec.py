@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from endpoints.pages.editor.forms import EndpointForm
-from endpoints.spec.cluster_fields import ANYWHERE, CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import SpecErrors, diff, merge, parse
 from endpoints.spec.field import SpecField
+from endpoints.spec.fields import ANYWHERE, CLUSTER_FIELDS
 from tests.endpoints.spec.test_endpoint_spec import errors_of
 
 OTHER: dict[type, Any] = {

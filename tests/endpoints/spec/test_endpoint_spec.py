@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from console.core.confined_files import FileRefused
 from console.core.grants import ALL_GRANTS
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import (
     GIB,
     EndpointSpec,
@@ -22,7 +21,8 @@ from endpoints.spec.endpoint_spec import (
     parse,
     read,
 )
-from endpoints.spec.fields import FIELDS, Effect
+from endpoints.spec.field import Effect
+from endpoints.spec.fields import CLUSTER_FIELDS, FIELDS
 from endpoints.spec.rules import Context, check
 
 MACHINE = Context(

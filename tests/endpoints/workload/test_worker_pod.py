@@ -13,9 +13,9 @@ import pytest
 
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.crash_cause import crash_cause
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import GIB, merge, parse
 from endpoints.spec.field import Effect
+from endpoints.spec.fields import CLUSTER_FIELDS
 from endpoints.workload import model_source, worker_pod
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
 from tests.endpoints.spec.test_cluster_spec import another

@@ -12,8 +12,8 @@ import pytest
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config
 from console.provisioners.base import WorkloadSpec, asdict_plain
 from endpoints.simulated_worker.options import parse as parse_simulated
-from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import GIB, SpecErrors, merge, parse
+from endpoints.spec.fields import CLUSTER_FIELDS
 from endpoints.workload.worker_spec import Installation, L2Access, served_names, worker_spec
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -72,7 +72,8 @@ def test_the_cache_is_configured_by_its_own_room(data: dict[str, Any]) -> None:
 
 
 def test_only_what_needs_a_restart_counts_in_the_hash(data: dict[str, Any]) -> None:
-    from endpoints.spec.fields import FIELDS, Effect
+    from endpoints.spec.field import Effect
+    from endpoints.spec.fields import FIELDS
 
     other = {
         "replicas": 3,

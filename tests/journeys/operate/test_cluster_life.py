@@ -272,4 +272,4 @@ def test_a_containers_log_is_followed_and_gone_on_with(
     second = next(lines)
     again = next(source.lines(first.at, threading.Event()))
     assert (again.text, again.at) == (second.text, second.at), "none twice, none lost"
-    assert [line.text for line in source.end(1, stay=False)] == ["a request"]
+    assert [line.text for line in source.end(1)] == ["a request"]

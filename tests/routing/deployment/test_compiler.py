@@ -12,7 +12,8 @@ from console.provisioners.base import PermanentError
 from console.provisioners.specs import ReplicaFacts, check_spec
 from endpoints.keys.terms import KeyFacts
 from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
-from endpoints.spec.endpoint_spec import EndpointSpec, RoutingSpec
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.fields import RoutingSpec
 from routing.deployment import compiler
 from routing.deployment.compiler import as_text, compile_config, compile_keys
 from routing.deployment.workload import router_spec
