@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -18,9 +19,11 @@ from cachetier.pages.preview import list_changed_rows
 from cachetier.tier import spec
 from cachetier.tier.spec import Refused
 from console.accounts.gate import role_required
+from console.accounts.permissions import actor_of
 from console.core.errors import STALE
 from console.web import responses
 from console.web.confirm_by_name import confirm_by_name
+from console.web.forms import submit
 
 _GENERATION = re.compile(r"[0-9]{1,18}")
 
@@ -48,17 +51,16 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponseBase:
     known = selectors.spare_capacity().clusters
     form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
-    if request.method == "POST":
-        try:
-            made = actions.create(
-                _user(request), request.POST.get("name", "").strip(), form.typed()
-            )
-        except Refused as error:
-            form.refuse(error.errors)
-            return _render_form(request, form, None, error.status_code)
+
+    def act() -> CacheTier:
+        name = request.POST.get("name", "").strip()
+        return actions.create(actor_of(request), name, form.typed())
+
+    def done(made: CacheTier) -> HttpResponse:
         messages.success(request, f"Cache tier {made.name} is accepted and starts now.")
         return redirect("cachetier:tier", made.name)
-    return _render_form(request, form, None, 200)
+
+    return submit(request, form, act, partial(_render_form, request, form, None), done)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -70,7 +72,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         try:
             seen = request.POST.get("generation", "")
             expected = int(seen) if _GENERATION.fullmatch(seen) else None
-            actions.change(_user(request), name, form.typed(), expected_generation=expected)
+            actions.change(actor_of(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
             if any(one.code == STALE for one in error.errors):
                 return _render_conflict(request, form, _get_tier(name))
@@ -114,7 +116,7 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
         )
         return redirect("cachetier:tier", name)
     try:
-        dropped = actions.flush(_user(request), name, namespace)
+        dropped = actions.flush(actor_of(request), name, namespace)
     except Refused as error:
         messages.error(request, str(error))
     else:
@@ -129,7 +131,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     return confirm_by_name(
         request,
         name,
-        lambda: actions.delete(_user(request), name),
+        lambda: actions.delete(actor_of(request), name),
         page=("cachetier/delete.html", {"row": selectors.detail(found, request.user)}),
         words=("delete", "deleted"),
         done=(f"Cache tier {name} is being deleted.", "cachetier:tiers"),
@@ -141,7 +143,3 @@ def _get_tier(name: str) -> CacheTier:
     if found is None:
         raise Http404
     return found
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user
