@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import CSI_DRIVERS
 from console.provisioners.kubernetes.rendering import files
 from console.provisioners.kubernetes.rendering.containers import is_read_only
@@ -145,8 +146,8 @@ def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[
         "volumeName": name,
     }
     return [
-        make_object(spec, "", "v1", "PersistentVolume", name, {"spec": body}),
-        make_object(spec, target.namespace, "v1", "PersistentVolumeClaim", claim, {"spec": asked}),
+        make_object(spec, "", kinds.PERSISTENT_VOLUME, {"spec": body}, name=name),
+        make_object(spec, target.namespace, kinds.CLAIM, {"spec": asked}, name=claim),
     ]
 
 
