@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -32,7 +32,7 @@ def _filter_by_phase(value: str) -> Q:
 
 
 TIERS = Resource(
-    find=selectors.get_tier,
+    rows=selectors.tiers,
     create=actions.create,
     change=actions.change,
     delete=actions.delete,
@@ -64,9 +64,6 @@ class Tiers(named_objects.CreateView, WatchedList[CacheTier]):
         ),
         Filter("cluster", "cluster", "On this cluster."),
     )
-
-    def get_queryset(self) -> QuerySet[CacheTier]:
-        return selectors.tiers()
 
 
 @extend_schema(tags=["cache"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -139,7 +139,4 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _get_tier(name: str) -> CacheTier:
-    found = selectors.get_tier(name)
-    if found is None:
-        raise Http404
-    return found
+    return get_object_or_404(selectors.tiers(), name=name)

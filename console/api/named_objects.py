@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404, StreamingHttpResponse
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -37,7 +39,7 @@ class Resource:
     reported by the action, after its check of rights.
     """
 
-    find: Callable[[str], Any]
+    rows: Callable[[], QuerySet[Any]]
     create: Callable[[Any, Any, Mapping[str, Any]], Any]
     change: Callable[..., Any]
     delete: Callable[..., object]
@@ -49,10 +51,7 @@ class Resource:
     existence_public: bool = True
 
     def find_or_404(self, name: str) -> Any:
-        row = self.find(name)
-        if row is None:
-            raise Http404
-        return row
+        return get_object_or_404(self.rows(), name=name)
 
 
 def describe_create(
@@ -89,6 +88,9 @@ def describe_delete(summary: str, description: str, responses: Mapping[int, Any]
 
 class ResourceView(GenericAPIView[Any]):
     resource: Resource
+
+    def get_queryset(self) -> QuerySet[Any]:
+        return self.resource.rows()
 
     def get_serializer_context(self) -> dict[str, Any]:
         context: dict[str, Any] = dict(super().get_serializer_context())

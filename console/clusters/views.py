@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -115,10 +115,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _found(name: str) -> Cluster:
-    found = selectors.get(name)
-    if found is None:
-        raise Http404
-    return found
+    return get_object_or_404(selectors.clusters(), name=name)
 
 
 SHOWN_FACTS = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_view
 from rest_framework.request import Request
@@ -35,7 +34,7 @@ def _facts(cluster: Cluster) -> dict[str, Any]:
 
 
 CLUSTERS = Resource(
-    find=selectors.get,
+    rows=selectors.clusters,
     create=actions.add_cluster,
     change=actions.change_cluster,
     delete=actions.remove_cluster,
@@ -71,9 +70,6 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
         ),
         Filter("kind", "kind", "Reached this way.", choices=[str(one) for one in KINDS]),
     )
-
-    def get_queryset(self) -> QuerySet[Cluster]:
-        return selectors.clusters()
 
 
 @extend_schema(tags=["clusters"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import Http404
-from drf_spectacular.utils import extend_schema
-from rest_framework.generics import GenericAPIView
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -34,7 +34,8 @@ _TAGS = ["access"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 
-class Teams(GenericAPIView[Team]):
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List teams"))
+class Teams(ListAPIView[Team]):
     write_role = "admin"
     serializer_class = TeamSerializer
     list_order = ("name",)
@@ -42,11 +43,6 @@ class Teams(GenericAPIView[Team]):
 
     def get_queryset(self) -> QuerySet[Team]:
         return selectors.list_visible_teams(self.request.user)
-
-    @extend_schema(tags=_TAGS, summary="List teams", responses=TeamSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(TeamSerializer(page, many=True).data)
 
     @extend_schema(
         tags=_TAGS,
@@ -97,7 +93,8 @@ class TeamView(GenericAPIView[Team]):
         return Response(status=204)
 
 
-class Members(GenericAPIView[Membership]):
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="Who is in a team"))
+class Members(ListAPIView[Membership]):
     serializer_class = MemberSerializer
     list_order = ("user__username",)
 
@@ -105,11 +102,6 @@ class Members(GenericAPIView[Membership]):
         if getattr(self, "swagger_fake_view", False):
             return Membership.objects.none()
         return selectors.list_members(find_team_or_404(self.request, self.kwargs["slug"]))
-
-    @extend_schema(tags=_TAGS, summary="Who is in a team", responses=MemberSerializer(many=True))
-    def get(self, _request: Request, slug: str) -> Response:  # noqa: ARG002
-        page = self.paginate_queryset(self.get_queryset()) or []
-        return self.get_paginated_response(MemberSerializer(page, many=True).data)
 
 
 class MemberView(GenericAPIView[Membership]):
@@ -156,10 +148,7 @@ class MemberView(GenericAPIView[Membership]):
 
 
 def find_team_or_404(request: Request, slug: str) -> Team:
-    team = selectors.list_visible_teams(request.user).filter(slug=slug).first()
-    if team is None:
-        raise Http404
-    return team
+    return get_object_or_404(selectors.list_visible_teams(request.user), slug=slug)
 
 
 def _serialize_team(request: Request, slug: str) -> Any:
@@ -168,7 +157,4 @@ def _serialize_team(request: Request, slug: str) -> Any:
 
 def _member(request: Request, slug: str, username: str) -> Any:
     members = selectors.list_members(find_team_or_404(request, slug))
-    one = members.filter(user__username=username).first()
-    if one is None:
-        raise Http404
-    return MemberSerializer(one).data
+    return MemberSerializer(get_object_or_404(members, user__username=username)).data

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import Http404
-from drf_spectacular.utils import extend_schema
-from rest_framework.generics import GenericAPIView
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -32,7 +32,12 @@ _TAGS = ["access"]
 _FIELDS = ("name", "role", "team", "days", "user")
 
 
-class TokenListView(GenericAPIView[ApiToken]):
+@extend_schema_view(
+    get=extend_schema(
+        tags=_TAGS, summary="List API tokens", description="Clear-text tokens are not included."
+    )
+)
+class TokenListView(ListAPIView[ApiToken]):
     write_role = "viewer"
     write_somewhere = True
     serializer_class = TokenSerializer
@@ -44,12 +49,6 @@ class TokenListView(GenericAPIView[ApiToken]):
 
     def get_queryset(self) -> QuerySet[ApiToken]:
         return _visible_tokens(self.request)
-
-    @extend_schema(tags=_TAGS, summary="List API tokens", responses=TokenSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        """Clear-text tokens are not included."""
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(TokenSerializer(page, many=True).data)
 
     @extend_schema(
         tags=_TAGS,
@@ -114,10 +113,7 @@ def _visible_tokens(request: Request) -> QuerySet[ApiToken]:
 
 
 def _find_token(request: Request, pk: int) -> ApiToken:
-    token = _visible_tokens(request).filter(pk=pk).first()
-    if token is None:
-        raise Http404
-    return token
+    return get_object_or_404(_visible_tokens(request), pk=pk)
 
 
 def _owner(request: Request, data: dict[str, Any]) -> User | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.http import Http404
-from drf_spectacular.utils import extend_schema
-from rest_framework.generics import GenericAPIView
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -34,7 +34,8 @@ _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer}
 _PASSWORD_ONCE = {"Cache-Control": "no-store"}
 
 
-class UserListView(GenericAPIView[User]):
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List people"))
+class UserListView(ListAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
     list_order = ("username",)
@@ -52,11 +53,6 @@ class UserListView(GenericAPIView[User]):
 
     def get_queryset(self) -> QuerySet[User]:
         return selectors.list_users()
-
-    @extend_schema(tags=_TAGS, summary="List people", responses=UserSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(UserSerializer(page, many=True).data)
 
     @extend_schema(
         tags=_TAGS,
@@ -131,7 +127,4 @@ class Password(GenericAPIView[User]):
 
 
 def _find_user(username: str) -> User:
-    user = selectors.list_users().filter(username=username).first()
-    if user is None:
-        raise Http404
-    return user
+    return get_object_or_404(selectors.list_users(), username=username)

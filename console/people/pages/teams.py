@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts import selectors
@@ -116,10 +116,7 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 
 def find_team_or_404(request: HttpRequest, slug: str) -> Team:
-    one = selectors.list_teams_with_role(request.user).filter(slug=slug).first()
-    if one is None:
-        raise Http404
-    return one
+    return get_object_or_404(selectors.list_teams_with_role(request.user), slug=slug)
 
 
 def _render_team(

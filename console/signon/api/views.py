@@ -9,9 +9,10 @@ from typing import cast
 
 from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -38,20 +39,14 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         read_only_fields = fields
 
 
-class Sessions(GenericAPIView[Session]):
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List one's own sessions"))
+class Sessions(ListAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
     list_order = ("-created_at", "-session_key")
 
     def get_queryset(self) -> QuerySet[Session]:
         return models.live_sessions(_caller(self.request))
-
-    @extend_schema(
-        tags=_TAGS, summary="List one's own sessions", responses=SessionSerializer(many=True)
-    )
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(SessionSerializer(page, many=True).data)
 
 
 class SessionView(GenericAPIView[Session]):
@@ -90,7 +85,7 @@ class PersonSessions(GenericAPIView[Session]):
     )
     def delete(self, request: Request, username: str) -> Response:
         """API tokens remain valid."""
-        person = _person(username)
+        person = get_object_or_404(User, username=username)
         ended = flow.end_sessions(person)
         record(actor_of(request), "user.session.end", flow.target(person), {"all": ended})
         return Response(status=204)
@@ -109,7 +104,7 @@ class PersonFactor(GenericAPIView[Session]):
         """For a user who lost the second factor: the password alone suffices afterwards. All
         sessions of the user end.
         """
-        person = _person(username)
+        person = get_object_or_404(User, username=username)
         if not totp.turn_off(actor_of(request), person):
             raise Http404
         flow.end_sessions(person)
@@ -121,14 +116,4 @@ def _caller(request: Request) -> User:
 
 
 def _own(request: Request, key: str) -> Session:
-    session = models.live_sessions(_caller(request)).filter(pk=key).first()
-    if session is None:
-        raise Http404
-    return session
-
-
-def _person(username: str) -> User:
-    person = User.objects.filter(username=username).first()
-    if person is None:
-        raise Http404
-    return person
+    return get_object_or_404(models.live_sessions(_caller(request)), pk=key)

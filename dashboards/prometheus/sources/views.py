@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
@@ -98,10 +98,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _found(name: str) -> MetricsSource:
-    found = selectors.get(name)
-    if found is None:
-        raise Http404
-    return found
+    return get_object_or_404(selectors.rows(), name=name)
 
 
 def _console(request: HttpRequest) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -84,7 +84,7 @@ def _facts(source: MetricsSource) -> dict[str, Any]:
 
 
 SOURCES = Resource(
-    find=selectors.get,
+    rows=selectors.rows,
     create=actions.add,
     change=actions.change,
     delete=actions.remove,
@@ -117,20 +117,16 @@ SOURCES = Resource(
         ],
     )
 )
-class Sources(named_objects.CreateView):
+class Sources(named_objects.CreateView, ListModelMixin):
     resource = SOURCES
     serializer_class = SourceSerializer
     filters = (Filter("search", "name__icontains", "In the name."),)
-
-    def get_queryset(self) -> QuerySet[MetricsSource]:
-        return selectors.rows()
 
     @extend_schema(summary="List metrics sources", responses=SourceSerializer(many=True))
     def get(self, request: Request) -> Response:
         """List the metrics sources and the console's own. Needs a global role."""
         require(actor_of(request), "viewer")
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(SourceSerializer(page, many=True).data)
+        return self.list(request)
 
 
 @extend_schema(tags=["metrics sources"])
