@@ -11,14 +11,10 @@ from console.clusters.selectors import names as cluster_names
 from console.web.forms import PLAIN_INPUT, ActionForm, HiddenTextarea
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth
 from dashboards.prometheus.sources.models import MetricsSource
+from dashboards.prometheus.sources.selectors import LOGINS
 
-_AUTHS = (
-    (Auth.NONE, "nothing"),
-    (Auth.BEARER, "a bearer token"),
-    (Auth.BASIC, "a user name and a password"),
-    (Auth.SIGV4, "AWS' signature (Amazon Managed Service for Prometheus)"),
-    (Auth.MTLS, "a client's certificate"),
-)
+_SIGV4 = "AWS' signature (Amazon Managed Service for Prometheus)"
+_AUTHS = tuple({**LOGINS, "sigv4": _SIGV4}.items())
 _FILE_HINT = "Instead: the name of a file in the console's folder of secrets, read at each use."
 GROUPS = (
     ("Where", ("name", "url", "cluster", "alertmanager_url", "enabled")),

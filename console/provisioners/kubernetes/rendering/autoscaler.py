@@ -25,7 +25,7 @@ def disruption_budgets(spec: WorkloadSpec, target: RenderingTarget) -> list[dict
     if spec.around is None:
         return []
     body = {
-        "maxUnavailable": spec.around.max_unavailable,
+        "maxUnavailable": 1,
         "selector": {"matchLabels": selector(spec.name)},
         # A pod that is not ready must not block draining of its node.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",

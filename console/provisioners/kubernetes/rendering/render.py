@@ -66,7 +66,7 @@ def workload(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, Any]:
         "spec": _pod_spec(spec),
     }
     body = {
-        **_count(spec),
+        **({} if is_autoscaled(spec) else {"replicas": spec.replicas}),
         "revisionHistoryLimit": 3,
         "minReadySeconds": _MIN_READY_S,
         "selector": {"matchLabels": selector(spec.name)},
@@ -74,10 +74,6 @@ def workload(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, Any]:
     }
     kind, more = _stateful(spec) if pod_of(spec).stable else _deployed(spec)
     return make_object(spec, target.namespace, kind, {"spec": merge(body, more)})
-
-
-def _count(spec: WorkloadSpec) -> dict[str, Any]:
-    return {} if is_autoscaled(spec) else {"replicas": spec.replicas}
 
 
 def _deployed(spec: WorkloadSpec) -> tuple[kinds.ObjectKind, dict[str, Any]]:

@@ -46,8 +46,9 @@ def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 def volume_mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
     pod = pod_of(spec)
+    has_files = bool(spec.files or spec.live_files or spec.secret_files)
     out: list[dict[str, Any]] = [
-        {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(_has_files(spec))}
+        {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(has_files)}
     ]
     if is_read_only(spec):
         out.append({"name": _TMP, "mountPath": "/tmp"})  # noqa: S108  (the pod's own)
@@ -168,10 +169,6 @@ def _claim_name(spec: WorkloadSpec, volume: Volume) -> str:
 
 def _read_only(yes: bool) -> dict[str, Any]:
     return {"readOnly": True} if yes else {}
-
-
-def _has_files(spec: WorkloadSpec) -> bool:
-    return bool(spec.files or spec.live_files or spec.secret_files)
 
 
 def _check_paths(spec: WorkloadSpec, mounted: list[dict[str, Any]]) -> None:
