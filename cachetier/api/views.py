@@ -79,7 +79,7 @@ class Tiers(named_objects.CreateView, WatchedList[CacheTier]):
     delete=named_objects.describe_delete(
         "Delete a cache tier",
         "Delete a tier; 409 while an endpoint uses it.",
-        {202: serializers.TierSerializer, 409: ErrorSerializer},
+        {202: serializers.TierSerializer},
     ),
 )
 class Tier(named_objects.NamedView):

@@ -85,7 +85,7 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
     delete=named_objects.describe_delete(
         "Remove a cluster",
         "Requires the admin role. Rejected with 409 while anything is placed there.",
-        {204: None, 409: ErrorSerializer},
+        {204: None},
     ),
 )
 class ClusterView(named_objects.NamedView):
@@ -127,7 +127,6 @@ class RoleView(APIView):
         ],
         responses={
             (200, "application/yaml"): OpenApiTypes.STR,
-            404: ErrorSerializer,
             409: ErrorSerializer,
         },
     )

@@ -17,7 +17,6 @@ from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
-from console.api.serializers import ErrorSerializer
 from console.people import actions
 from console.people.api.serializers import (
     MadeUserSerializer,
@@ -30,7 +29,6 @@ from console.people.api.serializers import (
 )
 
 _TAGS = ["access"]
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer}
 _PASSWORD_ONCE = {"Cache-Control": "no-store"}
 
 
@@ -58,7 +56,7 @@ class UserListView(ListAPIView[User]):
         tags=_TAGS,
         summary="Add a person",
         request=NewUserSerializer,
-        responses={201: MadeUserSerializer, 400: ErrorSerializer},
+        responses={201: MadeUserSerializer},
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -74,11 +72,7 @@ class UserView(GenericAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read a person",
-        responses={200: UserSerializer, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Read a person")
     def get(self, _request: Request, username: str) -> Response:
         return Response(UserSerializer(_find_user(username)).data)
 
@@ -87,7 +81,6 @@ class UserView(GenericAPIView[User]):
         summary="Change a person's role, or let them out",
         parameters=[IF_MATCH],
         request=UserChangeSerializer,
-        responses={200: UserSerializer, **_REFUSED},
     )
     def patch(self, request: Request, username: str) -> Response:
         """The last admin cannot be removed. Deactivation ends all sessions and revokes all API
@@ -114,7 +107,7 @@ class Password(GenericAPIView[User]):
         tags=_TAGS,
         summary="Give a person a new random password",
         request=None,
-        responses={200: PasswordSerializer, 404: ErrorSerializer},
+        responses={200: PasswordSerializer},
     )
     def post(self, request: Request, username: str) -> Response:
         """The new password is returned in this response only. The old password stops working, all

@@ -18,7 +18,6 @@ from rest_framework.response import Response
 
 from console.accounts.models import User
 from console.accounts.permissions import actor_of
-from console.api.serializers import ErrorSerializer
 from console.audit.record import record
 from console.signon import flow, models, totp
 from console.signon.models import Session
@@ -53,19 +52,11 @@ class SessionView(GenericAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read one of one's own sessions",
-        responses={200: SessionSerializer, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Read one of one's own sessions")
     def get(self, request: Request, key: str) -> Response:
         return Response(SessionSerializer(_own(request, key)).data)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="End one of one's own sessions",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="End one of one's own sessions")
     def delete(self, request: Request, key: str) -> Response:
         session = _own(request, key)
         session.delete()
@@ -78,11 +69,7 @@ class PersonSessions(GenericAPIView[Session]):
     write_role = "admin"
     serializer_class = SessionSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Log a person out everywhere",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Log a person out everywhere")
     def delete(self, request: Request, username: str) -> Response:
         """API tokens remain valid."""
         person = get_object_or_404(User, username=username)
@@ -95,11 +82,7 @@ class PersonFactor(GenericAPIView[Session]):
     write_role = "admin"
     serializer_class = SessionSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Reset a person's second factor",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Reset a person's second factor")
     def delete(self, request: Request, username: str) -> Response:
         """For a user who lost the second factor: the password alone suffices afterwards. All
         sessions of the user end.
