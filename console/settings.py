@@ -13,8 +13,7 @@ from typing import Any
 import dj_database_url
 
 from console.core import environment, outbound
-from console.signon import configuration as signon
-from console.signon.core import configuration as oidc
+from console.signon.core import configuration as signon
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBERLINE = environment.load(os.environ, BASE_DIR)
@@ -158,7 +157,7 @@ LOGIN_REDIRECT_URL = "/"
 PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
 SIGNON = signon.load_policy(os.environ)
-OIDC_PROVIDERS = oidc.load_providers(os.environ)
+OIDC_PROVIDERS = signon.load_providers(os.environ)
 MAIL = environment.load_mail(os.environ)
 # External address for links in messages; "" omits the links.
 PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")

@@ -10,8 +10,8 @@ from typing import Any
 
 from django import forms
 
-from cachetier.tier.spec import FIELDS, GIB, Effect, Problem, TierField, TierSpec
-from console.web.forms import Styled
+from cachetier.tier.spec import FIELDS, GIB, Effect, TierField, TierSpec
+from console.web.forms import ActionForm
 
 EFFECT_LABELS = {
     Effect.LIVE: "applies live",
@@ -21,7 +21,7 @@ EFFECT_LABELS = {
 }
 
 
-class TierForm(Styled, forms.Form):
+class TierForm(ActionForm):
     """Form for a new tier, or for `spec` of an existing one."""
 
     def __init__(
@@ -78,13 +78,6 @@ class TierForm(Styled, forms.Form):
             if text:
                 found[one.name] = _parse_value(one, text)
         return found
-
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        """Add errors to their fields, the others to the form."""
-        self.full_clean()
-        for problem in problems:
-            known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
 
 
 def format_value(name: str, value: Any) -> str:

@@ -1,28 +1,35 @@
-"""Cache tier pages: list, detail, create, change, flush and delete."""
+"""Cache tier pages: list, detail, create, change with a live preview, flush and delete."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from cachetier import actions, selectors
 from cachetier.models import CacheTier
-from cachetier.pages.forms import TierForm
-from cachetier.pages.preview import list_changed_rows
+from cachetier.pages.forms import EFFECT_LABELS, TierForm, format_value
 from cachetier.tier import spec
-from cachetier.tier.spec import Refused
+from cachetier.tier.spec import BY_NAME, Effect, Problem, Refused, TierSpec
 from console.accounts.gate import role_required
+from console.accounts.permissions import actor_of
 from console.core.errors import STALE
 from console.web import responses
 from console.web.confirm_by_name import confirm_by_name
+from console.web.forms import submit
 
 _GENERATION = re.compile(r"[0-9]{1,18}")
+_EFFECT_TEXTS = {
+    Effect.LIVE: "Restarts nothing, and forgets nothing that still fits.",
+    Effect.NODES: "Each node restarts in turn: what it holds in memory is forgotten.",
+    Effect.WORKERS: "The workers of every endpoint that uses it restart, one at a time.",
+}
 
 
 @require_safe
@@ -48,17 +55,16 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponseBase:
     known = selectors.spare_capacity().clusters
     form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
-    if request.method == "POST":
-        try:
-            made = actions.create(
-                _user(request), request.POST.get("name", "").strip(), form.typed()
-            )
-        except Refused as error:
-            form.refuse(error.errors)
-            return _render_form(request, form, None, error.status_code)
+
+    def act() -> CacheTier:
+        name = request.POST.get("name", "").strip()
+        return actions.create(actor_of(request), name, form.typed())
+
+    def done(made: CacheTier) -> HttpResponse:
         messages.success(request, f"Cache tier {made.name} is accepted and starts now.")
         return redirect("cachetier:tier", made.name)
-    return _render_form(request, form, None, 200)
+
+    return submit(request, form, act, partial(_render_form, request, form, None), done)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -70,7 +76,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         try:
             seen = request.POST.get("generation", "")
             expected = int(seen) if _GENERATION.fullmatch(seen) else None
-            actions.change(_user(request), name, form.typed(), expected_generation=expected)
+            actions.change(actor_of(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
             if any(one.code == STALE for one in error.errors):
                 return _render_conflict(request, form, _get_tier(name))
@@ -114,7 +120,7 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
         )
         return redirect("cachetier:tier", name)
     try:
-        dropped = actions.flush(_user(request), name, namespace)
+        dropped = actions.flush(actor_of(request), name, namespace)
     except Refused as error:
         messages.error(request, str(error))
     else:
@@ -129,19 +135,102 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     return confirm_by_name(
         request,
         name,
-        lambda: actions.delete(_user(request), name),
+        lambda: actions.delete(actor_of(request), name),
         page=("cachetier/delete.html", {"row": selectors.detail(found, request.user)}),
         words=("delete", "deleted"),
         done=(f"Cache tier {name} is being deleted.", "cachetier:tiers"),
     )
 
 
+@require_POST
+@role_required("operator")
+def preview_create(request: HttpRequest) -> HttpResponse:
+    room = selectors.spare_capacity()
+    form = TierForm(request.POST, clusters=room.clusters)
+    name = request.POST.get("name", "").strip()
+    problems = _render_errors(lambda: spec.check_name(name))
+    if not problems and selectors.get_tier(name) is not None:
+        text = f"There is a cache tier {name} already."
+        remedy = "Choose another name, or change that one."
+        problems = (Problem("name", name, text, remedy, "taken"),)
+    problems += _render_errors(lambda: spec.create_spec(form.typed(), room))
+    return _render_preview(request, form, problems, None, {})
+
+
+@require_POST
+@role_required("operator")
+def preview_change(request: HttpRequest, name: str) -> HttpResponse:
+    found = _get_tier(name)
+    form = TierForm(request.POST, spec=found.spec)
+    wanted: list[TierSpec] = []
+    problems = _render_errors(
+        lambda: wanted.append(
+            spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
+        )
+    )
+    changes = spec.list_changes(found.spec, wanted[0]) if wanted else {}
+    return _render_preview(request, form, problems, found, changes)
+
+
+def _render_errors(judge: Any) -> tuple[Problem, ...]:
+    try:
+        judge()
+    except Refused as refused:
+        return refused.errors
+    return ()
+
+
+def _render_preview(
+    request: HttpRequest,
+    form: TierForm,
+    problems: tuple[Problem, ...],
+    found: CacheTier | None,
+    changes: dict[str, list[Any]],
+) -> HttpResponse:
+    touched = request.POST.get("touched", "").split()
+    context = {
+        "tier": found,
+        "problems": [
+            {
+                "problem": one,
+                "label": form.fields[one.field].label if one.field in form.fields else "",
+            }
+            for one in problems
+        ],
+        "slots": [
+            {
+                **row,
+                "errors": [
+                    one
+                    for one in problems
+                    if one.field == row["field"].name and one.field in touched
+                ],
+            }
+            for row in form.rows()
+        ],
+        "changes": list_changed_rows(changes),
+        "does": [
+            _EFFECT_TEXTS[effect]
+            for effect in _EFFECT_TEXTS
+            if effect in spec.list_effects(changes)
+        ],
+        "moved_on": found is not None
+        and request.POST.get("generation", str(found.generation)) != str(found.generation),
+    }
+    return render(request, "cachetier/htmx/look.html", context)
+
+
+def list_changed_rows(changes: dict[str, list[Any]]) -> list[dict[str, str]]:
+    return [
+        {
+            "label": BY_NAME[name].label,
+            "before": format_value(name, before),
+            "after": format_value(name, after),
+            "effect": EFFECT_LABELS[BY_NAME[name].effect],
+        }
+        for name, (before, after) in changes.items()
+    ]
+
+
 def _get_tier(name: str) -> CacheTier:
-    found = selectors.get_tier(name)
-    if found is None:
-        raise Http404
-    return found
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user
+    return get_object_or_404(selectors.tiers(), name=name)

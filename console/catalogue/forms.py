@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 
 from console.catalogue.core.rules import FIELDS
-from console.core.errors import Problem
-from console.web.forms import Styled
+from console.web.forms import ActionForm
 
 LABELS = {
     "vcpus": "vCPUs",
@@ -24,7 +23,7 @@ LABELS = {
 _TEXTS = ("gpu", "price_source", "price_date")
 
 
-class InstanceForm(Styled, forms.Form):
+class InstanceForm(ActionForm):
     def __init__(
         self,
         data: Mapping[str, Any] | None = None,
@@ -56,12 +55,6 @@ class InstanceForm(Styled, forms.Form):
             else:
                 found[field] = _number(text or "0")
         return found
-
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        self.full_clean()
-        for problem in problems:
-            known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
 
 
 def _widget(field: str) -> forms.Widget:

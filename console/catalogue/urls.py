@@ -9,7 +9,7 @@ from console.catalogue import views
 app_name = "catalogue"
 urlpatterns = [
     path("", views.index, name="list"),
-    path("new/", views.new, name="new"),
+    path("new/", views.edit, name="new"),
     path("<str:name>/edit/", views.edit, name="edit"),
     path("<str:name>/remove/", views.remove, name="remove"),
 ]

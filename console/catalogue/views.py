@@ -14,9 +14,11 @@ from console.accounts.gate import role_required
 from console.accounts.permissions import actor_of
 from console.catalogue import actions, selectors
 from console.catalogue.core import rules
+from console.catalogue.core.builtin import Instance
 from console.catalogue.forms import InstanceForm
 from console.catalogue.selectors import list_entries
 from console.core.errors import Refused
+from console.web.forms import submit
 from console.web.shell.cards import Card, Fact
 
 
@@ -27,36 +29,28 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
-def new(request: HttpRequest) -> HttpResponseBase:
-    return _edit(request, "")
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@role_required("operator")
-def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    if selectors.get(name) is None:
-        raise Http404
-    return _edit(request, name)
-
-
-def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
+def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
+    """Add an instance type, or change the one of that name."""
     entry = selectors.get(name) if name else None
+    if name and entry is None:
+        raise Http404
     shown = rules.to_data(entry.instance) if entry else {}
     form = InstanceForm(request.POST if request.method == "POST" else None, name=name, shown=shown)
-    status = 200
-    if request.method == "POST":
+
+    def act() -> Instance:
         wanted = name or str(request.POST.get("name", "")).strip()
-        try:
-            actions.save_instance_type(actor_of(request), wanted, form.typed())
-        except Refused as error:
-            form.refuse(error.errors)
-            status = error.status_code
-        else:
-            messages.success(request, f"{wanted} is saved.")
-            return redirect("catalogue:list")
-    history = selectors.price_history(name) if entry else ()
-    context = {"form": form, "entry": entry, "history": history}
-    return render(request, "catalogue/form.html", context, status=status)
+        return actions.save_instance_type(actor_of(request), wanted, form.typed())
+
+    def show(status: int) -> HttpResponse:
+        history = selectors.price_history(name) if entry else ()
+        context = {"form": form, "entry": entry, "history": history}
+        return render(request, "catalogue/form.html", context, status=status)
+
+    def done(made: Instance) -> HttpResponse:
+        messages.success(request, f"{made.name} is saved.")
+        return redirect("catalogue:list")
+
+    return submit(request, form, act, show, done)
 
 
 @require_POST

@@ -70,7 +70,11 @@ def change_cluster(
         cluster = _lock_cluster(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
         facts = validation.validate_changes(cluster, data)
-        changed = {key: value for key, value in facts.items() if _differs(cluster, key, value)}
+        changed = {
+            key: value
+            for key, value in facts.items()
+            if key == "kubeconfig" or getattr(cluster, key) != value  # encrypted: not compared
+        }
         if not changed:
             return cluster
         before = {key: getattr(cluster, key) for key in changed}
@@ -123,10 +127,6 @@ def _set(cluster: Cluster, facts: Mapping[str, Any]) -> None:
     for key, value in facts.items():
         sealed = encryption.seal(value, cluster.purpose) if key == "kubeconfig" and value else value
         setattr(cluster, key, sealed)
-
-
-def _differs(cluster: Cluster, key: str, value: Any) -> bool:
-    return key == "kubeconfig" or getattr(cluster, key) != value
 
 
 def _hide_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 
 from console.clusters.choices import CONTEXT, IN_CLUSTER, KUBECONFIG, Reach
 from console.clusters.models import Cluster
-from console.core.errors import Problem
 from console.provisioners.kubernetes.api.kubeconfig import MAX_BYTES
-from console.web.forms import Styled
+from console.web.forms import PLAIN_INPUT, ActionForm, HiddenTextarea
 
 _KINDS = (
     (KUBECONFIG, "a kubeconfig, kept encrypted by the console"),
@@ -22,44 +21,36 @@ _REACHES = (
     (Reach.PODS, "pods and the API server (it runs in the cluster, or in a routed network)"),
     (Reach.API, "the API server only"),
 )
-_PLAIN = {"spellcheck": "false", "autocomplete": "off"}
 
 
-class _Hidden(forms.Textarea):
-    """Text area that does not render its value."""
-
-    def format_value(self, _value: Any) -> str | None:
-        return None
-
-
-class ClusterForm(Styled, forms.Form):
+class ClusterForm(ActionForm):
     """Form of a cluster; `cluster` is the one to change, None adds name and kind fields."""
 
     name = forms.CharField(
         label="Name",
         required=False,
         help_text="Endpoints name it under placement. It cannot be changed.",
-        widget=forms.TextInput(attrs={**_PLAIN, "required": True}),
+        widget=forms.TextInput(attrs={**PLAIN_INPUT, "required": True}),
     )
     kind = forms.ChoiceField(label="How it is reached", choices=_KINDS, required=False)
     kubeconfig = forms.CharField(
         label="Kubeconfig",
         required=False,
         help_text="Paste what this prints: kubectl config view --minify --flatten",
-        widget=_Hidden(attrs={**_PLAIN, "rows": 7, "class": "font-monospace"}),
+        widget=HiddenTextarea(attrs={**PLAIN_INPUT, "rows": 7, "class": "font-monospace"}),
     )
     file = forms.FileField(label="or its file", required=False)
     context = forms.CharField(
         label="Context",
         required=False,
         help_text="Empty: the current one.",
-        widget=forms.TextInput(attrs=_PLAIN),
+        widget=forms.TextInput(attrs=PLAIN_INPUT),
     )
     namespace = forms.CharField(
         label="Namespace",
         required=False,
         help_text="Where endpoints go which name none. Empty: the one of the login.",
-        widget=forms.TextInput(attrs=_PLAIN),
+        widget=forms.TextInput(attrs=PLAIN_INPUT),
     )
     reach = forms.ChoiceField(label="The console can connect to", choices=_REACHES, required=False)
 
@@ -110,10 +101,3 @@ class ClusterForm(Styled, forms.Form):
             return ""
         content: bytes = file.read(MAX_BYTES + 1)
         return content.decode("utf-8", "replace")
-
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        """Attach problems to their fields, others to the form."""
-        self.full_clean()
-        for problem in problems:
-            known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")

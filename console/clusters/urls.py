@@ -9,7 +9,7 @@ from console.clusters import views
 app_name = "clusters"
 urlpatterns = [
     path("", views.clusters, name="list"),
-    path("add/", views.add, name="add"),
+    path("add/", views.edit, name="add"),
     path("contexts/", views.contexts, name="contexts"),
     path("<slug:name>/", views.cluster, name="cluster"),
     path("<slug:name>/edit/", views.edit, name="edit"),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -17,7 +17,6 @@ from console.clusters import actions, related_objects, selectors
 from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm
 from console.clusters.models import Cluster
-from console.core.errors import Refused
 from console.provisioners.kubernetes.api.access import machine_contexts
 from console.provisioners.kubernetes.api.kubeconfig import (
     ContextSeen,
@@ -26,6 +25,7 @@ from console.provisioners.kubernetes.api.kubeconfig import (
 )
 from console.web import responses
 from console.web.confirm_by_name import confirm_by_name
+from console.web.forms import submit
 from console.web.shell.cards import Card, Fact
 from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 
@@ -45,41 +45,28 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("admin")
-def add(request: HttpRequest) -> HttpResponseBase:
-    if request.method != "POST":
-        return _form(request, ClusterForm(), None, 200)
-    form = ClusterForm(request.POST, request.FILES)
-    try:
-        made = actions.add_cluster(
-            actor_of(request), request.POST.get("name", "").strip(), form.typed()
-        )
-    except Refused as error:
-        form.refuse(error.errors)
-        return _form(request, form, None, error.status_code)
-    messages.success(request, f"Cluster {made.name} is added and asked now what it can carry.")
-    return redirect("clusters:cluster", made.name)
+def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
+    """Add a cluster, or change the one of that name."""
+    found = _found(name) if name else None
+    sent = (request.POST, request.FILES) if request.method == "POST" else ()
+    form = ClusterForm(*sent, cluster=found)
 
+    def act() -> Cluster:
+        if found is not None:
+            return actions.change_cluster(actor_of(request), name, form.typed())
+        wanted = request.POST.get("name", "").strip()
+        return actions.add_cluster(actor_of(request), wanted, form.typed())
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@role_required("admin")
-def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
-    if request.method != "POST":
-        return _form(request, ClusterForm(cluster=found), found, 200)
-    form = ClusterForm(request.POST, request.FILES, cluster=found)
-    try:
-        actions.change_cluster(actor_of(request), name, form.typed())
-    except Refused as error:
-        form.refuse(error.errors)
-        return _form(request, form, found, error.status_code)
-    messages.success(request, f"Cluster {name} is changed and asked anew.")
-    return redirect("clusters:cluster", name)
+    def show(status: int) -> HttpResponse:
+        context = {"form": form, "cluster": found}
+        return render(request, "clusters/form.html", context, status=status)
 
+    def done(made: Cluster) -> HttpResponse:
+        told = "changed and asked anew" if found else "added and asked now what it can carry"
+        messages.success(request, f"Cluster {made.name} is {told}.")
+        return redirect("clusters:cluster", made.name)
 
-def _form(
-    request: HttpRequest, form: ClusterForm, found: Cluster | None, status: int
-) -> HttpResponse:
-    return render(request, "clusters/form.html", {"form": form, "cluster": found}, status=status)
+    return submit(request, form, act, show, done)
 
 
 @require_POST
@@ -128,10 +115,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _found(name: str) -> Cluster:
-    found = selectors.get(name)
-    if found is None:
-        raise Http404
-    return found
+    return get_object_or_404(selectors.clusters(), name=name)
 
 
 SHOWN_FACTS = 8

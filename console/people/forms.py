@@ -11,9 +11,8 @@ from django.http import QueryDict
 from console.accounts import selectors
 from console.accounts.models import ApiToken, Role, Team, TeamRole, User
 from console.accounts.permissions import allows_in_any_team
-from console.core.errors import Refused
 from console.core.grants import LABELS
-from console.web.forms import Styled
+from console.web.forms import ActionForm, Styled
 
 
 class NewPersonForm(Styled, forms.Form):
@@ -55,7 +54,7 @@ class NewTokenForm(Styled, forms.Form):
                 field.choices = choices
 
 
-class TeamForm(Styled, forms.Form):
+class TeamForm(ActionForm):
     """Team form; `facts` is the input of team_actions, which validates it."""
 
     name = forms.CharField(max_length=60, widget=forms.TextInput(attrs={"autocomplete": "off"}))
@@ -81,7 +80,6 @@ class TeamForm(Styled, forms.Form):
             shown = {"name": team.name, "description": team.description, "namespaces": lines}
             shown["grants"] = team.grants
         super().__init__(data, initial=shown)
-        self.status = 200
 
     def facts(self) -> dict[str, Any]:
         typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
@@ -90,12 +88,6 @@ class TeamForm(Styled, forms.Form):
             "namespaces": typed["namespaces"].replace(",", " ").split(),
             "grants": cast(QueryDict, self.data).getlist("grants"),
         }
-
-    def refuse(self, error: Refused) -> None:
-        self.status = error.status_code
-        for one in error.errors:
-            name = one.field if one.field in self.fields else None
-            self.add_error(name, f"{one.message} {one.remedy}")
 
 
 def add_errors(form: forms.Form, error: ValidationError) -> None:

@@ -140,16 +140,15 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
         if isinstance(value, Mapping):
             value = dict(value)
         elif isinstance(value, tuple):
-            value = [_file(item) if isinstance(item, FileSpec) else item for item in value]
+            # `secret` decides where a file is stored, not what the process reads.
+            value = [
+                {"path": item.path, "content": item.content} if isinstance(item, FileSpec) else item
+                for item in value
+            ]
         elif isinstance(value, Probe | Pod | Around):
             value = asdict(value)
         facts[name] = value
     return facts
-
-
-def _file(file: FileSpec) -> dict[str, object]:
-    """Leave out `secret`: it decides where the file is stored, not what the process reads."""
-    return {"path": file.path, "content": file.content}
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class FakeProvisioner:
                 )
             step = plan_step(spec.replicas, spec.spec_hash, _observe(spec.name, workload))
             for index in step.create:
-                ports = _ports(world, spec.ports)
+                ports = {name: _port(world) for name in spec.ports}
                 workload.replicas[index] = _start(spec, ports)
             for index in step.remove:
                 workload.replicas[index].state = ReplicaState.STOPPING
@@ -142,10 +142,6 @@ class FakeProvisioner:
 
 def _start(spec: WorkloadSpec, ports: dict[str, int]) -> _Replica:
     return _Replica(spec.spec_hash, ports, list(spec.channels), started_at=time.time())
-
-
-def _ports(world: _World, names: tuple[str, ...]) -> dict[str, int]:
-    return {name: _port(world) for name in names}
 
 
 def _port(world: _World) -> int:

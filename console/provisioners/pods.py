@@ -160,8 +160,6 @@ class Around:
     scrape: tuple[Scrape, ...] = ()
     autoscale: Autoscale | None = None
     exposure: Exposure | None = None
-    spread: bool = True
-    max_unavailable: int = 1  # during voluntary disruptions
     rules: tuple[Mapping[str, Any], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

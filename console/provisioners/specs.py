@@ -108,7 +108,11 @@ def read_secrets(
     for name, path in named.items():
         folder = (within or {}).get(name, "")
         try:
-            text = confined_files.read_text(path, Path(folder)) if folder else _text(path)
+            text = (
+                confined_files.read_text(path, Path(folder))
+                if folder
+                else Path(path).read_text("utf-8")
+            )
             found[name] = text.rstrip("\r\n")
         except FileRefused as refused:
             kind = PermanentError if refused.outside else TemporaryError
@@ -120,7 +124,3 @@ def read_secrets(
                 "SecretMissing", f"The secret for {name} cannot be read from {path}."
             ) from error
     return found
-
-
-def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")

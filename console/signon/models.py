@@ -21,7 +21,26 @@ from django.utils import timezone
 
 from console.accounts.models import User
 from console.core.counters import increment
-from console.signon.core import user_agents
+
+# Order matters: each browser's header also names those below it.
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("FxiOS", "Firefox"),
+    ("Chrome/", "Chrome"), ("CriOS", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl"),
+    ("python-", "a Python program"),
+)  # fmt: skip
+_SYSTEMS = (
+    ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"),
+    ("CrOS", "ChromeOS"), ("Mac OS X", "macOS"), ("Linux", "Linux"),
+)  # fmt: skip
+
+
+def name_agent(agent: str) -> str:
+    """Return a name such as "Firefox on Linux"."""
+    browser = next((name for mark, name in _BROWSERS if mark in agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in agent), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system or "unknown browser"
 
 
 class Session(AbstractBaseSession):
@@ -48,7 +67,7 @@ class Session(AbstractBaseSession):
 
     @property
     def browser(self) -> str:
-        return user_agents.name_agent(self.agent)
+        return name_agent(self.agent)
 
     @classmethod
     def get_session_store_class(cls) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.signon.pages import confirmation, login, security, settings, single_signon
+from console.signon import confirmation
+from console.signon.pages import login, security, settings, single_signon
 
 app_name = "signon"
 urlpatterns = [

@@ -1,11 +1,18 @@
-"""Django forms with Tabler's CSS classes and error marks."""
+"""Django forms with Tabler's CSS classes and error marks, and their submission to an action."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from django import forms
 from django.forms.boundfield import BoundField
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from console.core.errors import Problem, Refused
+
+Made = TypeVar("Made")
+PLAIN_INPUT = {"spellcheck": "false", "autocomplete": "off"}
 
 _CHECKED = (forms.CheckboxInput, forms.RadioSelect, forms.CheckboxSelectMultiple)
 
@@ -33,6 +40,42 @@ class Styled:
     """Mixin; list it before `forms.Form` or `forms.ModelForm`."""
 
     bound_field_class: type[BoundField] | None = StyledField
+
+
+class HiddenTextarea(forms.Textarea):
+    """Text area that does not render its value."""
+
+    def format_value(self, _value: Any) -> str | None:
+        return None
+
+
+class ActionForm(Styled, forms.Form):
+    """Form whose input is validated by an action."""
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Attach problems to their fields, others to the form."""
+        self.full_clean()
+        for problem in problems:
+            known = problem.field in self.fields
+            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+
+
+def submit(
+    request: HttpRequest,
+    form: ActionForm,
+    act: Callable[[], Made],
+    show: Callable[[int], HttpResponse],
+    done: Callable[[Made], HttpResponse],
+) -> HttpResponseBase:
+    """Run `act` on a POST; `show` renders the form, with its errors and that HTTP status."""
+    if request.method != "POST":
+        return show(200)
+    try:
+        made = act()
+    except Refused as error:
+        form.refuse(error.errors)
+        return show(error.status_code)
+    return done(made)
 
 
 def _tabler_class(widget: forms.Widget) -> str:

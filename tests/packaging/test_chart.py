@@ -174,7 +174,7 @@ def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_pat
             *("console/core/environment.py", "console/settings.py", "console/programs.py"),
             "console/core/environment.py",
             "console/provisioners/kubernetes/api/access.py",
-            *("console/signon/configuration.py", "console/signon/core/configuration.py"),
+            "console/signon/core/configuration.py",
         )
     )
     for name in settings["data"]:

@@ -6,11 +6,9 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
-from rest_framework.request import Request
-from rest_framework.response import Response
+from rest_framework.generics import ListAPIView
 
 from console.api.parameters import Filter
 from console.audit import selectors
@@ -45,7 +43,15 @@ def _moment(name: str, lookup: str) -> Any:
     return question
 
 
-class Audit(GenericAPIView[AuditEvent]):
+@extend_schema_view(
+    get=extend_schema(
+        tags=["audit"],
+        summary="Who did what, latest first",
+        description="Lists events of the caller's teams and their own actions; all events with a "
+        "console-wide\nrole.",
+    )
+)
+class Audit(ListAPIView[AuditEvent]):
     serializer_class = AuditSerializer
     list_order = ("-at", "-pk")
     filters = (
@@ -59,13 +65,3 @@ class Audit(GenericAPIView[AuditEvent]):
 
     def get_queryset(self) -> QuerySet[AuditEvent]:
         return selectors.events_visible_to(self.request.user).select_related("team")
-
-    @extend_schema(
-        tags=["audit"], summary="Who did what, latest first", responses=AuditSerializer(many=True)
-    )
-    def get(self, _request: Request) -> Response:
-        """Lists events of the caller's teams and their own actions; all events with a console-wide
-        role.
-        """
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(AuditSerializer(page, many=True).data)

@@ -29,8 +29,9 @@ FIELDS = {
 
 
 def parse_instance(name: Any, data: Mapping[str, Any]) -> Instance:
+    remedy = f"Use one of: {', '.join(FIELDS)}."
     problems = [
-        Problem(field, None, "There is no such field.", _check_fields(), "unknown_field")
+        Problem(field, None, "There is no such field.", remedy, "unknown_field")
         for field in data
         if field not in FIELDS
     ]
@@ -78,10 +79,6 @@ def to_data(instance: Instance) -> dict[str, Any]:
         "price_date": instance.price_date.isoformat() if instance.price_date else None,
         "price_source": instance.price_source,
     }
-
-
-def _check_fields() -> str:
-    return f"Use one of: {', '.join(FIELDS)}."
 
 
 def _number(

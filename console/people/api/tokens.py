@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import Http404
-from drf_spectacular.utils import extend_schema
-from rest_framework.generics import GenericAPIView
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +17,6 @@ from console.accounts.permissions import actor_of, allows
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
-from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
 from console.people import token_actions
 from console.people.api.serializers import (
@@ -32,7 +31,12 @@ _TAGS = ["access"]
 _FIELDS = ("name", "role", "team", "days", "user")
 
 
-class TokenListView(GenericAPIView[ApiToken]):
+@extend_schema_view(
+    get=extend_schema(
+        tags=_TAGS, summary="List API tokens", description="Clear-text tokens are not included."
+    )
+)
+class TokenListView(ListAPIView[ApiToken]):
     write_role = "viewer"
     write_somewhere = True
     serializer_class = TokenSerializer
@@ -45,17 +49,11 @@ class TokenListView(GenericAPIView[ApiToken]):
     def get_queryset(self) -> QuerySet[ApiToken]:
         return _visible_tokens(self.request)
 
-    @extend_schema(tags=_TAGS, summary="List API tokens", responses=TokenSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        """Clear-text tokens are not included."""
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(TokenSerializer(page, many=True).data)
-
     @extend_schema(
         tags=_TAGS,
         summary="Make an API token",
         request=NewTokenSerializer,
-        responses={201: MadeTokenSerializer, 400: ErrorSerializer},
+        responses={201: MadeTokenSerializer},
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -79,20 +77,11 @@ class TokenView(GenericAPIView[ApiToken]):
     write_somewhere = True
     serializer_class = TokenSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read what is known of a token",
-        responses={200: TokenSerializer, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Read what is known of a token")
     def get(self, request: Request, pk: int) -> Response:
         return Response(TokenSerializer(_find_token(request, pk)).data)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Revoke a token",
-        parameters=[IF_MATCH],
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Revoke a token", parameters=[IF_MATCH])
     def delete(self, request: Request, pk: int) -> Response:
         """An admin may revoke any token, other users their own. Programs using it lose access at
         once.
@@ -114,10 +103,7 @@ def _visible_tokens(request: Request) -> QuerySet[ApiToken]:
 
 
 def _find_token(request: Request, pk: int) -> ApiToken:
-    token = _visible_tokens(request).filter(pk=pk).first()
-    if token is None:
-        raise Http404
-    return token
+    return get_object_or_404(_visible_tokens(request), pk=pk)
 
 
 def _owner(request: Request, data: dict[str, Any]) -> User | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.http import Http404
-from drf_spectacular.utils import extend_schema
-from rest_framework.generics import GenericAPIView
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +17,6 @@ from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
-from console.api.serializers import ErrorSerializer
 from console.people import actions
 from console.people.api.serializers import (
     MadeUserSerializer,
@@ -30,11 +29,11 @@ from console.people.api.serializers import (
 )
 
 _TAGS = ["access"]
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer}
 _PASSWORD_ONCE = {"Cache-Control": "no-store"}
 
 
-class UserListView(GenericAPIView[User]):
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List people"))
+class UserListView(ListAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
     list_order = ("username",)
@@ -53,16 +52,11 @@ class UserListView(GenericAPIView[User]):
     def get_queryset(self) -> QuerySet[User]:
         return selectors.list_users()
 
-    @extend_schema(tags=_TAGS, summary="List people", responses=UserSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(UserSerializer(page, many=True).data)
-
     @extend_schema(
         tags=_TAGS,
         summary="Add a person",
         request=NewUserSerializer,
-        responses={201: MadeUserSerializer, 400: ErrorSerializer},
+        responses={201: MadeUserSerializer},
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -78,11 +72,7 @@ class UserView(GenericAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read a person",
-        responses={200: UserSerializer, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Read a person")
     def get(self, _request: Request, username: str) -> Response:
         return Response(UserSerializer(_find_user(username)).data)
 
@@ -91,7 +81,6 @@ class UserView(GenericAPIView[User]):
         summary="Change a person's role, or let them out",
         parameters=[IF_MATCH],
         request=UserChangeSerializer,
-        responses={200: UserSerializer, **_REFUSED},
     )
     def patch(self, request: Request, username: str) -> Response:
         """The last admin cannot be removed. Deactivation ends all sessions and revokes all API
@@ -118,7 +107,7 @@ class Password(GenericAPIView[User]):
         tags=_TAGS,
         summary="Give a person a new random password",
         request=None,
-        responses={200: PasswordSerializer, 404: ErrorSerializer},
+        responses={200: PasswordSerializer},
     )
     def post(self, request: Request, username: str) -> Response:
         """The new password is returned in this response only. The old password stops working, all
@@ -131,7 +120,4 @@ class Password(GenericAPIView[User]):
 
 
 def _find_user(username: str) -> User:
-    user = selectors.list_users().filter(username=username).first()
-    if user is None:
-        raise Http404
-    return user
+    return get_object_or_404(selectors.list_users(), username=username)

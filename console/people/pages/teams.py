@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts import selectors
 from console.accounts.gate import role_required
-from console.accounts.models import MembershipSource, Team, TeamRole, User
-from console.accounts.permissions import allows
+from console.accounts.models import MembershipSource, Team, TeamRole
+from console.accounts.permissions import actor_of, allows
 from console.core.errors import Refused
 from console.people import team_actions
 from console.people.forms import TeamForm
+from console.web.forms import submit
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def teams(request: HttpRequest) -> HttpResponseBase:
     """List teams; POST creates one."""
-    form = TeamForm()
-    if request.method == "POST":
-        form = TeamForm(request.POST)
-        form.full_clean()
-        try:
-            team = team_actions.create(_user(request), form.facts())
-        except Refused as error:
-            form.refuse(error)
-        else:
-            messages.success(request, f"Team {team.name} is made. Take people in below.")
-            return redirect(team)
-    owned = team_actions.list_owned_by_team()
-    seen = selectors.list_visible_teams(request.user)
-    context = {
-        "rows": [{"team": one, "owned": len(owned.get(one.slug, ()))} for one in seen],
-        "form": form,
-        "everywhere": allows(request.user, "viewer"),
-    }
-    return render(request, "console/access/teams.html", context, status=form.status)
+    form = TeamForm(request.POST if request.method == "POST" else None)
+
+    def show(status: int) -> HttpResponse:
+        owned = team_actions.list_owned_by_team()
+        seen = selectors.list_visible_teams(request.user)
+        context = {
+            "rows": [{"team": one, "owned": len(owned.get(one.slug, ()))} for one in seen],
+            "form": form,
+            "everywhere": allows(request.user, "viewer"),
+        }
+        return render(request, "console/access/teams.html", context, status=status)
+
+    def done(made: Team) -> HttpResponse:
+        messages.success(request, f"Team {made.name} is made. Take people in below.")
+        return redirect(made)
+
+    return submit(
+        request, form, lambda: team_actions.create(actor_of(request), form.facts()), show, done
+    )
 
 
 @require_safe
@@ -53,14 +54,18 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
 def change(request: HttpRequest, slug: str) -> HttpResponseBase:
     one = find_team_or_404(request, slug)
     form = TeamForm(request.POST, team=one)
-    form.full_clean()
-    try:
-        team_actions.change(_user(request), slug, form.facts())
-    except Refused as error:
-        form.refuse(error)
-        return _render_team(request, one, form)
-    messages.success(request, f"Team {one.name} is changed.")
-    return redirect("accounts:team", slug)
+
+    def done(_made: Team) -> HttpResponse:
+        messages.success(request, f"Team {one.name} is changed.")
+        return redirect("accounts:team", slug)
+
+    return submit(
+        request,
+        form,
+        lambda: team_actions.change(actor_of(request), slug, form.facts()),
+        lambda status: _render_team(request, one, form, status),
+        done,
+    )
 
 
 @require_POST
@@ -70,7 +75,7 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponseBase:
     return _redirect_done(
         request,
         slug,
-        lambda: team_actions.set_member(_user(request), slug, name, role),
+        lambda: team_actions.set_member(actor_of(request), slug, name, role),
         f"{name} is {role} of this team now.",
     )
 
@@ -82,11 +87,11 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
     answer = _redirect_done(
         request,
         slug,
-        lambda: team_actions.remove_member(_user(request), slug, name),
+        lambda: team_actions.remove_member(actor_of(request), slug, name),
         f"{name} is not in this team any more.",
     )
     # A user who left may not view the team page.
-    return redirect("accounts:teams") if name == _user(request).username else answer
+    return redirect("accounts:teams") if name == actor_of(request).username else answer
 
 
 @role_required("admin")
@@ -98,7 +103,7 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
     if request.method == "POST":
         if request.POST.get("name", "").strip() == slug:
             try:
-                team_actions.delete(_user(request), slug)
+                team_actions.delete(actor_of(request), slug)
             except Refused as refused:
                 error = str(refused)
             else:
@@ -111,13 +116,12 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 
 def find_team_or_404(request: HttpRequest, slug: str) -> Team:
-    one = selectors.list_teams_with_role(request.user).filter(slug=slug).first()
-    if one is None:
-        raise Http404
-    return one
+    return get_object_or_404(selectors.list_teams_with_role(request.user), slug=slug)
 
 
-def _render_team(request: HttpRequest, one: Team, form: TeamForm | None = None) -> HttpResponse:
+def _render_team(
+    request: HttpRequest, one: Team, form: TeamForm | None = None, status: int = 200
+) -> HttpResponse:
     form = form or TeamForm(team=one)
     context: dict[str, Any] = {
         "team": one,
@@ -129,7 +133,7 @@ def _render_team(request: HttpRequest, one: Team, form: TeamForm | None = None) 
         "may_manage": allows(request.user, "admin", of=one),
         "form": form,
     }
-    return render(request, "console/access/team.html", context, status=form.status)
+    return render(request, "console/access/team.html", context, status=status)
 
 
 def _redirect_done(
@@ -142,7 +146,3 @@ def _redirect_done(
     else:
         messages.success(request, text)
     return redirect("accounts:team", slug)
-
-
-def _user(request: HttpRequest) -> User:
-    return cast(User, request.user)

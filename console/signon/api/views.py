@@ -9,15 +9,15 @@ from typing import cast
 
 from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.models import User
 from console.accounts.permissions import actor_of
-from console.api.serializers import ErrorSerializer
 from console.audit.record import record
 from console.signon import flow, models, totp
 from console.signon.models import Session
@@ -38,7 +38,8 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         read_only_fields = fields
 
 
-class Sessions(GenericAPIView[Session]):
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List one's own sessions"))
+class Sessions(ListAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
     list_order = ("-created_at", "-session_key")
@@ -46,31 +47,16 @@ class Sessions(GenericAPIView[Session]):
     def get_queryset(self) -> QuerySet[Session]:
         return models.live_sessions(_caller(self.request))
 
-    @extend_schema(
-        tags=_TAGS, summary="List one's own sessions", responses=SessionSerializer(many=True)
-    )
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(SessionSerializer(page, many=True).data)
-
 
 class SessionView(GenericAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read one of one's own sessions",
-        responses={200: SessionSerializer, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Read one of one's own sessions")
     def get(self, request: Request, key: str) -> Response:
         return Response(SessionSerializer(_own(request, key)).data)
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="End one of one's own sessions",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="End one of one's own sessions")
     def delete(self, request: Request, key: str) -> Response:
         session = _own(request, key)
         session.delete()
@@ -83,14 +69,10 @@ class PersonSessions(GenericAPIView[Session]):
     write_role = "admin"
     serializer_class = SessionSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Log a person out everywhere",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Log a person out everywhere")
     def delete(self, request: Request, username: str) -> Response:
         """API tokens remain valid."""
-        person = _person(username)
+        person = get_object_or_404(User, username=username)
         ended = flow.end_sessions(person)
         record(actor_of(request), "user.session.end", flow.target(person), {"all": ended})
         return Response(status=204)
@@ -100,16 +82,12 @@ class PersonFactor(GenericAPIView[Session]):
     write_role = "admin"
     serializer_class = SessionSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Reset a person's second factor",
-        responses={204: None, 404: ErrorSerializer},
-    )
+    @extend_schema(tags=_TAGS, summary="Reset a person's second factor")
     def delete(self, request: Request, username: str) -> Response:
         """For a user who lost the second factor: the password alone suffices afterwards. All
         sessions of the user end.
         """
-        person = _person(username)
+        person = get_object_or_404(User, username=username)
         if not totp.turn_off(actor_of(request), person):
             raise Http404
         flow.end_sessions(person)
@@ -121,14 +99,4 @@ def _caller(request: Request) -> User:
 
 
 def _own(request: Request, key: str) -> Session:
-    session = models.live_sessions(_caller(request)).filter(pk=key).first()
-    if session is None:
-        raise Http404
-    return session
-
-
-def _person(username: str) -> User:
-    person = User.objects.filter(username=username).first()
-    if person is None:
-        raise Http404
-    return person
+    return get_object_or_404(models.live_sessions(_caller(request)), pk=key)

@@ -34,8 +34,8 @@ from urllib3.util.retry import Retry
 from console.core.outbound import ForbiddenAddressError
 from dashboards.prometheus.http.login import Auth, Login, LoginError
 from dashboards.prometheus.http.session import (
+    GuardedAdapter,
     LivenessProbe,
-    make_guarded_adapter,
     make_session,
     parse_refusal,
 )
@@ -282,7 +282,7 @@ class Prometheus:
                 timeout=(self.deadlines.connect_s, self.deadlines.read_s),
             )
             # replaces the adapter the client mounted there
-            asking.mount(self.url, make_guarded_adapter(self.login))
+            asking.mount(self.url, GuardedAdapter(self.login))
             self._mine.client = client
         return client
 

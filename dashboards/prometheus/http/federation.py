@@ -84,15 +84,13 @@ def _merge(found: list[tuple[str, Series]], join: Join) -> tuple[Series, ...]:
         if len(same) == 1:
             merged.append(same[0][1])
         elif join == "apart":
-            merged += (_add_source_label(series, name) for name, series in same)
+            for name, series in same:
+                marked = tuple(sorted((*series.labels, (SOURCE, name))))
+                merged.append(replace(series, labels=marked))
         else:
             add = sum if join == "sum" else max
             merged.append(Series(labels, _aggregate([series for _, series in same], add)))
     return tuple(sorted(merged, key=lambda series: series.labels))
-
-
-def _add_source_label(series: Series, name: str) -> Series:
-    return replace(series, labels=tuple(sorted((*series.labels, (SOURCE, name)))))
 
 
 def _aggregate(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from dashboards.prometheus.http import aws_credentials, sigv4
+from dashboards.prometheus.http import aws
 
 TENANT_HEADER = "X-Scope-OrgID"
 
@@ -57,8 +57,8 @@ class Login:
             pair = f"{self.username}:{self.secret}".encode()
             found["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         elif self.auth is Auth.SIGV4:
-            scope = sigv4.Scope(self.region, self.service)
-            found |= sigv4.sign(self._aws(), scope, method, url, body, datetime.now(UTC), found)
+            scope = aws.Scope(self.region, self.service)
+            found |= aws.sign(self._aws(), scope, method, url, body, datetime.now(UTC), found)
         return found
 
     def tls(self) -> ssl.SSLContext:
@@ -85,10 +85,10 @@ class Login:
                 text = "The certificate and its key are no pair in PEM (a key with a password?)."
                 raise LoginError(text) from None
 
-    def _aws(self) -> sigv4.Credentials:
+    def _aws(self) -> aws.Credentials:
         if self.secret:
-            return sigv4.Credentials(self.username, self.secret)
+            return aws.Credentials(self.username, self.secret)
         try:
-            return aws_credentials.lender.credentials(self.region)
-        except aws_credentials.NoCredentialsError as error:
+            return aws.lender.credentials(self.region)
+        except aws.NoCredentialsError as error:
             raise LoginError(str(error)) from None

@@ -51,17 +51,13 @@ class NoReplyError(Exception):
 
 
 def make_session(login: Login) -> requests.Session:
-    """Create a session for one thread. Mount `guarded(login)` again after any other mount."""
+    """Create a session for one thread. Mount a `GuardedAdapter` again after any other mount."""
     made = _Session()
     made.trust_env = False  # environment proxies do not apply to this address
     made.auth = _SigningAuth(login)
     for scheme in ("http://", "https://"):
-        made.mount(scheme, make_guarded_adapter(login))
+        made.mount(scheme, GuardedAdapter(login))
     return made
-
-
-def make_guarded_adapter(login: Login) -> HTTPAdapter:
-    return _Adapter(login)
 
 
 def exchange(
@@ -196,7 +192,7 @@ class _SigningAuth:
         return request
 
 
-class _Adapter(HTTPAdapter):
+class GuardedAdapter(HTTPAdapter):
     def __init__(self, login: Login) -> None:
         self._login = login
         super().__init__(max_retries=Retry(total=0, read=False))  # False: raise the original error

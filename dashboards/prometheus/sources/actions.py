@@ -53,7 +53,9 @@ def change(
             expect_generation(f"Source {name}", source.generation, expected_generation)
             facts = validation.validate_source(name, data, source)
             changed = {
-                key: value for key, value in facts.items() if _is_changed(source, key, value)
+                key: value
+                for key, value in facts.items()
+                if key in validation.SECRETS or getattr(source, key) != value
             }
             if not changed:
                 return source
@@ -119,11 +121,6 @@ def _set(source: MetricsSource, facts: Mapping[str, Any]) -> None:
             source.sealed = {**source.sealed, key: encryption.seal(value, source.purpose(key))}
         else:
             setattr(source, key, value)
-
-
-def _is_changed(source: MetricsSource, key: str, value: Any) -> bool:
-    """Count a newly entered secret as a change."""
-    return key in validation.SECRETS or getattr(source, key) != value
 
 
 def _hide_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 
 from console.clusters.selectors import names as cluster_names
-from console.core.errors import Problem
-from console.web.forms import Styled
+from console.web.forms import PLAIN_INPUT, ActionForm, HiddenTextarea
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth
 from dashboards.prometheus.sources.models import MetricsSource
+from dashboards.prometheus.sources.selectors import LOGINS
 
-_PLAIN = {"spellcheck": "false", "autocomplete": "off"}
-_AUTHS = (
-    (Auth.NONE, "nothing"),
-    (Auth.BEARER, "a bearer token"),
-    (Auth.BASIC, "a user name and a password"),
-    (Auth.SIGV4, "AWS' signature (Amazon Managed Service for Prometheus)"),
-    (Auth.MTLS, "a client's certificate"),
-)
+_SIGV4 = "AWS' signature (Amazon Managed Service for Prometheus)"
+_AUTHS = tuple({**LOGINS, "sigv4": _SIGV4}.items())
 _FILE_HINT = "Instead: the name of a file in the console's folder of secrets, read at each use."
 GROUPS = (
     ("Where", ("name", "url", "cluster", "alertmanager_url", "enabled")),
@@ -30,28 +24,19 @@ GROUPS = (
 )
 
 
-class _Hidden(forms.PasswordInput):
-    """Renders no value; sized for long texts such as keys."""
-
-
-class _HiddenArea(forms.Textarea):
-    def format_value(self, _value: Any) -> str | None:
-        return None
-
-
 def _text(label: str, help_text: str = "", **attrs: Any) -> forms.CharField:
-    widget = forms.TextInput(attrs={**_PLAIN, **attrs})
+    widget = forms.TextInput(attrs={**PLAIN_INPUT, **attrs})
     return forms.CharField(label=label, required=False, help_text=help_text, widget=widget)
 
 
 def _area(label: str, help_text: str, widget: type[forms.Textarea]) -> forms.CharField:
-    attrs = {**_PLAIN, "rows": 4, "class": "font-monospace"}
+    attrs = {**PLAIN_INPUT, "rows": 4, "class": "font-monospace"}
     return forms.CharField(
         label=label, required=False, help_text=help_text, widget=widget(attrs=attrs)
     )
 
 
-class SourceForm(Styled, forms.Form):
+class SourceForm(ActionForm):
     name = _text("Name", "It cannot be changed.", required=True)
     url = _text(
         "Address",
@@ -70,12 +55,12 @@ class SourceForm(Styled, forms.Form):
         label="Token, password, or AWS secret key",
         required=False,
         help_text="With AWS leave both empty to use the console's own role.",
-        widget=_Hidden(attrs=_PLAIN),
+        widget=forms.PasswordInput(attrs=PLAIN_INPUT),
     )
     secret_file = _text("or its file", _FILE_HINT)
     ca = _area("Authority (CA)", "PEM. Empty: those of the console's machine.", forms.Textarea)
     certificate = _area("Client's certificate", "PEM, with its chain.", forms.Textarea)
-    key = _area("Its key", "PEM, without a password. Never shown again.", _HiddenArea)
+    key = _area("Its key", "PEM, without a password. Never shown again.", HiddenTextarea)
     key_file = _text("or its file", _FILE_HINT)
     region = _text("AWS region", "", placeholder="eu-central-1")
     service = _text("AWS service", "", placeholder="aps")
@@ -121,9 +106,3 @@ class SourceForm(Styled, forms.Form):
         }
         found["auth"] = found["auth"] or str(Auth.NONE)
         return {**found, "enabled": bool(self.data.get("enabled"))}
-
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        self.full_clean()
-        for problem in problems:
-            known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")

@@ -9,7 +9,7 @@ from dashboards.prometheus.sources import views
 app_name = "metrics_sources"
 urlpatterns = [
     path("", views.sources, name="list"),
-    path("add/", views.add, name="add"),
+    path("add/", views.edit, name="add"),
     path("<slug:name>/", views.source, name="source"),
     path("<slug:name>/edit/", views.edit, name="edit"),
     path("<slug:name>/test/", views.test, name="test"),

@@ -10,9 +10,8 @@ from console.clusters.selectors import names as cluster_names
 from console.core.errors import Problem, Refused
 from console.core.outbound import url_problem
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth, Login, LoginError
-from dashboards.prometheus.sources.credentials import FILE_NAME
 from dashboards.prometheus.sources.models import AUTHS, MetricsSource
-from dashboards.prometheus.sources.selectors import OWN
+from dashboards.prometheus.sources.selectors import FILE_NAME, OWN
 
 SECRETS = ("secret", "key")
 TEXTS = (

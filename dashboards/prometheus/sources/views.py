@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
-from console.core.errors import Refused
+from console.accounts.permissions import actor_of
 from console.web.confirm_by_name import confirm_by_name
+from console.web.forms import submit
 from dashboards.prometheus.config import scrape_config
 from dashboards.prometheus.sources import actions, selectors
 from dashboards.prometheus.sources.forms import SourceForm
@@ -52,48 +51,34 @@ def source(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("admin")
-def add(request: HttpRequest) -> HttpResponseBase:
-    if request.method != "POST":
-        return _form(request, SourceForm(), None, 200)
-    form = SourceForm(request.POST)
-    try:
-        made = actions.add(_user(request), request.POST.get("name", "").strip(), form.typed())
-        made = actions.test(_user(request), made.name)
-    except Refused as error:
-        form.refuse(error.errors)
-        return _form(request, form, None, error.status_code)
-    messages.success(request, f"Source {made.name} is added and was asked what it has.")
-    return redirect("metrics_sources:source", made.name)
+def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
+    """Add a source, or change the one of that name; then test it."""
+    found, user = _found(name) if name else None, actor_of(request)
+    form = SourceForm(request.POST if request.method == "POST" else None, source=found)
 
+    def act() -> MetricsSource:
+        if found is not None:
+            made = actions.change(user, name, form.typed())
+        else:
+            made = actions.add(user, request.POST.get("name", "").strip(), form.typed())
+        return actions.test(user, made.name)
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@role_required("admin")
-def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
-    if request.method != "POST":
-        return _form(request, SourceForm(source=found), found, 200)
-    form = SourceForm(request.POST, source=found)
-    try:
-        actions.change(_user(request), name, form.typed())
-        actions.test(_user(request), name)
-    except Refused as error:
-        form.refuse(error.errors)
-        return _form(request, form, found, error.status_code)
-    messages.success(request, f"Source {name} is changed and was asked what it has.")
-    return redirect("metrics_sources:source", name)
+    def show(status: int) -> HttpResponse:
+        context = {"form": form, "source": found, "folder": settings.EMBERLINE.metrics_secrets}
+        return render(request, "metrics_sources/form.html", context, status=status)
 
+    def done(made: MetricsSource) -> HttpResponse:
+        told = "changed" if found else "added"
+        messages.success(request, f"Source {made.name} is {told} and was asked what it has.")
+        return redirect("metrics_sources:source", made.name)
 
-def _form(
-    request: HttpRequest, form: SourceForm, found: MetricsSource | None, status: int
-) -> HttpResponse:
-    context = {"form": form, "source": found, "folder": settings.EMBERLINE.metrics_secrets}
-    return render(request, "metrics_sources/form.html", context, status=status)
+    return submit(request, form, act, show, done)
 
 
 @require_POST
 @role_required("operator")
 def test(request: HttpRequest, name: str) -> HttpResponse:
-    actions.test(_user(request), _found(name).name)
+    actions.test(actor_of(request), _found(name).name)
     messages.info(request, f"Source {name} was asked.")
     return redirect("metrics_sources:source", name)
 
@@ -105,7 +90,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     return confirm_by_name(
         request,
         name,
-        lambda: actions.remove(_user(request), name),
+        lambda: actions.remove(actor_of(request), name),
         page=("metrics_sources/remove.html", {"row": found}),
         words=("remove", "removed"),
         done=(f"Source {name} is forgotten, with its secrets.", "metrics_sources:list"),
@@ -113,15 +98,8 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _found(name: str) -> MetricsSource:
-    found = selectors.get(name)
-    if found is None:
-        raise Http404
-    return found
+    return get_object_or_404(selectors.rows(), name=name)
 
 
 def _console(request: HttpRequest) -> str:
     return f"{request.scheme}://{request.get_host()}"
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user

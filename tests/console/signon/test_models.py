@@ -14,8 +14,7 @@ from pytest_django.fixtures import Settings
 
 from console.api.access import identify_sender
 from console.people import actions, token_actions
-from console.signon.core import user_agents
-from console.signon.models import Session, SessionStore, digest
+from console.signon.models import Session, SessionStore, digest, name_agent
 from tests.support.people import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
@@ -131,7 +130,7 @@ async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
     ],
 )
 def test_a_browser_is_called_as_people_call_it(agent: str, name: str) -> None:
-    assert user_agents.name_agent(agent) == name
+    assert name_agent(agent) == name
 
 
 def test_the_sender_of_a_body_is_known_before_it_is_read(

@@ -25,7 +25,7 @@ from console.system import preflight
 from console.vault import encryption, key_rotation
 from dashboards.alerts.notify import deliveries, receivers
 from dashboards.prometheus.sources import actions as sources
-from dashboards.prometheus.sources import credentials
+from dashboards.prometheus.sources import selectors
 from dashboards.prometheus.sources.models import MetricsSource
 from endpoints.commandline.local_machine import ThisMachine
 from tests.console.clusters.conftest import api, kubeconfig  # noqa: F401
@@ -106,7 +106,7 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     keys(settings, NEW)  # without the old key
     world["cluster"].refresh_from_db()
     assert "s3cret" in world["cluster"].access().kubeconfig
-    assert credentials.make_login(MetricsSource.objects.get()).secret == "of-mimir"
+    assert selectors.make_login(MetricsSource.objects.get()).secret == "of-mimir"
     target = deliveries.delivery_target(world["receiver"])
     assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
     assert oidc.secret_source(ACME) == "vault"

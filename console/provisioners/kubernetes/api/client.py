@@ -51,12 +51,11 @@ class KubernetesClient:
         asked = ApiRequest("get", kind, self.namespace, name)
         return self._call("GET", asked, absent_ok=True)
 
-    def listed(self, kind: ObjectKind, labels: str = "", fields: str = "") -> list[Json]:
+    def listed(self, kind: ObjectKind, labels: str = "") -> list[Json]:
         """Return all matching objects; empty if the cluster does not serve the kind."""
         asked = ApiRequest("list", kind, self.namespace)
         query = [("limit", str(_PAGE))]
         query += [("labelSelector", labels)] if labels else []
-        query += [("fieldSelector", fields)] if fields else []
         found: list[Json] = []
         more = ""
         while True:

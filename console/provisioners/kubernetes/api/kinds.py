@@ -44,6 +44,11 @@ class ObjectKind:
 CONFIG_MAP = ObjectKind("v1", "ConfigMap", "configmaps")
 SECRET = ObjectKind("v1", "Secret", "secrets")
 SERVICE = ObjectKind("v1", "Service", "services")
+SERVICE_ACCOUNT = ObjectKind("v1", "ServiceAccount", "serviceaccounts")
+ROLE = ObjectKind("rbac.authorization.k8s.io/v1", "Role", "roles")
+ROLE_BINDING = ObjectKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+DISRUPTION_BUDGET = ObjectKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = ObjectKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD = ObjectKind("v1", "Pod", "pods")
 EVENT = ObjectKind("v1", "Event", "events")
 DEPLOYMENT = ObjectKind("apps/v1", "Deployment", "deployments")
@@ -54,6 +59,11 @@ INGRESS = ObjectKind("networking.k8s.io/v1", "Ingress", "ingresses")
 HTTP_ROUTE = ObjectKind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", can.GATEWAY_API)
 CERTIFICATE = ObjectKind("cert-manager.io/v1", "Certificate", "certificates", can.CERT_MANAGER)
 GATEWAY = ObjectKind("gateway.networking.k8s.io/v1", "Gateway", "gateways", can.GATEWAY_API)
+_MONITORING = "monitoring.coreos.com/v1"
+POD_MONITOR = ObjectKind(_MONITORING, "PodMonitor", "podmonitors", can.PROMETHEUS_OPERATOR)
+PROMETHEUS_RULE = ObjectKind(
+    _MONITORING, "PrometheusRule", "prometheusrules", can.PROMETHEUS_OPERATOR
+)
 CLAIM = ObjectKind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 PERSISTENT_VOLUME = ObjectKind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 """Only for existing storage; without a driver for it, the right to see the cluster's volumes is not
@@ -65,13 +75,13 @@ APPLIED_KINDS = (
     SERVICE,
     PERSISTENT_VOLUME,
     CLAIM,
-    ObjectKind("v1", "ServiceAccount", "serviceaccounts"),
-    ObjectKind("rbac.authorization.k8s.io/v1", "Role", "roles"),
-    ObjectKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+    SERVICE_ACCOUNT,
+    ROLE,
+    ROLE_BINDING,
     DEPLOYMENT,
     STATEFUL_SET,
-    ObjectKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
-    ObjectKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
     INGRESS,
     HPA,
     SCALED_OBJECT,
@@ -79,13 +89,9 @@ APPLIED_KINDS = (
     GATEWAY,
     HTTP_ROUTE,
     CERTIFICATE,
-    ObjectKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", can.PROMETHEUS_OPERATOR),
-    ObjectKind(
-        "monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", can.PROMETHEUS_OPERATOR
-    ),
-    ObjectKind(
-        "monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", can.PROMETHEUS_OPERATOR
-    ),
+    POD_MONITOR,
+    ObjectKind(_MONITORING, "ServiceMonitor", "servicemonitors", can.PROMETHEUS_OPERATOR),
+    PROMETHEUS_RULE,
 )
 """Kinds that we apply."""
 

@@ -104,21 +104,20 @@ class Inventory:
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Inventory:
         """Parse the output of `to_json`, also of earlier releases: missing fields get defaults."""
-        return cls(
-            str(data.get("server_version", "")),
-            tuple(
-                _parse_dataclass(CapabilityFinding, one)
-                for one in data.get("findings", ())
-                if one.get("name") in CAPABILITIES
-            ),
-            tuple(_parse_dataclass(NodePool, one) for one in data.get("pools", ())),
-            _parse_dataclass(Offers, data.get("offers", {})),
-            tuple(data.get("notes", ())),
-            bool(data.get("shares", False)),
+        findings = tuple(
+            parse_dataclass(CapabilityFinding, one)
+            for one in data.get("findings", ())
+            if one.get("name") in CAPABILITIES
         )
+        pools = tuple(parse_dataclass(NodePool, one) for one in data.get("pools", ()))
+        offers = parse_dataclass(Offers, data.get("offers", {}))
+        nested = {"findings": findings, "pools": pools, "offers": offers}
+        found: Inventory = parse_dataclass(cls, {**data, **nested})
+        return found
 
 
-def _parse_dataclass(kind: Any, data: Mapping[str, Any]) -> Any:
+def parse_dataclass(kind: Any, data: Mapping[str, Any]) -> Any:
+    """Return the dataclass of JSON made by `asdict`; unknown fields are ignored."""
     known = kind.__dataclass_fields__
     return kind(
         **{

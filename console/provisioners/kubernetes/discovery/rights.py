@@ -15,7 +15,7 @@ import yaml
 from console.provisioners.kubernetes.api import capabilities as known
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.reader import QueryFailed, Reader
-from console.provisioners.kubernetes.discovery.inventory import Inventory
+from console.provisioners.kubernetes.discovery.inventory import Inventory, parse_dataclass
 
 _LOOK = ("get", "list", "watch")
 VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
@@ -27,12 +27,9 @@ RECEIVERS_GROUP = "receivers"
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
-    """Verbs on one resource.
-
-    `lost` is the feature lost without them. `cluster`: in all namespaces. `capability`: only if the
-    cluster has it (`shares`: if it has drivers for existing storage). `optional`: not required.
-    `names`: only these objects. `part`: only while that feature group is used.
+class ResourceVerbs:
+    """Verbs on one resource. `lost` is the feature lost without them. `cluster`: in all
+    namespaces. `optional`: not required.
     """
 
     group: str
@@ -41,14 +38,22 @@ class Right:
     lost: str
     cluster: bool = False
     optional: bool = False
-    capability: str = ""
-    shares: bool = False
-    names: tuple[str, ...] = ()
-    part: str = ""
 
     @property
     def title(self) -> str:
         return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Right(ResourceVerbs):
+    """`capability`: only if the cluster has it (`shares`: if it has drivers for existing storage).
+    `names`: only these objects. `part`: only while that feature group is used.
+    """
+
+    capability: str = ""
+    shares: bool = False
+    names: tuple[str, ...] = ()
+    part: str = ""
 
 
 _LOST = {
@@ -157,22 +162,10 @@ RIGHTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class MissingRight:
-    """Verbs not granted on one resource, and the feature lost. `namespace` is set if it differs
-    from the cluster's own.
-    """
+class MissingRight(ResourceVerbs):
+    """Verbs that are not granted. `namespace` is set if it differs from the cluster's own."""
 
-    group: str
-    resource: str
-    verbs: tuple[str, ...]
-    lost: str
-    cluster: bool = False
-    optional: bool = False
     namespace: str = ""
-
-    @property
-    def title(self) -> str:
-        return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,21 +191,9 @@ class GrantedRights:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> GrantedRights:
-        missing = tuple(
-            MissingRight(
-                one["group"],
-                one["resource"],
-                tuple(one["verbs"]),
-                one["lost"],
-                bool(one["cluster"]),
-                bool(one["optional"]),
-                one.get("namespace", ""),
-            )
-            for one in data.get("missing", ())
-        )
-        return cls(
-            data.get("who", ""), data.get("namespace", ""), missing, data.get("manifest", "")
-        )
+        missing = tuple(parse_dataclass(MissingRight, one) for one in data.get("missing", ()))
+        found: GrantedRights = parse_dataclass(cls, {**data, "missing": missing})
+        return found
 
 
 def required_rights(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:

@@ -108,40 +108,37 @@ class ClusterSurvey:
 
     def _offers(self, groups: Mapping[str, Any]) -> Offers:
         storage = self._list("/apis/storage.k8s.io/v1/storageclasses", "any name is accepted")
-        issuers: list[str] | None = []
-        gateways: list[str] | None = []
+        issuers: tuple[str, ...] | None = ()
+        gateways: tuple[str, ...] | None = ()
         if is_known_group(groups, known.CERT_MANAGER):
             issuers = self._issuers()
         if is_known_group(groups, known.GATEWAY_API):
             path = "/apis/gateway.networking.k8s.io/v1/gateways"
             gateways = _names(self._list(path, "any Gateway is accepted"), with_namespace=True)
         return Offers(
-            _tuple(_names(self._list("/api/v1/namespaces", "any namespace is accepted"))),
-            _tuple(_names(storage)),
+            _names(self._list("/api/v1/namespaces", "any namespace is accepted")),
+            _names(storage),
             _default_class(storage),
-            _tuple(
-                _names(
-                    self._list("/apis/networking.k8s.io/v1/ingressclasses", "any class is accepted")
-                )
+            _names(
+                self._list("/apis/networking.k8s.io/v1/ingressclasses", "any class is accepted")
             ),
-            _tuple(gateways),
-            _tuple(issuers),
-            _tuple(
-                _names(
-                    self._list("/apis/scheduling.k8s.io/v1/priorityclasses", "any name is accepted")
-                )
+            gateways,
+            issuers,
+            _names(
+                self._list("/apis/scheduling.k8s.io/v1/priorityclasses", "any name is accepted")
             ),
         )
 
-    def _issuers(self) -> list[str] | None:
+    def _issuers(self) -> tuple[str, ...] | None:
         base = "/apis/cert-manager.io/v1"
         wide = self._list(f"{base}/clusterissuers", "any issuer is accepted")
         narrow = self._list(f"{base}/issuers", "any issuer is accepted")
         if wide is None or narrow is None:
             return None
-        return [f"ClusterIssuer/{name}" for name in _names(wide) or ()] + [
-            f"Issuer/{name}" for name in dict.fromkeys(_names(narrow) or ())
-        ]
+        return (
+            *(f"ClusterIssuer/{name}" for name in _names(wide) or ()),
+            *(f"Issuer/{name}" for name in dict.fromkeys(_names(narrow) or ())),
+        )
 
     def _findings(
         self,
@@ -162,35 +159,27 @@ class ClusterSurvey:
     def _crd(self, name: str, groups: Mapping[str, Any], offers: Offers) -> CapabilityFinding:
         group, version, resource = _CRDS[name]
         if group not in groups:
-            return CapabilityFinding(
-                name, present=False, why_not=f"The cluster does not know {group}."
-            )
+            return _absent(name, f"The cluster does not know {group}.")
         served = self._served(f"/apis/{group}/{version}")
         if isinstance(served, str) or resource not in served:
             text = served if isinstance(served, str) else f"it has no {resource}"
-            why_not = f"{group}/{version} does not serve {resource}: {text}."
-            return CapabilityFinding(name, present=False, why_not=why_not)
+            return _absent(name, f"{group}/{version} does not serve {resource}: {text}.")
         if name == known.KEDA and _SERVED[name][0] in groups:
             answer = self._served("/apis/{}/{}".format(*_SERVED[name]))
             if isinstance(answer, str):
                 why_not = f"KEDA is installed, but its metrics server does not answer: {answer}."
-                return CapabilityFinding(name, present=False, why_not=why_not)
-        return CapabilityFinding(
-            name, present=True, detail=_detail(name, f"{group}/{version}", offers)
-        )
+                return _absent(name, why_not)
+        return _present(name, _detail(name, f"{group}/{version}", offers))
 
     def _metrics_server(self, groups: Mapping[str, Any]) -> CapabilityFinding:
         name = known.METRICS_SERVER
         group, version = _SERVED[name]
         if group not in groups:
-            return CapabilityFinding(
-                name, present=False, why_not=f"The cluster does not know {group}."
-            )
+            return _absent(name, f"The cluster does not know {group}.")
         served = self._served(f"/apis/{group}/{version}")
         if isinstance(served, str):
-            why_not = f"It is installed, but does not answer: {served}."
-            return CapabilityFinding(name, present=False, why_not=why_not)
-        return CapabilityFinding(name, present=True, detail=f"{group}/{version} answers")
+            return _absent(name, f"It is installed, but does not answer: {served}.")
+        return _present(name, f"{group}/{version} answers")
 
     def _served(self, path: str) -> set[str] | str:
         """Return the resources of a group version, or the reason they are unknown."""
@@ -213,20 +202,17 @@ class ClusterSurvey:
         may = self.shares and self._may_make_volumes()
         for driver, name in known.CSI_DRIVERS.items():
             if listed is None:
-                yield CapabilityFinding(
-                    name, present=False, why_not="Emberline may not list CSI drivers."
-                )
+                yield _absent(name, "Emberline may not list CSI drivers.")
             elif driver not in names:
-                why_not = f"The cluster has no CSI driver {driver}."
-                yield CapabilityFinding(name, present=False, why_not=why_not)
+                yield _absent(name, f"The cluster has no CSI driver {driver}.")
             elif not may:
                 why_not = (
                     f"{driver} is there, but Emberline may not get, list, create, patch and"
                     " delete persistentvolumes, which are of the whole cluster."
                 )
-                yield CapabilityFinding(name, present=False, why_not=why_not)
+                yield _absent(name, why_not)
             else:
-                yield CapabilityFinding(name, present=True, detail=driver)
+                yield _present(name, driver)
 
     def _may_make_volumes(self) -> bool:
         try:
@@ -256,12 +242,12 @@ def _count(number: int, what: str) -> str:
 def _network_policy(groups: Mapping[str, Any]) -> CapabilityFinding:
     plugin = next((label for group, label in _ENFORCERS.items() if group in groups), "")
     if plugin:
-        return CapabilityFinding(known.NETWORK_POLICY, present=True, detail=f"enforced by {plugin}")
+        return _present(known.NETWORK_POLICY, f"enforced by {plugin}")
     why_not = (
         "No network plug-in known to enforce NetworkPolicy was found. The policies are made"
         " nevertheless; whether they hold, the cluster does not tell."
     )
-    return CapabilityFinding(known.NETWORK_POLICY, present=False, why_not=why_not)
+    return _absent(known.NETWORK_POLICY, why_not)
 
 
 def _gpus(
@@ -272,25 +258,20 @@ def _gpus(
         if nodes is None:
             yield _unsure_finding(name, "nodes")
         elif not mine:
-            why_not = f"No node offers {domain}/gpu."
-            yield CapabilityFinding(name, present=False, why_not=why_not)
+            yield _absent(name, f"No node offers {domain}/gpu.")
         else:
             total = sum(pool.gpus for pool in mine)
             free = [pool.gpus_free for pool in mine if pool.gpus_free is not None]
             text = f"{sum(free)} of {total} free" if len(free) == len(mine) else f"{total}"
-            yield CapabilityFinding(name, present=True, detail=text)
+            yield _present(name, text)
 
 
 def _ingress(offers: Offers) -> CapabilityFinding:
     if offers.ingress_classes is None:
         return _unsure_finding(known.INGRESS, "ingress classes")
     if offers.ingress_classes:
-        return CapabilityFinding(
-            known.INGRESS, present=True, detail=", ".join(offers.ingress_classes)
-        )
-    return CapabilityFinding(
-        known.INGRESS, present=False, why_not="The cluster has no IngressClass."
-    )
+        return _present(known.INGRESS, ", ".join(offers.ingress_classes))
+    return _absent(known.INGRESS, "The cluster has no IngressClass.")
 
 
 def _load_balancer(
@@ -299,17 +280,24 @@ def _load_balancer(
     name = known.LOAD_BALANCER
     for group, label in _BALANCERS.items():
         if group in groups:
-            return CapabilityFinding(name, present=True, detail=label)
+            return _present(name, label)
     clouds = {
         str((node.get("spec") or {}).get("providerID", "")).partition("://")[0]
         for node in nodes or ()
     }
     for cloud in sorted(clouds):
         if cloud not in _NO_CLOUD:
-            return CapabilityFinding(name, present=True, detail=f"nodes of {cloud}")
+            return _present(name, f"nodes of {cloud}")
     if nodes is None:
         return _unsure_finding(name, "nodes")
-    why_not = "Neither a cloud provider nor MetalLB was found."
+    return _absent(name, "Neither a cloud provider nor MetalLB was found.")
+
+
+def _present(name: str, detail: str) -> CapabilityFinding:
+    return CapabilityFinding(name, present=True, detail=detail)
+
+
+def _absent(name: str, why_not: str) -> CapabilityFinding:
     return CapabilityFinding(name, present=False, why_not=why_not)
 
 
@@ -320,17 +308,16 @@ def _unsure_finding(name: str, what: str) -> CapabilityFinding:
 
 def _names(
     listed: list[dict[str, Any]] | None, *, with_namespace: bool = False
-) -> list[str] | None:
+) -> tuple[str, ...] | None:
     if listed is None:
         return None
     facts = [one["metadata"] for one in listed]
-    return sorted(
-        f"{one['namespace']}/{one['name']}" if with_namespace else str(one["name"]) for one in facts
+    return tuple(
+        sorted(
+            f"{one['namespace']}/{one['name']}" if with_namespace else str(one["name"])
+            for one in facts
+        )
     )
-
-
-def _tuple(names: list[str] | None) -> tuple[str, ...] | None:
-    return None if names is None else tuple(names)
 
 
 def _default_class(listed: list[dict[str, Any]] | None) -> str:

@@ -37,7 +37,7 @@ def anchor(
         "hash": spec.spec_hash,
         "inventory": json.dumps(inventory, separators=(",", ":")),
     }
-    made_of = make_object(spec, target.namespace, "v1", "ConfigMap", spec.name, {"data": data})
+    made_of = make_object(spec, target.namespace, kinds.CONFIG_MAP, {"data": data})
     owner = around_of(spec).owner_object
     if owner:
         made_of["metadata"]["ownerReferences"] = [dict(owner)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import KEDA, METRICS_SERVER
 from console.provisioners.kubernetes.rendering.names import around_of, make_object, pod_of, selector
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
@@ -24,13 +25,12 @@ def disruption_budgets(spec: WorkloadSpec, target: RenderingTarget) -> list[dict
     if spec.around is None:
         return []
     body = {
-        "maxUnavailable": spec.around.max_unavailable,
+        "maxUnavailable": 1,
         "selector": {"matchLabels": selector(spec.name)},
         # A pod that is not ready must not block draining of its node.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    kind = "PodDisruptionBudget"
-    return [make_object(spec, target.namespace, "policy/v1", kind, spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, kinds.DISRUPTION_BUDGET, {"spec": body})]
 
 
 def autoscalers(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
@@ -39,10 +39,10 @@ def autoscalers(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, A
         return []
     _check(spec, target, scale)
     if scale.triggers:
-        kind, version, body = "ScaledObject", "keda.sh/v1alpha1", _scaled_object(spec, scale)
+        kind, body = kinds.SCALED_OBJECT, _scaled_object(spec, scale)
     else:
-        kind, version, body = "HorizontalPodAutoscaler", "autoscaling/v2", _by_cpu(spec, scale)
-    return [make_object(spec, target.namespace, version, kind, spec.name, {"spec": body})]
+        kind, body = kinds.HPA, _by_cpu(spec, scale)
+    return [make_object(spec, target.namespace, kind, {"spec": body})]
 
 
 def _check(spec: WorkloadSpec, target: RenderingTarget, scale: Autoscale) -> None:
@@ -66,8 +66,8 @@ def _bad(spec: WorkloadSpec, why: str) -> PermanentError:
 
 
 def _scale_target(spec: WorkloadSpec) -> dict[str, str]:
-    kind = "StatefulSet" if pod_of(spec).stable else "Deployment"
-    return {"apiVersion": "apps/v1", "kind": kind, "name": spec.name}
+    kind = kinds.STATEFUL_SET if pod_of(spec).stable else kinds.DEPLOYMENT
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": spec.name}
 
 
 def _by_cpu(spec: WorkloadSpec, scale: Autoscale) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import (
     CERT_MANAGER,
     GATEWAY_API,
@@ -25,7 +26,6 @@ from console.provisioners.kubernetes.rendering.names import (
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Exposure
 
-_ROUTES = "gateway.networking.k8s.io/v1"
 # For the most common controller; others ignore them. Prompts may be large, stream pauses long.
 _INGRESS_DEFAULTS = {
     "nginx.ingress.kubernetes.io/proxy-body-size": "0",
@@ -70,10 +70,7 @@ def _ingress(
         hosts = {"hosts": [exposure.host]} if exposure.host else {}
         body["tls"] = [{**hosts, "secretName": secret}]
     notes = {**_INGRESS_DEFAULTS, **exposure.annotations}
-    version = "networking.k8s.io/v1"
-    return [
-        make_object(spec, target.namespace, version, "Ingress", spec.name, {"spec": body}, notes)
-    ]
+    return [make_object(spec, target.namespace, kinds.INGRESS, {"spec": body}, notes=notes)]
 
 
 def _gateway(
@@ -101,7 +98,7 @@ def _gateway(
         "group": "",
         "kind": "Service",
         "name": spec.name,
-        "port": _number(spec, exposure.port),
+        "port": port_numbers(spec)[exposure.port],
         "weight": 1,
     }
     rule = {
@@ -113,11 +110,8 @@ def _gateway(
     body: dict[str, Any] = {"parentRefs": [reference], "rules": [rule]}
     if exposure.host:
         body["hostnames"] = [exposure.host]
-    notes = dict(exposure.annotations)
-    route = make_object(
-        spec, target.namespace, _ROUTES, "HTTPRoute", spec.name, {"spec": body}, notes
-    )
-    return [*out, route]
+    route, notes = kinds.HTTP_ROUTE, exposure.annotations
+    return [*out, make_object(spec, target.namespace, route, {"spec": body}, notes=notes)]
 
 
 def _own_gateway(spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure) -> dict[str, Any]:
@@ -131,8 +125,8 @@ def _own_gateway(spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
         listener["hostname"] = exposure.host
     listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
     body = {"gatewayClassName": exposure.class_name, "listeners": [listener]}
-    notes = dict(exposure.annotations)
-    return make_object(spec, target.namespace, _ROUTES, "Gateway", spec.name, {"spec": body}, notes)
+    notes = exposure.annotations
+    return make_object(spec, target.namespace, kinds.GATEWAY, {"spec": body}, notes=notes)
 
 
 def _load_balancer(
@@ -159,11 +153,8 @@ def _load_balancer(
     if exposure.class_name:
         body["loadBalancerClass"] = exposure.class_name
     name = public_name(spec.name)
-    return [make_object(spec, target.namespace, "v1", "Service", name, {"spec": body}, notes)]
-
-
-def _number(spec: WorkloadSpec, port: str) -> int:
-    return port_numbers(spec)[port]
+    body = {"spec": body}
+    return [make_object(spec, target.namespace, kinds.SERVICE, body, name=name, notes=notes)]
 
 
 def _certificate(
@@ -182,5 +173,4 @@ def _certificate(
         "usages": ["server auth", "digital signature"],
         "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
     }
-    version = "cert-manager.io/v1"
-    return [make_object(spec, target.namespace, version, "Certificate", spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, kinds.CERTIFICATE, {"spec": body})]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.names import (
     env_name,
     files_name,
@@ -36,7 +37,7 @@ def file_objects(
     if plain:
         data = {_key(path): text for path, text in plain.items()}
         name = files_name(spec.name)
-        out.append(make_object(spec, target.namespace, "v1", "ConfigMap", name, {"data": data}))
+        out.append(make_object(spec, target.namespace, kinds.CONFIG_MAP, {"data": data}, name=name))
     if secret:
         data = {_key(path): text for path, text in secret.items()}
         out.append(_secret(spec, target, files_name(spec.name), data))
@@ -104,7 +105,7 @@ def _secret(
 ) -> dict[str, Any]:
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
     body = {"type": "Opaque", "data": encoded}
-    return make_object(spec, target.namespace, "v1", "Secret", name, body)
+    return make_object(spec, target.namespace, kinds.SECRET, body, name=name)
 
 
 def _value(read: Mapping[str, str], name: str, spec: WorkloadSpec) -> str:

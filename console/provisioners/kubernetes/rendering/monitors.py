@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
 from console.provisioners.kubernetes.rendering.names import (
     around_of,
@@ -19,7 +20,6 @@ from console.provisioners.kubernetes.rendering.names import (
 )
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
-_VERSION = "monitoring.coreos.com/v1"
 # By role: the job, and the label that names the owner.
 _LABELS = {
     "worker": ("vllm", "endpoint_name"),
@@ -49,13 +49,10 @@ def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
                 for scrape in around.scrape
             ],
         }
-        out.append(
-            make_object(spec, target.namespace, _VERSION, "PodMonitor", spec.name, {"spec": body})
-        )
+        out.append(make_object(spec, target.namespace, kinds.POD_MONITOR, {"spec": body}))
     if around.rules:
         groups = {"groups": [dict(group) for group in around.rules]}
-        kind = "PrometheusRule"
-        out.append(make_object(spec, target.namespace, _VERSION, kind, spec.name, {"spec": groups}))
+        out.append(make_object(spec, target.namespace, kinds.PROMETHEUS_RULE, {"spec": groups}))
     return out
 
 

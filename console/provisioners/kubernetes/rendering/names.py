@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.pods import Around, Pod
 from console.provisioners.specs import ReplicaFacts
 
@@ -112,22 +113,22 @@ def base_labels(spec: WorkloadSpec) -> dict[str, str]:
 def make_object(
     spec: WorkloadSpec,
     namespace: str,
-    api_version: str,
-    kind: str,
-    name: str,
+    kind: ObjectKind,
     body: Mapping[str, Any],
-    annotations: Mapping[str, str] | None = None,
+    *,
+    name: str = "",
+    notes: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return an object of the workload. `namespace` is "" for cluster-wide objects."""
+    """Return an object of the workload, with its name if none is given."""
     around = around_of(spec)
-    metadata: dict[str, Any] = {"name": name}
-    if namespace:
+    metadata: dict[str, Any] = {"name": name or spec.name}
+    if kind.namespaced:
         metadata["namespace"] = namespace
     metadata["labels"] = {**around.labels, **base_labels(spec)}
-    notes = {**around.annotations, **(annotations or {})}
-    if notes:
-        metadata["annotations"] = notes
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+    annotations = {**around.annotations, **(notes or {})}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
 
 
 def port_numbers(spec: WorkloadSpec) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.monitors import scrape_annotations
 from console.provisioners.kubernetes.rendering.names import (
     COMPONENT,
@@ -36,8 +37,7 @@ def network_policies(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[s
         "policyTypes": ["Ingress"],
         "ingress": _rules(spec, spec.around),
     }
-    kind, version = "NetworkPolicy", "networking.k8s.io/v1"
-    return [make_object(spec, target.namespace, version, kind, spec.name, {"spec": body})]
+    return [make_object(spec, target.namespace, kinds.NETWORK_POLICY, {"spec": body})]
 
 
 def _rules(spec: WorkloadSpec, around: Around) -> list[dict[str, Any]]:
@@ -103,8 +103,10 @@ def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
     space, notes = target.namespace, scrape_annotations(spec, target)
     body = {"spec": {**common, "ports": own}}
     return [
-        make_object(spec, space, "v1", "Service", spec.name, body),
-        make_object(spec, space, "v1", "Service", pods_name(spec.name), {"spec": headless}, notes),
+        make_object(spec, space, kinds.SERVICE, body),
+        make_object(
+            spec, space, kinds.SERVICE, {"spec": headless}, name=pods_name(spec.name), notes=notes
+        ),
     ]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import GPU_DOMAINS
-from console.provisioners.kubernetes.rendering.names import around_of, pod_of, selector
+from console.provisioners.kubernetes.rendering.names import pod_of, selector
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -31,9 +30,7 @@ def placement(spec: WorkloadSpec) -> dict[str, Any]:
         out["priorityClassName"] = pod.priority_class
     if pod.scheduler:
         out["schedulerName"] = pod.scheduler
-    if around_of(spec).spread:
-        out["topologySpreadConstraints"] = _spread(spec)
-    return out
+    return {**out, "topologySpreadConstraints": _spread(spec)}
 
 
 def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
@@ -45,7 +42,10 @@ def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
     one_of = {"key": INSTANCE_TYPE, "operator": "In", "values": list(pod.instance_types)}
     terms = (given.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     # Terms are alternatives: each must require the type.
-    required = [{**term, "matchExpressions": [*_expressions(term), one_of]} for term in terms]
+    required = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), one_of]}
+        for term in terms
+    ]
     out = {**given, _REQUIRED: {"nodeSelectorTerms": required}}
     if len(pod.instance_types) > 1:
         out[_PREFERRED] = [*_preferences(pod.instance_types), *given.get(_PREFERRED, ())]
@@ -67,10 +67,6 @@ def _away_from_gpus() -> list[dict[str, Any]]:
             },
         }
     ]
-
-
-def _expressions(term: Mapping[str, Any]) -> list[Any]:
-    return list(term.get("matchExpressions") or ())
 
 
 def _preferences(types: tuple[str, ...]) -> list[dict[str, Any]]:

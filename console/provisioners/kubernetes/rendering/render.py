@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.provisioners.base import WorkloadSpec
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.anchor import anchor
 from console.provisioners.kubernetes.rendering.autoscaler import (
     autoscalers,
@@ -38,7 +39,6 @@ from console.provisioners.kubernetes.rendering.names import (
 )
 from console.provisioners.kubernetes.rendering.network import network_policies, services
 from console.provisioners.kubernetes.rendering.placement import placement
-from console.provisioners.kubernetes.rendering.rights import account_name, rights
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from console.provisioners.kubernetes.rendering.values import merge
 from console.provisioners.kubernetes.rendering.volumes import (
@@ -66,37 +66,31 @@ def workload(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, Any]:
         "spec": _pod_spec(spec),
     }
     body = {
-        **_count(spec),
+        **({} if is_autoscaled(spec) else {"replicas": spec.replicas}),
         "revisionHistoryLimit": 3,
         "minReadySeconds": _MIN_READY_S,
         "selector": {"matchLabels": selector(spec.name)},
         "template": template,
     }
     kind, more = _stateful(spec) if pod_of(spec).stable else _deployed(spec)
-    return make_object(
-        spec, target.namespace, "apps/v1", kind, spec.name, {"spec": merge(body, more)}
-    )
+    return make_object(spec, target.namespace, kind, {"spec": merge(body, more)})
 
 
-def _count(spec: WorkloadSpec) -> dict[str, Any]:
-    return {} if is_autoscaled(spec) else {"replicas": spec.replicas}
-
-
-def _deployed(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
+def _deployed(spec: WorkloadSpec) -> tuple[kinds.ObjectKind, dict[str, Any]]:
     autoscale = around_of(spec).autoscale
     most = max(spec.replicas, autoscale.maximum if autoscale else 0)
     rolling = {"maxUnavailable": 0, "maxSurge": "25%" if most > _MANY else 1}
-    return "Deployment", {
+    return kinds.DEPLOYMENT, {
         "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
         "progressDeadlineSeconds": pod_of(spec).startup_s + _ROLLOUT_SLACK_S,
     }
 
 
-def _stateful(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
+def _stateful(spec: WorkloadSpec) -> tuple[kinds.ObjectKind, dict[str, Any]]:
     """Render a StatefulSet: parallel start, replacement one at a time."""
     disks = claim_templates(spec)
     retention = {"whenDeleted": "Delete", "whenScaled": "Delete"}
-    return "StatefulSet", {
+    return kinds.STATEFUL_SET, {
         "serviceName": pods_name(spec.name),
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
@@ -108,7 +102,7 @@ def _stateful(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
 def _pod_spec(spec: WorkloadSpec) -> dict[str, Any]:
     pod, around = pod_of(spec), around_of(spec)
     steps = init_containers(spec)
-    account = account_name(spec)
+    account = _account_name(spec)
     out: dict[str, Any] = {
         "automountServiceAccountToken": bool(around.watches_services),
         # Otherwise a Service named `vllm` sets VLLM_PORT, which vLLM reads.
@@ -139,6 +133,53 @@ def _security(spec: WorkloadSpec) -> dict[str, Any]:
     }
 
 
+def _account_name(spec: WorkloadSpec) -> str:
+    """Return the account, "" for the namespace's default one, whose token is not mounted."""
+    own = spec.name if around_of(spec).watches_services else ""
+    return pod_of(spec).service_account or own
+
+
+def _rights(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
+    """Return ServiceAccount, Role and RoleBinding of a process that watches Services.
+
+    It may read EndpointSlices in its own namespace: they have generated names and are found by
+    label, which a Role cannot restrict.
+    """
+    watched = around_of(spec).watches_services
+    if not watched:
+        return []
+    for service in watched:
+        _check_watched(spec, target, service)
+    rule = {
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["get", "list", "watch"],
+    }
+    subject = {"kind": "ServiceAccount", "name": _account_name(spec), "namespace": target.namespace}
+    bound = {
+        "roleRef": {"apiGroup": kinds.ROLE.group, "kind": "Role", "name": spec.name},
+        "subjects": [subject],
+    }
+    out = [
+        make_object(spec, target.namespace, kinds.ROLE, {"rules": [rule]}),
+        make_object(spec, target.namespace, kinds.ROLE_BINDING, bound),
+    ]
+    if not pod_of(spec).service_account:
+        body = {"automountServiceAccountToken": False}
+        out.insert(0, make_object(spec, target.namespace, kinds.SERVICE_ACCOUNT, body))
+    return out
+
+
+def _check_watched(spec: WorkloadSpec, target: RenderingTarget, service: str) -> None:
+    namespace, _, _ = service.rpartition("/")
+    if namespace not in ("", target.namespace):
+        raise PermanentError(
+            "BadSpec",
+            f"{spec.name!r} follows Service {service!r}, but can get rights only in its own "
+            f"namespace {target.namespace!r}.",
+        )
+
+
 def render(
     spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets
 ) -> tuple[dict[str, Any], ...]:
@@ -146,7 +187,7 @@ def render(
     check_names(spec)
     objects = [
         *file_objects(spec, target, secrets),
-        *rights(spec, target),
+        *_rights(spec, target),
         *share_objects(spec, target),
         *services(spec, target),
         # Before the pods, so that the policy applies from their start.

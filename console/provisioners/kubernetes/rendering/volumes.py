@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import CSI_DRIVERS
 from console.provisioners.kubernetes.rendering import files
 from console.provisioners.kubernetes.rendering.containers import is_read_only
@@ -45,8 +46,9 @@ def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 def volume_mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
     pod = pod_of(spec)
+    has_files = bool(spec.files or spec.live_files or spec.secret_files)
     out: list[dict[str, Any]] = [
-        {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(_has_files(spec))}
+        {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(has_files)}
     ]
     if is_read_only(spec):
         out.append({"name": _TMP, "mountPath": "/tmp"})  # noqa: S108  (the pod's own)
@@ -145,8 +147,8 @@ def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[
         "volumeName": name,
     }
     return [
-        make_object(spec, "", "v1", "PersistentVolume", name, {"spec": body}),
-        make_object(spec, target.namespace, "v1", "PersistentVolumeClaim", claim, {"spec": asked}),
+        make_object(spec, "", kinds.PERSISTENT_VOLUME, {"spec": body}, name=name),
+        make_object(spec, target.namespace, kinds.CLAIM, {"spec": asked}, name=claim),
     ]
 
 
@@ -167,10 +169,6 @@ def _claim_name(spec: WorkloadSpec, volume: Volume) -> str:
 
 def _read_only(yes: bool) -> dict[str, Any]:
     return {"readOnly": True} if yes else {}
-
-
-def _has_files(spec: WorkloadSpec) -> bool:
-    return bool(spec.files or spec.live_files or spec.secret_files)
 
 
 def _check_paths(spec: WorkloadSpec, mounted: list[dict[str, Any]]) -> None:

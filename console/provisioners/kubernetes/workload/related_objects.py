@@ -5,7 +5,8 @@ One `PartCondition` per object with a status; `ready` is None while unknown. Pur
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from console.provisioners.base import PartCondition
@@ -70,12 +71,8 @@ def is_rollout_abandoned(workload: Json) -> bool:
 
 
 def related_conditions(found: Iterable[tuple[ObjectKind, Json]]) -> list[PartCondition]:
-    out = []
-    for kind, body in found:
-        part = _PARTS[kind](body)
-        if part is not None:
-            out.append(part)
-    return out
+    parts = (_PARTS[kind](body) for kind, body in found)
+    return [part for part in parts if part is not None]
 
 
 def external_url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> str:
@@ -97,7 +94,7 @@ def external_url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> s
     return ""
 
 
-def _of_condition(part: str, body: Json, kind: str) -> PartCondition:
+def _of_condition(part: str, kind: str, body: Json) -> PartCondition:
     found = condition(body.get("status") or {}, kind)
     ready = {"True": True, "False": False}.get(str(found.get("status")))
     reason, text = str(found.get("reason") or ""), str(found.get("message") or "")
@@ -105,31 +102,19 @@ def _of_condition(part: str, body: Json, kind: str) -> PartCondition:
 
 
 def _autoscaler(body: Json) -> PartCondition:
-    able = _of_condition("autoscaler", body, "AbleToScale")
-    active = _of_condition("autoscaler", body, "ScalingActive")
+    able = _of_condition("autoscaler", "AbleToScale", body)
+    active = _of_condition("autoscaler", "ScalingActive", body)
     return able if able.ready is False else active
-
-
-def _scaled_object(body: Json) -> PartCondition:
-    return _of_condition("scaled object", body, "Ready")
-
-
-def _certificate(body: Json) -> PartCondition:
-    return _of_condition("certificate", body, "Ready")
-
-
-def _ingress(body: Json) -> PartCondition:
-    return _addressed("ingress", body.get("status") or {}, "No Ingress controller gave it one yet.")
 
 
 def _service(body: Json) -> PartCondition | None:
     if (body.get("spec") or {}).get("type") != "LoadBalancer":
         return None
-    return _addressed("load balancer", body.get("status") or {}, "The cluster gave it none yet.")
+    return _addressed("load balancer", "The cluster gave it none yet.", body)
 
 
-def _addressed(part: str, status: Json, missing: str) -> PartCondition:
-    address = _balanced(status)
+def _addressed(part: str, missing: str, body: Json) -> PartCondition:
+    address = _balanced(body.get("status") or {})
     if address:
         return PartCondition(part, True, "", f"Its address is {address}.")
     return PartCondition(part, None, "NoAddress", f"It has no address: {missing}")
@@ -139,12 +124,12 @@ def _route(body: Json) -> PartCondition:
     parents = (body.get("status") or {}).get("parents") or []
     for kind in ("Accepted", "ResolvedRefs"):
         for parent in parents:
-            found = _of_condition("route", {"status": parent}, kind)
+            found = _of_condition("route", kind, {"status": parent})
             if found.ready is False:
                 return found
     if not parents:
         return PartCondition("route", None, "NoGateway", "No Gateway has taken it yet.")
-    return _of_condition("route", {"status": parents[0]}, "Accepted")
+    return _of_condition("route", "Accepted", {"status": parents[0]})
 
 
 def _accepted(status: Json) -> bool:
@@ -161,11 +146,11 @@ def _balanced(status: Json) -> str:
     return next((str(one.get("hostname") or one.get("ip") or "") for one in ingress), "")
 
 
-_PARTS = {
+_PARTS: dict[ObjectKind, Callable[[Json], PartCondition | None]] = {
     kinds.HPA: _autoscaler,
-    kinds.SCALED_OBJECT: _scaled_object,
-    kinds.INGRESS: _ingress,
+    kinds.SCALED_OBJECT: partial(_of_condition, "scaled object", "Ready"),
+    kinds.INGRESS: partial(_addressed, "ingress", "No Ingress controller gave it one yet."),
     kinds.HTTP_ROUTE: _route,
-    kinds.CERTIFICATE: _certificate,
+    kinds.CERTIFICATE: partial(_of_condition, "certificate", "Ready"),
     kinds.SERVICE: _service,
 }

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.core.environment import SettingError
-from console.signon import configuration
-from console.signon.core import configuration as core_configuration
+from console.signon.core import configuration
 from console.signon.core.configuration import Provider
 
 ONE = """
@@ -30,7 +29,7 @@ def test_nothing_said_means_passwords_for_everybody() -> None:
     policy = configuration.load_policy({})
     assert (policy.local_login, policy.second_factor) == ("everybody", "optional")
     assert (policy.idle.total_seconds(), policy.longest.days) == (12 * 3600, 7)
-    assert core_configuration.load_providers({}) == ()
+    assert configuration.load_providers({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_a_policy_that_cannot_be_stops_the_start(env: dict[str, str], word: str)
 def test_several_providers_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "oidc.yaml"
     file.write_text(ONE)
-    (found,) = core_configuration.load_providers({"EMBERLINE_OIDC_FILE": str(file)})
+    (found,) = configuration.load_providers({"EMBERLINE_OIDC_FILE": str(file)})
     assert (found.id, found.name, found.default_role) == ("acme", "acme", "refuse")
     assert found.roles == {"admin": ("bosses",), "viewer": ("staff",)}
     assert found.teams == {"search": {"operator": ("search",)}}
@@ -62,7 +61,7 @@ def test_several_providers_from_a_file(tmp_path: Path) -> None:
 def test_one_provider_from_variables(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
-    (found,) = core_configuration.load_providers(
+    (found,) = configuration.load_providers(
         {
             "EMBERLINE_OIDC_ISSUER": "https://id.example",
             "EMBERLINE_OIDC_CLIENT_ID": "emberline",
@@ -94,7 +93,7 @@ def test_one_provider_from_variables(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_named_and_no_secret_told(old: str, new: str, word: str) -> None:
     with pytest.raises(SettingError) as refused:
-        core_configuration.parse_providers(ONE.replace(old, new))
+        configuration.parse_providers(ONE.replace(old, new))
     assert word in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
@@ -102,19 +101,19 @@ def test_a_mistake_is_named_and_no_secret_told(old: str, new: str, word: str) ->
 def test_nobody_could_sign_on() -> None:
     text = "providers: [{id: a, issuer: 'https://id.example', client_id: b}]"
     with pytest.raises(SettingError, match="default_role"):
-        core_configuration.parse_providers(text)
+        configuration.parse_providers(text)
 
 
 def test_two_of_one_id_are_refused() -> None:
     with pytest.raises(SettingError, match="an id of its own"):
-        core_configuration.parse_providers(ONE + ONE.replace("providers:\n", ""))
+        configuration.parse_providers(ONE + ONE.replace("providers:\n", ""))
 
 
 def test_this_machine_may_speak_without_tls() -> None:
-    assert core_configuration.is_safe_url("http://localhost:8080/realm")
-    assert not core_configuration.is_safe_url("http://localhost.evil.example/")
-    assert not core_configuration.is_safe_url("file:///etc/passwd")
-    assert not core_configuration.is_safe_url(None)
+    assert configuration.is_safe_url("http://localhost:8080/realm")
+    assert not configuration.is_safe_url("http://localhost.evil.example/")
+    assert not configuration.is_safe_url("file:///etc/passwd")
+    assert not configuration.is_safe_url(None)
 
 
 ACME = Provider(
@@ -141,22 +140,22 @@ ACME = Provider(
     ],
 )
 def test_the_highest_of_what_groups_give(groups: object, role: str, teams: dict[str, str]) -> None:
-    found = core_configuration.rights_of(ACME, {"realm_access": {"roles": groups}})
+    found = configuration.rights_of(ACME, {"realm_access": {"roles": groups}})
     assert (found.role, found.teams) == (role, teams)
 
 
 def test_who_is_in_no_group_gets_what_the_admin_says() -> None:
-    assert core_configuration.rights_of(replace(ACME, default_role="viewer"), {}).role == "viewer"
-    assert core_configuration.rights_of(replace(ACME, default_role="member"), {}).role == "member"
-    found = core_configuration.rights_of(ACME, {})
+    assert configuration.rights_of(replace(ACME, default_role="viewer"), {}).role == "viewer"
+    assert configuration.rights_of(replace(ACME, default_role="member"), {}).role == "member"
+    found = configuration.rights_of(ACME, {})
     assert (found.role, found.claimed) == ("", False)
 
 
 def test_a_claim_by_its_very_name_goes_before_a_path() -> None:
     claims = {"https://x.example/groups": ["a"], "x": {"y": 1}}
-    assert core_configuration.read_claim(claims, "https://x.example/groups") == ["a"]
-    assert core_configuration.read_claim(claims, "x.y") == 1
-    assert core_configuration.read_claim(claims, "x.y.z") is None
+    assert configuration.read_claim(claims, "https://x.example/groups") == ["a"]
+    assert configuration.read_claim(claims, "x.y") == 1
+    assert configuration.read_claim(claims, "x.y.z") is None
 
 
 JSON = st.recursive(
@@ -170,7 +169,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_no_claim_of_whatever_shape_gives_a_stranger_anything(value: object) -> None:
-    found = core_configuration.rights_of(ACME, {"realm_access": {"roles": value}})
+    found = configuration.rights_of(ACME, {"realm_access": {"roles": value}})
     if "bosses" not in str(value) and "staff" not in str(value):
         assert found.role in ("", "member")
 
@@ -180,4 +179,4 @@ def test_no_document_crashes_the_start(value: object) -> None:
     import yaml
 
     with pytest.raises(SettingError):
-        core_configuration.parse_providers(yaml.safe_dump({"providers": [value]}))
+        configuration.parse_providers(yaml.safe_dump({"providers": [value]}))

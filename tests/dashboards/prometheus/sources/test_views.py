@@ -123,7 +123,7 @@ def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: St
     fault = connections.fleet().ask({"q": Question("up", 0)})["q"].fault
     assert fault is not None
     assert "The metrics source central cannot be asked. The file token" in fault.detail
-    folder = selectors.credentials.get_folder()
+    folder = selectors.get_folder()
     folder.mkdir(parents=True)
     (folder / "token").write_text("renewed\n")
     assert selectors.list_in_use()[0].login.secret == "renewed"

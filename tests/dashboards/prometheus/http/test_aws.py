@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.prometheus.http.aws_credentials import CredentialsProvider, NoCredentialsError
-from dashboards.prometheus.http.sigv4 import Credentials, Scope, sign
+from dashboards.prometheus.http.aws import (
+    Credentials,
+    CredentialsProvider,
+    NoCredentialsError,
+    Scope,
+    sign,
+)
 from tests.support.http_stub import http_stub
 
 AT = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)

@@ -1,30 +1,33 @@
-"""AWS credentials of the console's own machine or pod.
+"""AWS Signature Version 4, and the AWS credentials of the console's own machine or pod.
 
-Order as in the AWS SDKs: environment, shared credentials file, web identity (IRSA), container agent
-(EKS Pod Identity, ECS). Temporary credentials are cached until shortly before they expire. The EC2
-metadata service is not used: in a cluster it would provide the node's role, shared by all pods.
+Credentials are searched in the order of the AWS SDKs: environment, shared credentials file, web
+identity (IRSA), container agent (EKS Pod Identity, ECS). Temporary ones are cached until shortly
+before they expire. The EC2 metadata service is not used: in a cluster it would provide the node's
+role, shared by all pods.
 """
 
 from __future__ import annotations
 
 import configparser
+import hashlib
+import hmac
 import json
 import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx
 
 from console.core.fetch import fetch
-from dashboards.prometheus.http.sigv4 import Credentials
 
+_ALGORITHM = "AWS4-HMAC-SHA256"
 _DEADLINE_S = 3.0
 _MOST_BYTES = 64 * 1024
 _EARLY = timedelta(minutes=5)
@@ -33,6 +36,85 @@ _AGENTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "127.0.0.1", "loca
 _TOLD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]*)<")
 _CODE = re.compile(r"<Code>([A-Za-z.]{1,60})</Code>")
 _SESSION = "emberline"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    key_id: str
+    secret: str = field(repr=False)
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    region: str
+    service: str
+
+
+def sign(
+    credentials: Credentials,
+    scope: Scope,
+    method: str,
+    url: str,
+    body: bytes,
+    at: datetime,
+    more: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the authentication headers. `more` are further headers to sign; the host is always
+    signed.
+    """
+    moment = at.strftime("%Y%m%dT%H%M%SZ")
+    own = {"X-Amz-Date": moment}
+    if credentials.token:
+        own["X-Amz-Security-Token"] = credentials.token
+    headers = {"host": _host(url), **more, **own}
+    canonical, signed = _canonical(method, url, headers, body)
+    place = f"{moment[:8]}/{scope.region}/{scope.service}/aws4_request"
+    text = "\n".join((_ALGORITHM, moment, place, _digest(canonical.encode())))
+    signature = hmac.new(_key(credentials.secret, place), text.encode(), "sha256").hexdigest()
+    own["Authorization"] = (
+        f"{_ALGORITHM} Credential={credentials.key_id}/{place}, "
+        f"SignedHeaders={signed}, Signature={signature}"
+    )
+    return own
+
+
+def _host(url: str) -> str:
+    """Return the Host header: without the scheme's default port."""
+    parts = urlsplit(url)
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
+    return parts.netloc.removesuffix(usual) if usual else parts.netloc
+
+
+def _canonical(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
+    parts = urlsplit(url)
+    # The canonical path is encoded once more than the sent path, for every service except S3.
+    path = quote(parts.path or "/", safe="/-_.~")
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in pairs)
+    named = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
+    signed = ";".join(sorted(named))
+    lines = (
+        method,
+        path,
+        "&".join(f"{name}={value}" for name, value in query),
+        *(f"{name}:{named[name]}" for name in sorted(named)),
+        "",
+        signed,
+        _digest(body),
+    )
+    return "\n".join(lines), signed
+
+
+def _key(secret: str, place: str) -> bytes:
+    key = f"AWS4{secret}".encode()
+    for part in place.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 class NoCredentialsError(Exception): ...
