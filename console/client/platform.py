@@ -6,24 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from console.client import documents
-from console.client.endpoints import ResourceClient
+from console.client.http import Document, ObjectClient, ResourceClient
 
 
-class Clusters(ResourceClient):
+class Clusters(ObjectClient[documents.Cluster]):
     path = "clusters/"
 
-    def list(self) -> Iterator[documents.Cluster]:
-        return cast(Iterator[documents.Cluster], self.http.pages(self.path))
-
-    def get(self, name: str) -> documents.Cluster:
-        return cast(documents.Cluster, self.http.get(self._at(name)))
-
     def add(self, name: str, facts: Mapping[str, Any]) -> documents.Cluster:
-        data = {"name": name, **facts}
-        return cast(documents.Cluster, self.http.send("POST", self.path, data, once=True).body)
-
-    def change(self, name: str, facts: Mapping[str, Any]) -> documents.Cluster:
-        return cast(documents.Cluster, self.http.send("PATCH", self._at(name), facts).body)
+        return self.create({"name": name, **facts})
 
     def check(self, name: str) -> documents.Cluster:
         """Check the cluster now and wait for the result."""
@@ -38,18 +28,18 @@ class Clusters(ResourceClient):
         return self.http.text(self._at(name, "role"), params)
 
     def remove(self, name: str) -> None:
-        self.http.send("DELETE", self._at(name))
+        self.delete(name)
 
 
 class Follows(ResourceClient):
     path = "follows/"
 
-    def list(self) -> Iterator[dict[str, Any]]:
+    def list(self) -> Iterator[Document]:
         return self.http.pages(self.path)
 
-    def add(self, cluster: str, namespace: str, *, foreign: bool = False) -> dict[str, Any]:
+    def add(self, cluster: str, namespace: str, *, foreign: bool = False) -> Document:
         data = {"cluster": cluster, "namespace": namespace, "foreign": foreign}
-        return cast(dict[str, Any], self.http.send("POST", self.path, data, once=True).body)
+        return self._send("POST", self.path, data, once=True)
 
     def remove(self, follow_id: str) -> None:
         self.http.send("DELETE", self._at(follow_id))
@@ -76,52 +66,31 @@ class CacheTiers(ResourceClient):
     def delete(self, name: str) -> Any:
         return self.http.send("DELETE", self._at(name)).body
 
-    def contents(self, name: str) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.get(self._at(name, "contents")))
+    def contents(self, name: str) -> Document:
+        return self._get(self._at(name, "contents"))
 
     def flush(self, name: str, namespace: str = "") -> int:
         """Return the number of values deleted; "" selects every namespace."""
-        answer = self.http.send("POST", self._at(name, "flush"), {"namespace": namespace})
-        return int(answer.body["dropped"])
+        return int(self._send("POST", self._at(name, "flush"), {"namespace": namespace})["dropped"])
 
 
-class InstanceTypes(ResourceClient):
+class InstanceTypes(ObjectClient[documents.InstanceType]):
     path = "instance-types/"
-
-    def list(self) -> Iterator[documents.InstanceType]:
-        return cast(Iterator[documents.InstanceType], self.http.pages(self.path))
-
-    def get(self, name: str) -> documents.InstanceType:
-        return cast(documents.InstanceType, self.http.get(self._at(name)))
-
-    def set(self, name: str, facts: Mapping[str, Any]) -> documents.InstanceType:
-        """Create, or change the given fields."""
-        return cast(documents.InstanceType, self.http.send("PUT", self._at(name), facts).body)
 
     def forget(self, name: str) -> None:
         """Delete the settings; a built-in type returns to its defaults."""
-        self.http.send("DELETE", self._at(name))
+        self.delete(name)
 
 
-class MetricsSources(ResourceClient):
+class MetricsSources(ObjectClient[Document]):
     path = "metrics-sources/"
 
-    def list(self) -> Iterator[dict[str, Any]]:
-        return self.http.pages(self.path)
+    def add(self, name: str, facts: Mapping[str, Any]) -> Document:
+        return self.create({"name": name, **facts})
 
-    def get(self, name: str) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.get(self._at(name)))
-
-    def add(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-        data = {"name": name, **facts}
-        return cast(dict[str, Any], self.http.send("POST", self.path, data, once=True).body)
-
-    def change(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.send("PATCH", self._at(name), facts).body)
-
-    def test(self, name: str) -> dict[str, Any]:
+    def test(self, name: str) -> Document:
         """Test the source now, for at most about ten seconds."""
-        return cast(dict[str, Any], self.http.send("POST", self._at(name, "test")).body)
+        return self._send("POST", self._at(name, "test"))
 
     def remove(self, name: str) -> None:
-        self.http.send("DELETE", self._at(name))
+        self.delete(name)

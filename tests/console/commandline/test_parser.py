@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from console.accounts.models import Team
 from console.client import Client
 from console.commandline import context, output, parser
-from console.commandline.endpoint import benchmarks, decisions
+from console.commandline.endpoint import analysis, benchmarks
 from endpoints.models import Endpoint
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.http_stub import http_stub
@@ -158,7 +158,7 @@ def test_a_decision_is_a_table_of_its_candidates() -> None:
             {"worker": "w1", "matched": {"device": 96}, "cost": 1, "healthy": True},
         ],
     }
-    lines = decisions.format_decision(found).splitlines()
+    lines = analysis.format_decision(found).splitlines()
     assert "reason: prefix_hit" in lines and not any("session" in line for line in lines)
     assert lines[-1].startswith("→") and "w1" in lines[-1] and "96" in lines[-1]
 
