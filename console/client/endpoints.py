@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from console.client import documents, logs
-from console.client.http import Document, HttpAnswer, ResourceClient
+from console.client.http import Document, HttpAnswer, ListClient, ResourceClient
 from console.client.logs import TAIL_LINES, LogEnd
 from console.client.watch import Watch
 
@@ -15,14 +15,8 @@ Objects = list[Document]
 Drifts = list[documents.Drift]
 
 
-class Endpoints(ResourceClient):
+class Endpoints(ListClient[documents.Endpoint]):
     path = "endpoints/"
-
-    def list(self, **filters: Any) -> Iterator[documents.Endpoint]:
-        return cast(Iterator[documents.Endpoint], self.http.pages(self.path, filters))
-
-    def get(self, name: str) -> documents.Endpoint:
-        return cast(documents.Endpoint, self.http.get(self._at(name)))
 
     def create(self, spec: Mapping[str, Any], *, dry_run: bool = False) -> Any:
         return self.http.send(

@@ -194,7 +194,7 @@ class ResourceClient:
         return cast(Document, self.http.send(method, path, data, once=once).body)
 
 
-class ObjectClient(ResourceClient, Generic[Row]):
+class ListClient(ResourceClient, Generic[Row]):
     """A list of objects, each with its own path."""
 
     def list(self, **filters: Any) -> Iterator[Row]:
@@ -202,6 +202,10 @@ class ObjectClient(ResourceClient, Generic[Row]):
 
     def get(self, name: str) -> Row:
         return cast(Row, self.http.get(self._at(name)))
+
+
+class ObjectClient(ListClient[Row]):
+    """Objects that are created and changed by their fields."""
 
     def create(self, facts: Mapping[str, Any]) -> Row:
         return cast(Row, self._send("POST", self.path, facts, once=True))
