@@ -49,6 +49,11 @@ def format_time(moment: str | None) -> str:
     return (moment or "")[:19].replace("T", " ")
 
 
+def format_epoch(epoch: float) -> str:
+    """Format seconds since 1970 like `format_time`."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def format_age(moment: str) -> str:
     """Format the age of an RFC 3339 time: "12 s", "5 min", "3 h" or "4 d"; at least 0 s."""
     since = datetime.now(UTC) - datetime.fromisoformat(moment)

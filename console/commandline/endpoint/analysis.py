@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from console.client import NotFound
@@ -130,7 +129,7 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
 def _format_time(epoch: Any) -> str:
     if not isinstance(epoch, (int, float)):
         return str(epoch or "")
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return output.format_epoch(epoch)
 
 
 def explain(asked: CommandContext) -> dict[str, Any]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from console.client.documents import Drift
@@ -129,13 +128,9 @@ def _drift(row: Drift) -> tuple[str, ...]:
         output.truncate(row["wanted"]),
         output.truncate(row["found"]),
         row["manager"] or "nobody",
-        _since(row["since"]),
+        output.format_epoch(row["since"]) if row["since"] else "",
         row["workload"],
     )
-
-
-def _since(epoch: float) -> str:
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S") if epoch else ""
 
 
 _DRIFT = Table(

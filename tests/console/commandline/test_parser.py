@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -55,6 +56,18 @@ def test_every_verb_says_what_it_is_for_and_does_something() -> None:
         assert one.get_default("run"), path
         silent = [one.dest for one in one._actions if one.option_strings and not one.help]
         assert not silent, f"{path}: {silent}"
+
+
+def test_every_verb_without_code_of_its_own_is_a_method_of_the_client() -> None:
+    methods = {
+        call
+        for _path, one in verbs(parser.build_parser())
+        if isinstance(call := one.get_default("run").__self__._call, str)
+    }
+    assert len(methods) > 30
+    with Client("https://console.example") as console:
+        for method in methods:
+            assert callable(attrgetter(method)(console)), method
 
 
 def test_exit_codes_are_those_of_the_page() -> None:
