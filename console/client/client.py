@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import dashboards, documents, endpoints, people, platform
+from console.client import documents, endpoints, resources
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -48,22 +48,22 @@ class Client:
         self.http = Http(self._httpx, live)
         self.endpoints = endpoints.Endpoints(self.http)
         self.benchmarks = endpoints.Benchmarks(self.http)
-        self.clusters = platform.Clusters(self.http)
-        self.cache_tiers = platform.CacheTiers(self.http)
-        self.instance_types = platform.InstanceTypes(self.http)
-        self.metrics_sources = platform.MetricsSources(self.http)
-        self.follows = platform.Follows(self.http)
-        self.alerts = dashboards.Alerts(self.http)
-        self.grafana = dashboards.Grafana(self.http)
-        self.users = people.UserClient(self.http)
-        self.teams = people.Teams(self.http)
-        self.tokens = people.TokenClient(self.http)
-        self.audit = people.Audit(self.http)
-        self.budgets = dashboards.Budgets(self.http)
-        self.cost_reports = dashboards.Reports(self.http)
-        self.tier_prices = dashboards.TierPrices(self.http)
-        self.silences = dashboards.Silences(self.http)
-        self.receivers = dashboards.Receivers(self.http)
+        self.clusters = resources.Clusters(self.http)
+        self.cache_tiers = resources.CacheTiers(self.http)
+        self.instance_types = resources.InstanceTypes(self.http)
+        self.metrics_sources = resources.MetricsSources(self.http)
+        self.follows = resources.Follows(self.http)
+        self.alerts = resources.Alerts(self.http)
+        self.grafana = resources.Grafana(self.http)
+        self.users = resources.UserClient(self.http)
+        self.teams = resources.Teams(self.http)
+        self.tokens = resources.TokenClient(self.http)
+        self.audit = resources.Audit(self.http)
+        self.budgets = resources.Budgets(self.http)
+        self.cost_reports = resources.Reports(self.http)
+        self.tier_prices = resources.TierPrices(self.http)
+        self.silences = resources.Silences(self.http)
+        self.receivers = resources.Receivers(self.http)
 
     def __enter__(self) -> Client:
         return self

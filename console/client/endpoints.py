@@ -4,37 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
-from urllib.parse import quote
 
 from console.client import documents, logs
-from console.client.http import Http, HttpAnswer
+from console.client.http import Document, HttpAnswer, ListClient, ResourceClient
 from console.client.logs import TAIL_LINES, LogEnd
 from console.client.watch import Watch
 
 # In a class with a method `list`, that name is not usable as a type.
-Objects = list[dict[str, Any]]
+Objects = list[Document]
 Drifts = list[documents.Drift]
 
 
-class ResourceClient:
-    path = ""
-
-    def __init__(self, http: Http) -> None:
-        self.http = http
-
-    def _at(self, name: object, *more: str) -> str:
-        parts = [quote(str(one), safe="") for one in (name, *more)]
-        return "/".join([self.path + parts[0], *parts[1:], ""])
-
-
-class Endpoints(ResourceClient):
+class Endpoints(ListClient[documents.Endpoint]):
     path = "endpoints/"
-
-    def list(self, **filters: Any) -> Iterator[documents.Endpoint]:
-        return cast(Iterator[documents.Endpoint], self.http.pages(self.path, filters))
-
-    def get(self, name: str) -> documents.Endpoint:
-        return cast(documents.Endpoint, self.http.get(self._at(name)))
 
     def create(self, spec: Mapping[str, Any], *, dry_run: bool = False) -> Any:
         return self.http.send(
@@ -97,18 +79,18 @@ class Endpoints(ResourceClient):
         cluster: str = "",
         namespace: str = "",
         dry_run: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Document:
         """Apply InferenceEndpointConfig objects or endpoint documents: all or none."""
         params = {"cluster": cluster, "namespace": namespace, **_dry_run_params(dry_run)}
         answer = self.http.send("POST", self.path + "apply/", objects, params=params)
-        return cast(dict[str, Any], answer.body)
+        return cast(Document, answer.body)
 
     def export(self, name: str) -> str:
         return self.http.text(self._at(name, "export"))
 
-    def exported(self, name: str) -> dict[str, Any]:
+    def exported(self, name: str) -> Document:
         path = self._at(name, "export")
-        return cast(dict[str, Any], self.http.get(path, {"output": "json"}))
+        return self._get(path, {"output": "json"})
 
     def watch(self, name: str, *, timeout_s: float | None = None) -> Watch:
         """Yield the endpoint on each status change, until it is deleted."""
@@ -145,8 +127,8 @@ class Endpoints(ResourceClient):
         answer = self.http.send("POST", self._at(name, "keys", key_id, "rotate"), data)
         return cast(documents.NewKey, answer.body)
 
-    def usage(self, name: str, days: int | None = None) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.get(self._at(name, "usage"), {"days": days}))
+    def usage(self, name: str, days: int | None = None) -> Document:
+        return self._get(self._at(name, "usage"), {"days": days})
 
     def revoke_key(self, name: str, key_id: str) -> None:
         self.http.send("DELETE", self._at(name, "keys", key_id))
@@ -168,8 +150,8 @@ class Endpoints(ResourceClient):
         body = self.http.get(self._at(name, "decisions"), {"limit": limit})
         return cast(Objects, body["decisions"])
 
-    def decision(self, name: str, number: str) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.get(self._at(name, "decisions", number)))
+    def decision(self, name: str, number: str) -> Document:
+        return self._get(self._at(name, "decisions", number))
 
     def logs(
         self,
@@ -204,22 +186,21 @@ class Endpoints(ResourceClient):
         strategy: str = "",
         session: str = "",
         key: str = "",
-    ) -> dict[str, Any]:
+    ) -> Document:
         """Return the routing decision of each router for a request without forwarding it. `key`: id
         of the API key to assume.
         """
         data = {"request": request, "strategy": strategy, "session": session, "key": key}
         given = {key: value for key, value in data.items() if value}
-        answer = self.http.send("POST", self._at(name, "explain"), given)
-        return cast(dict[str, Any], answer.body)
+        return self._send("POST", self._at(name, "explain"), given)
 
-    def fit(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def fit(self, spec: Mapping[str, Any]) -> Document:
         """Check whether the spec fits the requested capacity; creates nothing."""
-        return cast(dict[str, Any], self.http.send("POST", "fit/", spec).body)
+        return self._send("POST", "fit/", spec)
 
-    def preview(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def preview(self, spec: Mapping[str, Any]) -> Document:
         """Return the processes the spec would run; creates nothing."""
-        return cast(dict[str, Any], self.http.send("POST", "preview/", spec).body)
+        return self._send("POST", "preview/", spec)
 
     def _change(
         self, method: str, path: str, data: Any, generation: int | None, dry_run: bool
@@ -233,33 +214,30 @@ class Endpoints(ResourceClient):
 class Benchmarks(ResourceClient):
     path = "endpoints/"
 
-    def list(self, name: str) -> Iterator[dict[str, Any]]:
+    def list(self, name: str) -> Iterator[Document]:
         """Yield runs, latest first."""
         return self.http.pages(self._at(name, "benchmarks"))
 
-    def plan(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+    def plan(self, name: str, wish: Mapping[str, Any]) -> Document:
         """Return the planned load without sending it."""
-        return self._post(self._at(name, "benchmarks", "plan"), wish)
+        return self._send("POST", self._at(name, "benchmarks", "plan"), wish)
 
-    def start(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+    def start(self, name: str, wish: Mapping[str, Any]) -> Document:
         """Start a run, which loads the endpoint; never retried."""
-        return self._post(self._at(name, "benchmarks"), wish)
+        return self._send("POST", self._at(name, "benchmarks"), wish)
 
-    def get(self, name: str, run: str) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.get(self._at(name, "benchmarks", run)))
+    def get(self, name: str, run: str) -> Document:
+        return self._get(self._at(name, "benchmarks", run))
 
-    def abort(self, name: str, run: str) -> dict[str, Any]:
-        return self._post(self._at(name, "benchmarks", run, "abort"), None)
+    def abort(self, name: str, run: str) -> Document:
+        return self._send("POST", self._at(name, "benchmarks", run, "abort"))
 
     def delete(self, name: str, run: str) -> None:
         self.http.send("DELETE", self._at(name, "benchmarks", run))
 
-    def compare(self, a: str, b: str) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.get("benchmarks/compare/", {"a": a, "b": b}))
-
-    def _post(self, path: str, data: Any) -> dict[str, Any]:
-        return cast(dict[str, Any], self.http.send("POST", path, data).body)
+    def compare(self, a: str, b: str) -> Document:
+        return self._get("benchmarks/compare/", {"a": a, "b": b})
 
 
-def _dry_run_params(dry_run: bool) -> dict[str, Any]:
+def _dry_run_params(dry_run: bool) -> Document:
     return {"dry_run": True} if dry_run else {}

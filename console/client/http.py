@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Generic, TypeVar, cast
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx
 
@@ -31,6 +31,8 @@ _RETRY_CODES = ("idempotency_key_busy",)
 """Error codes for which the same request is retried at once."""
 _IDEMPOTENT_METHODS = ("GET", "HEAD")
 Params = Mapping[str, Any]
+Document = dict[str, Any]
+Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,52 @@ class Http:
         replayed = answer.headers.get("Idempotent-Replayed", "") == "true"
         etag = answer.headers.get("ETag", "")
         return HttpAnswer(answer.status_code, _parse_body(answer, content), etag, replayed)
+
+
+class ResourceClient:
+    """Requests below one path of the API."""
+
+    path = ""
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    def _at(self, name: object, *more: str) -> str:
+        parts = [quote(str(one), safe="") for one in (name, *more)]
+        return "/".join([self.path + parts[0], *parts[1:], ""])
+
+    def _get(self, path: str, params: Params | None = None) -> Document:
+        return cast(Document, self.http.get(path, params))
+
+    def _send(self, method: str, path: str, data: Any = None, *, once: bool = False) -> Document:
+        return cast(Document, self.http.send(method, path, data, once=once).body)
+
+
+class ListClient(ResourceClient, Generic[Row]):
+    """A list of objects, each with its own path."""
+
+    def list(self, **filters: Any) -> Iterator[Row]:
+        return cast(Iterator[Row], self.http.pages(self.path, filters))
+
+    def get(self, name: str) -> Row:
+        return cast(Row, self.http.get(self._at(name)))
+
+
+class ObjectClient(ListClient[Row]):
+    """Objects that are created and changed by their fields."""
+
+    def create(self, facts: Mapping[str, Any]) -> Row:
+        return cast(Row, self._send("POST", self.path, facts, once=True))
+
+    def change(self, name: str, facts: Mapping[str, Any]) -> Row:
+        return cast(Row, self._send("PATCH", self._at(name), facts))
+
+    def set(self, name: str, facts: Mapping[str, Any]) -> Row:
+        """Create, or change the given fields."""
+        return cast(Row, self._send("PUT", self._at(name), facts))
+
+    def delete(self, name: str) -> Any:
+        return self.http.send("DELETE", self._at(name)).body
 
 
 def _raise_for_status(answer: httpx.Response) -> None:

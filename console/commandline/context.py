@@ -60,9 +60,9 @@ class LocalConsole(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """`text` for standard output; `exit_code` for verbs that return a verdict."""
+    """`answer` is text or a document; `exit_code` is for verbs that return a verdict."""
 
-    text: str
+    answer: Any
     exit_code: int = 0
 
 
@@ -97,6 +97,10 @@ class CommandContext:
     def name(self) -> str:
         return str(self.options["name"])
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return those of the options that are set."""
+        return {name: self.options[name] for name in names if self.options[name] is not None}
+
     def say(self, line: str) -> None:
         self.err.write(f"{line}\n")
         self.err.flush()
@@ -104,9 +108,6 @@ class CommandContext:
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
-
-
-Run = Callable[[CommandContext], str | CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +129,14 @@ def run(
     """Run `options["run"]`; errors of the console become a result, never an exception."""
     asked = CommandContext(options, out, err, connect, here)
     try:
-        said = options["run"](asked)
+        result: CommandResult = options["run"](asked)
     except CommandError as error:
         return CommandEnded(str(error), error.exit_code, ok=False)
     except EmberlineError as error:
         return CommandEnded(_error_text(error, here), exit_code_of(error), ok=False)
     finally:
         asked.close()
-    answer = said if isinstance(said, CommandResult) else CommandResult(said)
-    return CommandEnded(answer.text, answer.exit_code, ok=True)
+    return CommandEnded(result.answer, result.exit_code, ok=True)
 
 
 def _error_text(error: EmberlineError, here: LocalConsole | None) -> str:

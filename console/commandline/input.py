@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from console.commandline.context import NOT_FOUND, REFUSED, USAGE, CommandError
+from console.client import NotFound
+from console.commandline.context import NOT_FOUND, REFUSED, USAGE, CommandContext, CommandError
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
 from endpoints.manifests import documents
@@ -72,6 +74,29 @@ def find_row(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
         ids = ", ".join(str(row["id"]) for row in found)
         raise CommandError(f"{len(found)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
     raise CommandError(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
+
+
+class _Listing(Protocol):
+    def list(self) -> Iterable[Mapping[str, Any]]: ...
+
+
+@contextmanager
+def known_name(
+    asked: CommandContext, what: str, resource: _Listing, exit_code: int = NOT_FOUND
+) -> Iterator[None]:
+    """If the console does not find the verb's object, raise CommandError with the known names."""
+    try:
+        yield
+    except NotFound:
+        known = ", ".join(one["name"] for one in resource.list()) or "none yet"
+        text = f"There is no {what} {asked.name}. There are: {known}."
+        raise CommandError(text, exit_code) from None
+
+
+def read_fields(asked: CommandContext) -> dict[str, Any]:
+    """Merge the fields of `--file` with those of `--set`, which win."""
+    file = read_document(asked.options["file"]) if asked.options["file"] else {}
+    return {**file, **parse_facts(asked.options["fields"])}
 
 
 def parse_settings(words: list[str]) -> dict[str, Any]:

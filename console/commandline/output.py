@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,41 +12,17 @@ import yaml
 TABLE, JSON, YAML, NAME = "table", "json", "yaml", "name"
 
 
-def add_output(parser: argparse.ArgumentParser, *, names: bool = False) -> None:
-    forms = (TABLE, JSON, YAML, *((NAME,) if names else ()))
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=lambda word: TABLE if word == "text" else word,  # former name
-        choices=forms,
-        default=TABLE,
-        help="for people, for programs, or the names alone" if names else "for people or programs",
-    )
+def format_json(data: Any) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False, default=str)
 
 
-def rows(
-    found: Iterable[Mapping[str, Any]],
-    form: str,
-    head: Sequence[str],
-    cells: Any,
-    *,
-    none: str = "",
-    key: str = "name",
-) -> str:
-    """Format a list; `cells` maps a row to its columns, `none` is the text for an empty list."""
-    listed = list(found)
-    if form == NAME:
-        return "\n".join(str(one[key]) for one in listed)
-    if form != TABLE:
-        return format_data(listed, form)
-    return table(head, [cells(one) for one in listed]) if listed or not none else none
+def format_yaml(data: Any) -> str:
+    plain = json.loads(format_json(data))
+    return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)).rstrip()
 
 
 def format_data(data: Any, form: str) -> str:
-    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
-    if form == JSON:
-        return text
-    return str(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)).rstrip()
+    return format_json(data) if form == JSON else format_yaml(data)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -72,6 +47,11 @@ def strip_control_characters(text: str) -> str:
 def format_time(moment: str | None) -> str:
     """Format an RFC 3339 time in UTC as "2026-11-21 08:00:00"."""
     return (moment or "")[:19].replace("T", " ")
+
+
+def format_epoch(epoch: float) -> str:
+    """Format seconds since 1970 like `format_time`."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def format_age(moment: str) -> str:

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable
 
 from console.commandline import session
 from console.commandline.context import USAGE, CommandContext, CommandError
 from console.commandline.endpoint import (
+    analysis,
     benchmarks,
     changes,
-    decisions,
-    doctor,
-    drift,
     endpoints,
     keys,
     manifests,
-    preview,
     wait,
 )
 from console.commandline.platform import (
     alerts,
-    audit,
-    budgets,
     cache_tiers,
     clusters,
     costs,
     dashboards,
-    follows,
-    instance_types,
     metrics_sources,
-    notifications,
     people,
 )
-from console.commandline.verbs import add_group, add_verb
+from console.commandline.verbs import Verbs
 
-ENDPOINT_VERBS = (
-    *(endpoints.add_to, endpoints.add_logs_to, changes.add_to, drift.add_to, keys.add_to),
-    *(manifests.add_to, wait.add_to, doctor.add_to, decisions.add_to, decisions.add_explain_to),
-    *(preview.add_to, benchmarks.add_to),
-)
-COMMANDS = (
-    *(clusters, metrics_sources, follows, cache_tiers, instance_types, costs, budgets),
-    *(dashboards, alerts, notifications, people, audit),
+_COMMANDS = (
+    *(clusters.add_clusters, metrics_sources.add_metrics_sources, clusters.add_follows),
+    *(cache_tiers.add_cache_tiers, costs.add_instance_types, costs.add_cost, costs.add_budgets),
+    *(costs.add_tier_prices, dashboards.add_dashboards, alerts.add_alerts, alerts.add_silences),
+    *(alerts.add_receivers, people.add_users, people.add_teams, people.add_tokens),
+    *(people.add_audit, analysis.add_preflight, clusters.add_rekey),
 )
 
 
@@ -57,23 +47,20 @@ def build_parser() -> argparse.ArgumentParser:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--profile", default="", help="a saved login, or its name to be")
     where.add_argument("--local", action="store_true", help="the console of this machine")
-    rooms = add_commands(parser)
-    session.add_to(rooms)
+    add_commands(parser, session.add_to)
     return parser
 
 
-def add_commands(parser: argparse.ArgumentParser) -> Any:
-    rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
+def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]) -> None:
+    rooms = Verbs(parser.add_subparsers(dest="room", required=True, metavar="COMMAND"))
     text = "create the demo endpoint if there is none (on the console's own machine)"
-    add_verb(rooms, "seed-demo", seed_demo, text)
-    verbs = add_group(rooms, "endpoint", "endpoints")
-    for add_to in ENDPOINT_VERBS:
-        add_to(verbs)
-    for room in COMMANDS:
-        room.add_to(rooms)
-    doctor.add_room(rooms)
-    clusters.add_rekey(rooms)
-    return rooms
+    rooms.verb("seed-demo", text, call=seed_demo)
+    verbs = rooms.group("endpoint", "endpoints", client="endpoints")
+    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks):
+        module.add_to(verbs)
+    for add_to in (*_COMMANDS, *more):
+        add_to(rooms)
+    rooms.finish()
 
 
 def seed_demo(asked: CommandContext) -> str:

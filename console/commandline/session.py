@@ -6,29 +6,13 @@ import argparse
 import getpass
 import os
 import sys
-from typing import Any
 
 from console.client import Client, NotAllowed
 from console.client.client import base_url
 from console.commandline import output, profiles
 from console.commandline.context import NOT_ALLOWED, USAGE, CommandContext, CommandError
 from console.commandline.profiles import DEFAULT, Profile
-from console.commandline.verbs import add_verb
-
-SHELLS = ("bash", "zsh", "tcsh")
-
-
-def add_to(rooms: Any) -> None:
-    into = add_verb(rooms, "login", login, "save the address of a console and a token for it")
-    into.add_argument("url", help="such as https://emberline.example.com")
-    into.add_argument("--ca-file", default="", help="authorities of its certificate")
-    into.add_argument(
-        "--allow-http", action="store_true", help="send the token unencrypted to another machine"
-    )
-    add_verb(rooms, "logout", logout, "forget the saved token")
-    add_verb(rooms, "whoami", whoami, "which console is asked, as whom", listing=False)
-    shell = add_verb(rooms, "completion", completion, 'eval "$(emberline completion bash)"')
-    shell.add_argument("shell", choices=SHELLS)
+from console.commandline.verbs import OUTPUT, Verbs
 
 
 def login(asked: CommandContext) -> str:
@@ -95,3 +79,15 @@ def completion(asked: CommandContext) -> str:
         ) from None
     parser: argparse.ArgumentParser = asked.options["parser"]
     return shtab.complete(parser, asked.options["shell"])
+
+
+def add_to(rooms: Verbs) -> None:
+    verb = rooms.verb("login", "save the address of a console and a token for it", call=login)
+    verb.add("url", help="such as https://emberline.example.com")
+    verb.add("--ca-file", default="", help="authorities of its certificate")
+    text = "send the token unencrypted to another machine"
+    verb.add("--allow-http", action="store_true", help=text)
+    rooms.verb("logout", "forget the saved token", call=logout)
+    rooms.verb("whoami", "which console is asked, as whom", call=whoami, form=OUTPUT)
+    verb = rooms.verb("completion", 'eval "$(emberline completion bash)"', call=completion)
+    verb.add("shell", choices=("bash", "zsh", "tcsh"))

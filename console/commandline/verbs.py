@@ -1,36 +1,181 @@
-"""Declaration of command groups and verbs on an argument parser."""
+"""Command table: the name, help, arguments, call and printed form of every verb."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import Run
+from console.commandline.context import CommandContext, CommandResult
+from console.commandline.input import parse_facts
+
+_FORMS = (output.TABLE, output.JSON, output.YAML)
+OUTPUT: dict[str, Any] = {
+    "type": lambda word: output.TABLE if word == "text" else word,  # former name
+    "choices": _FORMS,
+    "default": output.TABLE,
+    "help": "for people or programs",
+}
+OUTPUT_NAMES = OUTPUT | {
+    "choices": (*_FORMS, output.NAME),
+    "help": "for people, for programs, or the names alone",
+}
+OUTPUT_DATA = {"choices": (output.YAML, output.JSON), "default": output.YAML, "help": "(yaml)"}
 
 
-def add_group(commands: Any, name: str, text: str, dest: str = "verb") -> Any:
-    """Add the command `name` and return the collection of its verbs."""
-    parser = commands.add_parser(name, help=text)
-    return parser.add_subparsers(dest=dest, required=True, metavar="VERB")
-
-
-def add_verb(
-    verbs: Any, name: str, run: Run, text: str, *arguments: str, listing: bool | None = None
-) -> argparse.ArgumentParser:
-    """Add a verb with positional `arguments`. `listing`: it takes an output format, with names for
-    `xargs` if true; None: it does not.
+class Table:
+    """Printed form of a list. `cells` maps a row to its columns, of which the first is its name.
+    `none` is the text for an empty list and may refer to options, as in "{name}"; `names`: the
+    names alone can be printed.
     """
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text)
-    parser.set_defaults(run=run)
-    for argument in arguments:
-        parser.add_argument(argument)
-    if listing is not None:
-        output.add_output(parser, names=listing)
-    return parser
+
+    def __init__(
+        self,
+        head: Sequence[str],
+        cells: Callable[[Any], Sequence[str]],
+        none: str = "",
+        *,
+        names: bool = True,
+    ) -> None:
+        self.head, self.cells, self.none = head, cells, none
+        self.form = OUTPUT_NAMES if names else OUTPUT
+
+    def format(self, found: Iterable[Any], options: Mapping[str, Any]) -> str:
+        listed, form = list(found), options["output"]
+        if form == output.NAME:
+            return "\n".join(self.cells(one)[0] for one in listed)
+        if form != output.TABLE:
+            return output.format_data(listed, form)
+        return self.text(listed) if listed or not self.none else self.none.format_map(options)
+
+    def text(self, rows: Iterable[Any]) -> str:
+        return output.table(self.head, map(self.cells, rows))
 
 
-def add_endpoint_verb(verbs: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
-    parser = add_verb(verbs, name, run, text)
-    parser.add_argument("name", help="the endpoint")
-    return parser
+Call = Callable[[CommandContext], Any]
+Show = Table | str | Callable[[Any], str | Iterable[str]] | None
+
+
+class Verb:
+    """A verb on its parser. See `Verbs.verb`."""
+
+    def __init__(self, parser: Any, call: Call | str, show: Show) -> None:
+        self.parser, self._call, self._show = parser, call, show
+        self.form: Mapping[str, Any] | None = None
+        if isinstance(show, Table):
+            self.form = show.form
+        elif callable(show):
+            self.form = OUTPUT
+        self._positional: list[str] = []
+        self._named: list[str] = []
+        parser.set_defaults(run=self._run)
+
+    def add(self, *flags: str, **options: Any) -> None:
+        action = self.parser.add_argument(*flags, **options)
+        (self._named if action.option_strings else self._positional).append(action.dest)
+
+    def fields(self, text: str, name: str = "fields", nargs: str = "+") -> None:
+        """Add positional FIELD=VALUE arguments; the client gets them as one mapping."""
+        self.add(name, nargs=nargs, metavar="FIELD=VALUE", help=text)
+
+    def spec(self, text: str) -> None:
+        """Add a file with fields, and `--set` for single ones."""
+        self.add("-f", "--file", default="", help="JSON or YAML; - for standard input")
+        options = {"action": "append", "default": [], "metavar": "FIELD=VALUE"}
+        self.add("--set", dest="fields", help=text, **options)
+
+    def output(self) -> None:
+        """Add `--output` if the verb has one; it is the last option where this is not called."""
+        if self.form is not None:
+            self.parser.add_argument("-o", "--output", **self.form)
+        self.form = None
+
+    def one_of(self, *, required: bool = False) -> Any:
+        return self.parser.add_mutually_exclusive_group(required=required)
+
+    def _run(self, asked: CommandContext) -> CommandResult:
+        if isinstance(self._call, str):
+            found = self._call_client(self._call, asked)
+        else:
+            found = self._call(asked)
+        result = found if isinstance(found, CommandResult) else CommandResult(found)
+        return CommandResult(self._format(result.answer, asked.options), result.exit_code)
+
+    def _call_client(self, path: str, asked: CommandContext) -> Any:
+        resource, _, method = path.partition(".")
+        options = asked.options
+        if "fields" in options:
+            options = {**options, "fields": parse_facts(options["fields"])}
+        return getattr(getattr(asked.client, resource), method)(
+            *(options[name] for name in self._positional),
+            **{name: options[name] for name in self._named},
+        )
+
+    def _format(self, answer: Any, options: Mapping[str, Any]) -> str:
+        form = options.get("output", output.TABLE)
+        if self._show is None:
+            return str(answer)
+        if isinstance(self._show, str):
+            return self._show.format_map(
+                {**options, **(answer if isinstance(answer, Mapping) else {})}
+            )
+        if isinstance(self._show, Table):
+            return self._show.format(answer, options)
+        if form == output.NAME:
+            return str(answer["name"])
+        if form != output.TABLE:
+            return output.format_data(answer, form)
+        shown = self._show(answer)
+        return shown if isinstance(shown, str) else "\n".join(shown)
+
+
+class Verbs:
+    """The verbs of one command; `client` is the attribute of the client that they use."""
+
+    def __init__(self, parsers: Any, client: str = "") -> None:
+        self._parsers, self._client = parsers, client
+        self._groups: list[Verbs] = []
+        self._verbs: list[Verb] = []
+
+    def group(self, name: str, text: str, client: str = "", dest: str = "verb") -> Verbs:
+        parser = self._parsers.add_parser(name, help=text)
+        parsers = parser.add_subparsers(dest=dest, required=True, metavar="VERB")
+        self._groups.append(Verbs(parsers, client))
+        return self._groups[-1]
+
+    def verb(
+        self,
+        name: str,
+        text: str,
+        *arguments: str,
+        call: Call | str = "",
+        show: Show = None,
+        form: Mapping[str, Any] | None = None,
+    ) -> Verb:
+        """Add a verb. `call` returns text or a document, in a CommandResult where the exit code is
+        a verdict; as a string it is a method of the client, by default the one called `name`,
+        which gets the positional arguments and, by name, the options. `show` formats a document for
+        people: a table, lines, or a text that may refer to fields and options, as in "{name} is
+        added." A document has `--output`; `form` is one that differs, {} is none.
+        """
+        parser = self._parsers.add_parser(name, help=text)
+        verb = Verb(parser, call if callable(call) else f"{self._client}.{call or name}", show)
+        verb.form = verb.form if form is None else form or None
+        for argument in arguments:
+            verb.add(argument)
+        self._verbs.append(verb)
+        return verb
+
+    def finish(self) -> None:
+        """Add the last option of every verb."""
+        for verb in self._verbs:
+            verb.output()
+        for group in self._groups:
+            group.finish()
+
+
+def endpoint_verb(verbs: Verbs, name: str, text: str, **options: Any) -> Verb:
+    """Add a verb whose first argument is an endpoint."""
+    verb = verbs.verb(name, text, **options)
+    verb.add("name", help="the endpoint")
+    return verb

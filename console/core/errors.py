@@ -51,6 +51,12 @@ class Gathered:
             raise Refused(*self._problems)
 
 
+def error_document(code: str, detail: str, remedy: str, request_id: str = "") -> dict[str, Any]:
+    """Return the body of a REST error response that concerns no field."""
+    facts = {"code": code, "detail": detail, "field": None, "value": None, "remedy": remedy}
+    return {**facts, "errors": [], "request_id": request_id}
+
+
 def expect_object(data: Any) -> dict[str, Any]:
     """Return `data`, or raise `Refused` if it is not an object."""
     if not isinstance(data, dict):

@@ -1,32 +1,41 @@
-"""Registry of the users of a shared object, such as the endpoints of a cluster.
-
-An app registers a check in its `AppConfig.ready`; objects with users are not deleted.
-"""
+"""Registries that apps fill in `AppConfig.ready`, such as menu entries or periodic jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
 
+Item = TypeVar("Item")
 # Users by object name, such as {"default": ["endpoint demo"]}.
 Check = Callable[[], Mapping[str, Sequence[str]]]
 
 
-class OwnerRegistry:
-    def __init__(self) -> None:
-        self._checks: list[Check] = []
+class Registry(Generic[Item]):
+    """Items in the order of their registration; of those with the same key, the last."""
 
-    def register(self, check: Check) -> None:
-        if check not in self._checks:
-            self._checks.append(check)
+    def __init__(self, key: Callable[[Item], Hashable] = lambda item: item) -> None:
+        self._key = key
+        self._items: dict[Hashable, Item] = {}
 
-    def unregister(self, check: Check) -> None:
-        if check in self._checks:
-            self._checks.remove(check)
+    def register(self, item: Item) -> None:
+        self._items[self._key(item)] = item
+
+    def unregister(self, item: Item) -> None:
+        self._items.pop(self._key(item), None)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items.values())
+
+
+class OwnerRegistry(Registry[Check]):
+    """Users of a shared object, such as the endpoints of a cluster; an object with users is not
+    deleted.
+    """
 
     def by_name(self) -> dict[str, list[str]]:
         """Return all users. Errors of a check propagate: a failure is not "unused"."""
         found: dict[str, list[str]] = {}
-        for check in self._checks:
+        for check in self:
             for thing, names in check().items():
                 found.setdefault(thing, []).extend(names)
         return {thing: sorted(names) for thing, names in found.items()}

@@ -10,12 +10,12 @@ class SystemConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.system import audit_round, preflight, rounds, selectors
+        from console.system import preflight, rounds, selectors
         from console.telemetry import meters
         from console.web.shell import context, navigation
 
         preflight.register_check(rounds.round_checks)
-        rounds.register_round(audit_round.audit_round)
+        rounds.register_round(rounds.audit_round)
         context.register_banner(selectors.disk_banner)
         meters.add_metrics("web", selectors.expose_disk)
         navigation.register_item(navigation.NavItem("System", "system:processes", "activity", 95))

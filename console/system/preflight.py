@@ -18,6 +18,7 @@ from console.clusters import refresh
 from console.clusters.choices import ClusterPhase
 from console.clusters.selectors import default_cluster
 from console.core import disk
+from console.core.registry import Registry
 from console.provisioners.kubernetes.api.access import own_namespace
 from console.vault import key_rotation
 from console.web import health
@@ -44,13 +45,12 @@ class PreflightResult:
         return f"{mark} {self.subject}: {self.text}{remedy}"
 
 
+_registered: Registry[Callable[[], Iterator[PreflightResult]]] = Registry()
+register_check = _registered.register
+
+
 def ask() -> list[PreflightResult]:
     return [verdict for part in (*_CHECKS, *_registered) for verdict in part()]
-
-
-def register_check(part: Callable[[], Iterator[PreflightResult]]) -> None:
-    if part not in _registered:
-        _registered.append(part)
 
 
 def _settings() -> Iterator[PreflightResult]:
@@ -161,4 +161,3 @@ def _cluster() -> Iterator[PreflightResult]:
 _CHECKS: tuple[Callable[[], Iterator[PreflightResult]], ...] = (
     *(_settings, _services, _shared, _check_keys, _images, _static, _cluster),
 )
-_registered: list[Callable[[], Iterator[PreflightResult]]] = []

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from django.db import DatabaseError
 from django.utils import timezone
 from django.utils.timesince import timesince
 
+from console.audit.integrity import BROKEN_REMEDY, chain_state
+from console.core.registry import Registry
 from console.system.preflight import PreflightResult
 
 
@@ -33,6 +35,8 @@ _LEVELS = {
     RoundState.FAILING: "red",
 }
 _OK_STATES = (RoundState.WORKING, RoundState.IDLE)
+_AUDIT = ("audit log", "Links new audit rows, and looks for rows that were changed")
+_AUDIT_LATE = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,8 @@ class Round:
         return self.state in _OK_STATES
 
 
-_rounds: list[Callable[[], Round]] = []
-
-
-def register_round(ask: Callable[[], Round]) -> None:
-    if ask not in _rounds:
-        _rounds.append(ask)
+_rounds: Registry[Callable[[], Round]] = Registry()
+register_round = _rounds.register
 
 
 def list_rounds() -> tuple[Round, ...]:
@@ -76,3 +76,23 @@ def round_checks() -> Iterator[PreflightResult]:
     for one in found:
         last = f" Last done {timesince(one.last_at, now)} ago." if one.last_at else ""
         yield PreflightResult(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)
+
+
+def audit_round() -> Round:
+    """Return the state of the periodic verification of the audit log."""
+    found = chain_state()
+    if found is None or found.checked_at is None:
+        state, text = RoundState.IDLE, "Nothing was verified yet."
+        return Round(*_AUDIT, state, None, text, "The first check is within 10 minutes.")
+    last = found.checked_at
+    if found.problem:
+        text = f"The audit log was changed outside the console: {found.problem}."
+        return Round(*_AUDIT, RoundState.FAILING, last, text, BROKEN_REMEDY)
+    since = found.waiting_since
+    waits = since is not None and timezone.now() - since > _AUDIT_LATE
+    if waits or timezone.now() - last > _AUDIT_LATE:
+        text = "New audit rows are not linked: until then their removal cannot be seen."
+        remedy = "Look at System for the worker and the timetable (beat)."
+        return Round(*_AUDIT, RoundState.LATE, last, text, remedy)
+    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are linked."
+    return Round(*_AUDIT, RoundState.WORKING, last, text)

@@ -14,6 +14,7 @@ from django.template.loader import render_to_string
 
 from console.core import disk, request_log
 from console.core.counters import increment
+from console.core.errors import error_document
 
 _API = "/api/"
 # Retry-After in seconds; SQLite's write lock is held for less.
@@ -108,16 +109,7 @@ def _answer(
 ) -> HttpResponse:
     shown_id = getattr(request, "request_id", "") or request_log.current_id()
     if request.path.startswith(_API):
-        body: dict[str, object] = {
-            "code": code,
-            "detail": detail,
-            "field": None,
-            "value": None,
-            "remedy": remedy,
-            "errors": [],
-            "request_id": shown_id,
-        }
-        return JsonResponse(body, status=status)
+        return JsonResponse(error_document(code, detail, remedy, shown_id), status=status)
     titles = {
         "bad_request": "Bad request",
         "permission_denied": "Not allowed",

@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
-from console.commandline.verbs import add_endpoint_verb, add_group, add_verb
+from console.commandline.input import parse_facts, read_text
+from console.commandline.verbs import OUTPUT, Table, Verb, Verbs, endpoint_verb
 
-_HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE")
 _LIVE = ("queued", "running")
 _TIMES = ("ttft", "tpot", "itl", "duration", "lag")
 _FIELDS = "such as workload=chat mode=rate rate=4 duration_s=60"
 POLL_S = 1.0
-
-
-def add_to(verbs: Any) -> None:
-    text = "load an endpoint and measure what comes back"
-    what = add_group(verbs, "benchmark", text, dest="what")
-    output.add_output(
-        add_endpoint_verb(what, "list", "its runs, the latest first", list_all), names=True
-    )
-    for verb, text, run in (
-        ("plan", "what a run would send, and whom it would load; sends nothing", plan),
-        ("start", "load it: whoever uses it feels that", start),
-    ):
-        made = add_endpoint_verb(what, verb, text, run)
-        made.add_argument("fields", nargs="*", metavar="FIELD=VALUE", help=_FIELDS)
-        made.add_argument("--trace", default="", metavar="FILE", help="lines in Mooncake's format")
-        output.add_output(made)
-    made.add_argument("--wait", action="store_true", help="until it has ended, with its numbers")
-    made.add_argument("--timeout", type=float, default=3600.0, help="seconds to wait (3600)")
-    for verb, text, run in (
-        ("get", "one run", get),
-        ("abort", "at once; one that has ended stays as it is", abort),
-    ):
-        one = add_endpoint_verb(what, verb, text, run)
-        one.add_argument("id")
-        output.add_output(one)
-    add_verb(what, "compare", compare, "two runs, A before B", "a", "b", listing=False)
-
-
-def list_all(asked: CommandContext) -> str:
-    found = asked.client.benchmarks.list(asked.name)
-    none = f"Nobody has measured {asked.name} yet."
-    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none, key="id")
 
 
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:
@@ -76,38 +44,39 @@ def _ms(seconds: Any) -> str:
 
 
 def _run_parameters(asked: CommandContext) -> dict[str, Any]:
-    wish = commandline_input.parse_facts(asked.options["fields"])
+    wish = parse_facts(asked.options["fields"])
     if asked.options["trace"]:
-        wish["trace"] = commandline_input.read_text(asked.options["trace"])
+        wish["trace"] = read_text(asked.options["trace"])
     return wish
 
 
-def plan(asked: CommandContext) -> str:
-    found = asked.client.benchmarks.plan(asked.name, _run_parameters(asked))
-    if asked.options["output"] != output.TABLE:
-        return output.format_data(found, asked.options["output"])
+def _format_plan(found: dict[str, Any]) -> Iterator[str]:
     most = "at most " if found["at_most"] else ""
-    lines = [
+    yield (
         f"It would send {most}{found['requests']:,} requests ({found['requests_s']:.4g} a second) "
         f"of {found['prompt_tokens']:,} prompt and {found['answer_tokens']:,} answer tokens "
         f"in all, for {found['seconds']:,.0f} s; {found['ends_by']} ends it."
-    ]
+    )
     for one in found["endpoints"]:
         others = "?" if one["in_flight"] is None else one["in_flight"]
-        lines.append(
+        yield (
             f"  {one['name']} ({one['phase']}, {one['strategy']}) on {one['where']}: "
             f"{len(one['workers'])} workers, {others} requests of others in flight"
         )
-    return "\n".join(lines)
+
+
+def plan(asked: CommandContext) -> dict[str, Any]:
+    return asked.client.benchmarks.plan(asked.name, _run_parameters(asked))
 
 
 def start(asked: CommandContext) -> str:
     made = asked.client.benchmarks.start(asked.name, _run_parameters(asked))
     text = f"Benchmark {made['id']} of {asked.name} is accepted."
     if not asked.options["wait"]:
-        return _format_run(asked, made, text)
+        return _text_or_data(asked, made, text)
     asked.say(text)
-    return _format_run(asked, _wait_for_end(asked, made), None)
+    run = _wait_for_end(asked, made)
+    return _text_or_data(asked, run, _format_run(run))
 
 
 def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
@@ -129,20 +98,17 @@ def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
     return run
 
 
-def get(asked: CommandContext) -> str:
-    return _format_run(asked, asked.client.benchmarks.get(asked.name, asked.options["id"]), None)
-
-
 def abort(asked: CommandContext) -> str:
     found = asked.client.benchmarks.abort(asked.name, asked.options["id"])
-    return _format_run(asked, found, f"{found['id']} is {found['state']}.")
+    return _text_or_data(asked, found, f"{found['id']} is {found['state']}.")
 
 
-def _format_run(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
-    if asked.options["output"] != output.TABLE:
-        return output.format_data(run, asked.options["output"])
-    if text is not None:
-        return text
+def _text_or_data(asked: CommandContext, run: dict[str, Any], text: str) -> str:
+    form = asked.options["output"]
+    return text if form == output.TABLE else output.format_data(run, form)
+
+
+def _format_run(run: dict[str, Any]) -> str:
     told = run["message"] or run["stage"]
     lines = [
         f"{run['id']} of {run['endpoint']}: {run['state']}. {told}".rstrip(),
@@ -164,29 +130,50 @@ def _format_value(name: str, value: Any) -> str:
     return output.cell(value)
 
 
-def compare(asked: CommandContext) -> str:
-    found = asked.client.benchmarks.compare(asked.options["a"], asked.options["b"])
-    if asked.options["output"] != output.TABLE:
-        return output.format_data(found, asked.options["output"])
-    rows = [
-        (
-            row["label"],
-            _number(row["a"]),
-            _number(row["b"]),
-            _format_change(row),
-            ("better" if row["better"] else "worse") if row["sure"] else "not sure",
-        )
-        for row in found["rows"]
-    ]
-    lines = [found["verdict"], *(f"  But: {caveat}" for caveat in found["caveats"])]
-    return "\n".join([*lines, output.table(("", "A", "B", "CHANGE (95 %)", "B IS"), rows)])
+def _format_comparison(found: dict[str, Any]) -> Iterator[str]:
+    yield found["verdict"]
+    yield from (f"  But: {caveat}" for caveat in found["caveats"])
+    yield _COMPARISON.text(found["rows"])
 
 
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.4g}"
+def _comparison(row: dict[str, Any]) -> tuple[str, ...]:
+    a, b = ("?" if row[key] is None else f"{row[key]:,.4g}" for key in ("a", "b"))
+    verdict = ("better" if row["better"] else "worse") if row["sure"] else "not sure"
+    return row["label"], a, b, _format_change(row), verdict
 
 
 def _format_change(row: dict[str, Any]) -> str:
     if row["change"] is None or row["low"] is None or row["high"] is None:
         return "?"
     return f"{row['change']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})"
+
+
+_RUNS = Table(
+    ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE"),
+    _cells,
+    "Nobody has measured {name} yet.",
+)
+_COMPARISON = Table(("", "A", "B", "CHANGE (95 %)", "B IS"), _comparison)
+
+
+def add_to(verbs: Verbs) -> None:
+    text = "load an endpoint and measure what comes back"
+    runs = verbs.group("benchmark", text, client="benchmarks", dest="what")
+    endpoint_verb(runs, "list", "its runs, the latest first", show=_RUNS)
+    text = "what a run would send, and whom it would load; sends nothing"
+    _add_run(endpoint_verb(runs, "plan", text, call=plan, show=_format_plan))
+    text = "load it: whoever uses it feels that"
+    verb = endpoint_verb(runs, "start", text, call=start, form=OUTPUT)
+    _add_run(verb)
+    verb.add("--wait", action="store_true", help="until it has ended, with its numbers")
+    verb.add("--timeout", type=float, default=3600.0, help="seconds to wait (3600)")
+    endpoint_verb(runs, "get", "one run", show=_format_run).add("id")
+    text = "at once; one that has ended stays as it is"
+    endpoint_verb(runs, "abort", text, call=abort, form=OUTPUT).add("id")
+    runs.verb("compare", "two runs, A before B", "a", "b", show=_format_comparison)
+
+
+def _add_run(verb: Verb) -> None:
+    verb.fields(_FIELDS, nargs="*")
+    verb.add("--trace", default="", metavar="FILE", help="lines in Mooncake's format")
+    verb.output()

@@ -1,109 +1,30 @@
-"""`endpoint create | update | scale | pause | resume | rollback | delete`."""
+"""`endpoint create | update | scale | pause | resume | move | rollback | delete`, and `drift | heal
+| adopt`: fields changed by others in the cluster, and both responses.
+"""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from console.commandline import input as commandline_input
+from console.client.documents import Drift
 from console.commandline import output
-from console.commandline.context import CommandContext, Run
+from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
 from console.commandline.endpoint.wait import DELETED
-from console.commandline.verbs import add_verb
-
-
-def add_to(verbs: Any) -> None:
-    make = add_verb(verbs, "create", create, "a new endpoint")
-    make.add_argument("name", nargs="?", default="")
-    _add_spec(make)
-    _add_ends(make)
-    change = _named(verbs, "update", "change the given fields", update)
-    _add_spec(change)
-    change.add_argument("--generation", type=int, help="refuse unless it is at this generation")
-    scaled = _named(verbs, "scale", "change the number of workers", scale)
-    scaled.add_argument("replicas", type=int)
-    _named(verbs, "pause", "stop all workers, keep the configuration", pause)
-    _named(verbs, "resume", "want as many workers as before the pause", resume)
-    moved = _named(verbs, "move", "to another team; nothing of it restarts", move)
-    where = moved.add_mutually_exclusive_group(required=True)
-    where.add_argument("team", nargs="?", default=None)
-    where.add_argument("--nobody", action="store_true", help="of no team")
-    back = _named(verbs, "rollback", "want again what a revision wanted", rollback)
-    back.add_argument("revision", type=int)
-    end = _named(verbs, "delete", "stop everything of it and forget it", delete)
-    end.add_argument(
-        "--abandon",
-        action="store_true",
-        help="its cluster is gone for good: forget it and remove nothing there. Should the cluster "
-        "come back, its pods go on; they carry the label emberline.dev/owner=endpoint.NAME. "
-        "Refused while the cluster answers",
-    )
-
-
-def _named(verbs: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(verb, help=text)
-    parser.add_argument("name")
-    _add_ends(parser)
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_ends(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="say what would change, no more")
-    wait.add_wait(parser)
-    output.add_output(parser, names=True)
-
-
-def add_spec_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--file", default="", help="JSON or YAML; - for standard input")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        dest="fields",
-        help="any field by its path, such as cache.l2.enabled=true",
-    )
-
-
-def _add_spec(parser: argparse.ArgumentParser) -> None:
-    add_spec_file(parser)
-    parser.add_argument("--model", help="short for --set model=...")
-    parser.add_argument("--replicas", type=int, help="short for --set replicas=...")
-    parser.add_argument("--strategy", help="short for --set routing.strategy=...")
-    parser.add_argument("--team", help="whose it is to be; yours if you are in one alone")
-    parser.add_argument("--note", default="", help="reason, for the revision and the audit log")
-    parser.add_argument(
-        "--worker-arg",
-        action="append",
-        default=[],
-        metavar="ARG",
-        dest="worker_args",
-        help="one argument of the worker, such as --worker-arg=--max-model-len=2048",
-    )
+from console.commandline.input import merge, parse_settings, read_document
+from console.commandline.verbs import OUTPUT_NAMES, Call, Table, Verb, Verbs
 
 
 def _spec(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
-    short: dict[str, Any] = {}
-    if options["name"]:
-        short["name"] = options["name"]
-    if options["model"] is not None:
-        short["model"] = options["model"]
-    if options["replicas"] is not None:
-        short["replicas"] = options["replicas"]
+    short = asked.given("model", "replicas")
     if options["strategy"] is not None:
         short["routing"] = {"strategy": options["strategy"]}
-    if options["worker_args"]:
-        short["worker_args"] = options["worker_args"]
-    file = commandline_input.read_document(options["file"]) if options["file"] else {}
-    spec = commandline_input.merge(file, short, commandline_input.parse_settings(options["fields"]))
-    if options["team"] is not None:
-        spec["team"] = options["team"]
-    if options["note"]:
-        spec["note"] = options["note"]
-    return spec
+    short |= {key: options[key] for key in ("name", "worker_args") if options[key]}
+    file = read_document(options["file"]) if options["file"] else {}
+    spec = merge(file, short, parse_settings(options["fields"]))
+    note = {"note": options["note"]} if options["note"] else {}
+    return {**spec, **asked.given("team"), **note}
 
 
 def create(asked: CommandContext) -> str:
@@ -126,21 +47,10 @@ def update(asked: CommandContext) -> str:
     return _format_change(asked, changed)
 
 
-def scale(asked: CommandContext) -> str:
-    endpoints, dry = asked.client.endpoints, asked.options["dry_run"]
-    return _format_change(
-        asked, endpoints.scale(asked.name, asked.options["replicas"], dry_run=dry)
-    )
-
-
-def pause(asked: CommandContext) -> str:
-    dry = asked.options["dry_run"]
-    return _format_change(asked, asked.client.endpoints.pause(asked.name, dry_run=dry))
-
-
-def resume(asked: CommandContext) -> str:
-    dry = asked.options["dry_run"]
-    return _format_change(asked, asked.client.endpoints.resume(asked.name, dry_run=dry))
+def _run(asked: CommandContext, action: str, *arguments: Any) -> str:
+    """Run a subresource of the endpoint, such as `scale`."""
+    method = getattr(asked.client.endpoints, action)
+    return _format_change(asked, method(asked.name, *arguments, dry_run=asked.options["dry_run"]))
 
 
 def move(asked: CommandContext) -> str:
@@ -149,13 +59,6 @@ def move(asked: CommandContext) -> str:
     if dry:
         return _dry_run_text(asked, changed)
     return _done(asked, changed, f"{asked.name} is {f'team {team}' if team else 'nobody'}'s now.")
-
-
-def rollback(asked: CommandContext) -> str:
-    endpoints, dry = asked.client.endpoints, asked.options["dry_run"]
-    return _format_change(
-        asked, endpoints.rollback(asked.name, asked.options["revision"], dry_run=dry)
-    )
 
 
 def delete(asked: CommandContext) -> str:
@@ -217,3 +120,106 @@ def change(one: dict[str, Any]) -> str:
     before, after = output.truncate(one.get("before")), output.truncate(one.get("after"))
     effect = f" ({one['effect']})" if one.get("effect") else ""
     return f"  {one['field']}: {before} -> {after}{effect}"
+
+
+def _drift(row: Drift) -> tuple[str, ...]:
+    return (
+        row["key"],
+        output.truncate(row["wanted"]),
+        output.truncate(row["found"]),
+        row["manager"] or "nobody",
+        output.format_epoch(row["since"]) if row["since"] else "",
+        row["workload"],
+    )
+
+
+_DRIFT = Table(
+    ("KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD"),
+    _drift,
+    "Nothing of {name} differs from what is wanted.",
+    names=False,
+)
+
+
+def heal(asked: CommandContext) -> str:
+    workload = asked.options["workload"]
+    asked.client.endpoints.heal(asked.name, workload)
+    return (
+        f"{workload or f'{asked.name}-worker'} is made as wanted again. "
+        f"See: emberline endpoint drift {asked.name}"
+    )
+
+
+def add_to(verbs: Verbs) -> None:
+    verb = verbs.verb("create", "a new endpoint", call=create, form=OUTPUT_NAMES)
+    verb.add("name", nargs="?", default="")
+    _add_spec(verb)
+    _add_ends(verb)
+    verb = _change_verb(verbs, "update", "change the given fields", update)
+    _add_spec(verb)
+    verb.add("--generation", type=int, help="refuse unless it is at this generation")
+    verb = _change_verb(
+        verbs,
+        "scale",
+        "change the number of workers",
+        lambda asked: _run(asked, "scale", asked.options["replicas"]),
+    )
+    verb.add("replicas", type=int)
+    text = "stop all workers, keep the configuration"
+    _change_verb(verbs, "pause", text, lambda asked: _run(asked, "pause"))
+    text = "want as many workers as before the pause"
+    _change_verb(verbs, "resume", text, lambda asked: _run(asked, "resume"))
+    verb = _change_verb(verbs, "move", "to another team; nothing of it restarts", move)
+    where = verb.one_of(required=True)
+    where.add_argument("team", nargs="?", default=None)
+    where.add_argument("--nobody", action="store_true", help="of no team")
+    verb = _change_verb(
+        verbs,
+        "rollback",
+        "want again what a revision wanted",
+        lambda asked: _run(asked, "rollback", asked.options["revision"]),
+    )
+    verb.add("revision", type=int)
+    verb = _change_verb(verbs, "delete", "stop everything of it and forget it", delete)
+    verb.add(
+        "--abandon",
+        action="store_true",
+        help="its cluster is gone for good: forget it and remove nothing there. Should the cluster "
+        "come back, its pods go on; they carry the label emberline.dev/owner=endpoint.NAME. "
+        "Refused while the cluster answers",
+    )
+    verbs.verb("drift", "what others changed of it in the cluster", "name", show=_DRIFT)
+    verb = verbs.verb("heal", "set what others changed as wanted again", "name", call=heal)
+    verb.add("--workload", default="", help="of which; the workers' if none is named")
+    text = "{key} is left as it was found. See: emberline endpoint drift {name}"
+    verb = verbs.verb("adopt", "keep what others changed", "name", show=text)
+    verb.add("key", help="as drift shows it")
+
+
+def _change_verb(verbs: Verbs, name: str, text: str, call: Call) -> Verb:
+    verb = verbs.verb(name, text, "name", call=call, form=OUTPUT_NAMES)
+    _add_ends(verb)
+    return verb
+
+
+def _add_ends(verb: Verb) -> None:
+    verb.add("--dry-run", action="store_true", help="say what would change, no more")
+    wait.add_wait(verb)
+    verb.output()
+
+
+def _add_spec(verb: Verb) -> None:
+    verb.spec("any field by its path, such as cache.l2.enabled=true")
+    verb.add("--model", help="short for --set model=...")
+    verb.add("--replicas", type=int, help="short for --set replicas=...")
+    verb.add("--strategy", help="short for --set routing.strategy=...")
+    verb.add("--team", help="whose it is to be; yours if you are in one alone")
+    verb.add("--note", default="", help="reason, for the revision and the audit log")
+    verb.add(
+        "--worker-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        dest="worker_args",
+        help="one argument of the worker, such as --worker-arg=--max-model-len=2048",
+    )

@@ -1,4 +1,4 @@
-"""`endpoint list | get | events | revisions | logs`: read-only verbs."""
+"""`endpoint list | get | events | revisions | logs`: state and history of endpoints."""
 
 from __future__ import annotations
 
@@ -12,42 +12,11 @@ from console.client.errors import Conflict
 from console.client.logs import MAX_LINES, TAIL_LINES, LogEnd
 from console.commandline import output
 from console.commandline.context import CommandContext
-from console.commandline.verbs import add_verb
+from console.commandline.verbs import OUTPUT_NAMES, Table, Verbs
 from endpoints.choices import STEP_LABELS
 
 _MARKS = {"done": "✓", "active": "…", "waiting": "·", "failed": "✗"}
-_HEAD = ("NAME", "MODEL", "ENGINE", "PHASE", "REASON", "READY", "STRATEGY", "URL")
 _LABELS = {str(step): step_label for step, step_label in STEP_LABELS.items()}
-
-
-def add_to(verbs: Any) -> None:
-    listed = add_verb(verbs, "list", list_all, "all endpoints")
-    for name in ("phase", "cluster", "team", "model", "strategy"):
-        listed.add_argument(f"--{name}", default="", help=f"only those of this {name}")
-    output.add_output(listed, names=True)
-    add_verb(verbs, "get", get, "one endpoint, with its workers", "name", listing=True)
-    events = add_verb(verbs, "events", list_events, "what happened, latest last", "name")
-    events.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
-    output.add_output(events)
-    add_verb(
-        verbs,
-        "revisions",
-        revisions,
-        "what was wanted, by whom; latest last",
-        "name",
-        listing=False,
-    )
-
-
-def list_all(asked: CommandContext) -> str:
-    filters = {
-        name: asked.options[name] for name in ("phase", "cluster", "team", "model", "strategy")
-    }
-    none = "There are no endpoints. Create one: emberline endpoint create NAME --model MODEL"
-    if any(filters.values()):
-        none = "No endpoint is so."
-    found = asked.client.endpoints.list(**filters)
-    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
 
 
 def _cells(one: Endpoint) -> tuple[str, ...]:
@@ -64,14 +33,6 @@ def _cells(one: Endpoint) -> tuple[str, ...]:
         routing.get("strategy", "") if routing.get("enabled", True) else "roundrobin",
         one["url"],
     )
-
-
-def get(asked: CommandContext) -> str:
-    endpoint = asked.client.endpoints.get(asked.name)
-    form = asked.options["output"]
-    if form == output.NAME:
-        return endpoint["name"]
-    return format_endpoint(endpoint) if form == output.TABLE else output.format_data(endpoint, form)
 
 
 def format_endpoint(one: Endpoint) -> str:
@@ -104,28 +65,8 @@ def step_label(step: str) -> str:
     return _LABELS.get(step, step)
 
 
-def list_events(asked: CommandContext) -> str:
-    latest = list(islice(asked.client.endpoints.events(asked.name), asked.options["limit"]))
-    return output.rows(
-        reversed(latest),
-        asked.options["output"],
-        ("WHEN", "REASON", "COUNT", "MESSAGE"),
-        _event,
-    )
-
-
 def _event(row: EndpointEventDocument) -> tuple[str, ...]:
     return output.format_time(row["last_at"]), row["reason"], str(row["count"]), row["message"]
-
-
-def revisions(asked: CommandContext) -> str:
-    latest = list(asked.client.endpoints.revisions(asked.name))
-    return output.rows(
-        reversed(latest),
-        asked.options["output"],
-        ("REVISION", "WHEN", "WHO", "WHAT", "NOTE"),
-        _revision,
-    )
 
 
 def _revision(row: Revision) -> tuple[str, ...]:
@@ -133,14 +74,13 @@ def _revision(row: Revision) -> tuple[str, ...]:
     return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))
 
 
-def add_logs_to(verbs: Any) -> None:
-    parser = add_verb(verbs, "logs", logs, "the log of a worker or a router", "name")
-    parser.add_argument("--worker", default="", help="which one; the first if none is named")
-    parser.add_argument("--container", default="", help="which of its containers")
-    parser.add_argument(
-        "--tail", type=_lines, default=TAIL_LINES, help=f"so many lines of its end ({TAIL_LINES})"
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+def list_events(asked: CommandContext) -> Any:
+    latest = list(islice(asked.client.endpoints.events(asked.name), asked.options["limit"]))
+    return reversed(latest)
+
+
+def list_revisions(asked: CommandContext) -> Any:
+    return reversed(list(asked.client.endpoints.revisions(asked.name)))
 
 
 def logs(asked: CommandContext) -> str:
@@ -170,3 +110,37 @@ def _lines(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text[:9]) <= MAX_LINES:
         raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1 to {MAX_LINES}.")
     return int(text)
+
+
+_HEAD = ("NAME", "MODEL", "ENGINE", "PHASE", "REASON", "READY", "STRATEGY", "URL")
+_NONE = "There are no endpoints. Create one: emberline endpoint create NAME --model MODEL"
+_FILTERS = ("phase", "cluster", "team", "model", "strategy")
+_EVENTS = Table(("WHEN", "REASON", "COUNT", "MESSAGE"), _event, names=False)
+_REVISIONS = Table(("REVISION", "WHEN", "WHO", "WHAT", "NOTE"), _revision, names=False)
+
+
+def list_all(asked: CommandContext) -> str:
+    filters = {name: asked.options[name] for name in _FILTERS}
+    table = Table(_HEAD, _cells, "No endpoint is so." if any(filters.values()) else _NONE)
+    return table.format(asked.client.endpoints.list(**filters), asked.options)
+
+
+def add_to(verbs: Verbs) -> None:
+    verb = verbs.verb("list", "all endpoints", call=list_all, form=OUTPUT_NAMES)
+    for name in _FILTERS:
+        verb.add(f"--{name}", default="", help=f"only those of this {name}")
+    verbs.verb(
+        "get", "one endpoint, with its workers", "name", form=OUTPUT_NAMES, show=format_endpoint
+    )
+    verb = verbs.verb(
+        "events", "what happened, latest last", "name", call=list_events, show=_EVENTS
+    )
+    verb.add("--limit", type=int, default=50, help="so many of the latest (50)")
+    text = "what was wanted, by whom; latest last"
+    verbs.verb("revisions", text, "name", call=list_revisions, show=_REVISIONS)
+    verb = verbs.verb("logs", "the log of a worker or a router", "name", call=logs)
+    verb.add("--worker", default="", help="which one; the first if none is named")
+    verb.add("--container", default="", help="which of its containers")
+    text = f"so many lines of its end ({TAIL_LINES})"
+    verb.add("--tail", type=_lines, default=TAIL_LINES, help=text)
+    verb.add("-f", "--follow", action="store_true", help="go on until Ctrl-C")

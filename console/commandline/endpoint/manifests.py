@@ -6,37 +6,18 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
-from console.commandline.verbs import add_verb
+from console.commandline.input import read_objects
+from console.commandline.verbs import OUTPUT_DATA, OUTPUT_NAMES, Verbs
 
 _RESULTS = {"create": "created", "update": "changed", "unchanged": "unchanged"}
 
 
-def add_to(verbs: Any) -> None:
-    parser = add_verb(verbs, "apply", apply, "make endpoints as objects in files say")
-    parser.add_argument(
-        "-f",
-        "--file",
-        action="append",
-        required=True,
-        dest="files",
-        help="YAML or JSON; a folder stands for its files; - for standard input",
-    )
-    parser.add_argument("--cluster", default="", help="where they go")
-    parser.add_argument("-n", "--namespace", default="", help="for objects which name none")
-    parser.add_argument("--dry-run", action="store_true", help="say what would change")
-    wait.add_wait(parser)
-    output.add_output(parser, names=True)
-    out = add_verb(verbs, "export", export, "an endpoint as an InferenceEndpointConfig", "name")
-    out.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="(yaml)")
-
-
 def apply(asked: CommandContext) -> str:
     options = asked.options
-    found = [item for path in options["files"] for item in commandline_input.read_objects(path)]
+    found = [item for path in options["files"] for item in read_objects(path)]
     answer = asked.client.endpoints.apply(
         found,
         cluster=options["cluster"],
@@ -77,3 +58,17 @@ def export(asked: CommandContext) -> str:
     if asked.options["output"] == "json":
         return output.format_data(asked.client.endpoints.exported(asked.name), output.JSON)
     return asked.client.endpoints.export(asked.name).rstrip()
+
+
+def add_to(verbs: Verbs) -> None:
+    verb = verbs.verb(
+        "apply", "make endpoints as objects in files say", call=apply, form=OUTPUT_NAMES
+    )
+    text = "YAML or JSON; a folder stands for its files; - for standard input"
+    verb.add("-f", "--file", action="append", required=True, dest="files", help=text)
+    verb.add("--cluster", default="", help="where they go")
+    verb.add("-n", "--namespace", default="", help="for objects which name none")
+    verb.add("--dry-run", action="store_true", help="say what would change")
+    wait.add_wait(verb)
+    text = "an endpoint as an InferenceEndpointConfig"
+    verbs.verb("export", text, "name", call=export, form=OUTPUT_DATA)

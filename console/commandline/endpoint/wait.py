@@ -4,7 +4,6 @@ timeout expires.
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,34 +15,13 @@ from console.client.watch import Watch
 from console.commandline import output
 from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
 from console.commandline.endpoint.endpoints import format_endpoint, step_label
-from console.commandline.verbs import add_verb
+from console.commandline.verbs import Verb, Verbs
 from endpoints.choices import Phase
 
 TIMEOUT_S = 600.0
 RECOVERY_S = 10.0
 """Time a Failed endpoint is given to recover by itself."""
 DELETED = "deleted"
-
-
-def add_to(verbs: Any) -> None:
-    parser = add_verb(verbs, "wait", wait, "until the endpoint is in a phase, or deleted", "name")
-    wanted = [*(str(phase) for phase in Phase), DELETED]
-    parser.add_argument("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
-    _add_timeout(parser)
-
-
-def add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wait", action="store_true", help="until it is done, telling each step")
-    _add_timeout(parser)
-
-
-def _add_timeout(parser: argparse.ArgumentParser) -> None:
-    text = f"seconds to wait ({TIMEOUT_S:.0f})"
-    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help=text)
-
-
-def wait(asked: CommandContext) -> str:
-    return wait_until_phase(asked, asked.name, asked.options["phase"])
 
 
 def wait_after_change(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
@@ -123,3 +101,25 @@ class _StepPrinter:
 
     def told_of(self, why: str) -> str:
         return why if self.last is None else f"{why}\n{format_endpoint(self.last)}"
+
+
+def add_wait(verb: Verb) -> None:
+    verb.add("--wait", action="store_true", help="until it is done, telling each step")
+    _add_timeout(verb)
+
+
+def _add_timeout(verb: Verb) -> None:
+    text = f"seconds to wait ({TIMEOUT_S:.0f})"
+    verb.add("--timeout", type=float, default=TIMEOUT_S, help=text)
+
+
+def add_to(verbs: Verbs) -> None:
+    verb = verbs.verb(
+        "wait",
+        "until the endpoint is in a phase, or deleted",
+        "name",
+        call=lambda asked: wait_until_phase(asked, asked.name, asked.options["phase"]),
+    )
+    wanted = [*(str(phase) for phase in Phase), DELETED]
+    verb.add("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
+    _add_timeout(verb)

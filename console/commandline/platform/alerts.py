@@ -1,70 +1,16 @@
-"""`emberline alert ...`: active alerts and their rules."""
+"""`emberline alert ...`, `silence ...` and `receiver ...`: alerts, rules and notifications."""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import CommandContext
-from console.commandline.verbs import add_group, add_verb
+from console.commandline.context import FAILED, CommandContext, CommandResult
+from console.commandline.input import parse_facts
+from console.commandline.verbs import OUTPUT_DATA, Table, Verbs
 
-_ROWS = ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE")
 _CLUSTER_FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
-_ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
-_RULES = ("RULE", "ON", "SEVERITY", "FOR", "NUMBERS")
-_FIRED = ("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST")
 _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes one back"
-
-
-def add_to(rooms: Any) -> None:
-    verbs = add_group(rooms, "alert", "what fires, and the rules that say so")
-    listed = add_verb(verbs, "list", list_all, "what fires now, or will if it goes on")
-    _add_endpoint_option(listed, "only of this endpoint")
-    output.add_output(listed)
-    rules = add_verb(verbs, "rules", list_rules, "every rule with its numbers")
-    _add_endpoint_option(rules, "as they count for this endpoint")
-    output.add_output(rules, names=True)
-    one = add_verb(verbs, "get", get, "one rule with all that is set of it", "name")
-    _add_endpoint_option(one, "as it counts for this endpoint")
-    one.add_argument(
-        "-o", "--output", choices=(output.YAML, output.JSON), default=output.YAML, help="(yaml)"
-    )
-    said = add_verb(
-        verbs, "set", set_rule, "numbers of a rule, for all endpoints or for one", "name"
-    )
-    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_FIELDS)
-    _add_endpoint_option(said, "for this endpoint alone")
-    tried = add_verb(verbs, "try", try_rule, "how often a rule would have fired; changes nothing")
-    tried.add_argument(
-        "words",
-        nargs="+",
-        metavar="NAME|FIELD=VALUE",
-        help=f"a rule's name and its fields, {_FIELDS}; without a name one that is not written yet",
-    )
-    _add_endpoint_option(tried, "for this endpoint alone")
-    tried.add_argument("--range", choices=("24h", "7d"), default="24h", help="(24h)")
-    output.add_output(tried)
-    written = add_verb(verbs, "create", create, "a rule of your own: expr=... summary=...", "name")
-    written.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="expr, summary, for, ...")
-    back = add_verb(
-        verbs, "reset", reset, "as it was built in; a rule of your own is deleted", "name"
-    )
-    _add_endpoint_option(back, "as all endpoints have it")
-    file = add_verb(verbs, "file", as_file, "all rules as a file, for a Prometheus of your own")
-    file.add_argument("--object", action="store_true", help="as a PrometheusRule")
-    add_clusters_to(verbs)
-
-
-def _add_endpoint_option(parser: argparse.ArgumentParser, text: str) -> None:
-    parser.add_argument("--endpoint", default="", help=text)
-
-
-def list_all(asked: CommandContext) -> str:
-    wanted = {"endpoint": asked.options["endpoint"]} if asked.options["endpoint"] else {}
-    found = asked.client.alerts.active(**wanted)
-    return output.rows(found, asked.options["output"], _ALERTS, _alert, none="No alert fires.")
 
 
 def _alert(one: dict[str, Any]) -> tuple[str, ...]:
@@ -75,47 +21,27 @@ def _alert(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def list_rules(asked: CommandContext) -> str:
-    found = asked.client.alerts.rules(asked.options["endpoint"])
-    key = "rule" if asked.options["endpoint"] else "name"
-    return output.rows(found, asked.options["output"], _RULES, _rule, key=key)
-
-
 def _rule(one: dict[str, Any]) -> tuple[str, ...]:
     numbers = ", ".join(f"{each['name']} {each['shown']}" for each in one["parameters"])
     name = one.get("name") or one["rule"]
     return name, "yes" if one["enabled"] else "no", one["severity"], f"{one['for_s']} s", numbers
 
 
-def get(asked: CommandContext) -> str:
-    found = asked.client.alerts.get(asked.name, asked.options["endpoint"])
-    return output.format_data(found, asked.options["output"])
-
-
-def set_rule(asked: CommandContext) -> str:
-    wish = commandline_input.parse_facts(asked.options["fields"])
-    made = asked.client.alerts.set(asked.name, wish, asked.options["endpoint"])
-    return f"{', '.join(_rule(made)[2:])}: {made['summary']}."
-
-
-def try_rule(asked: CommandContext) -> str:
+def try_rule(asked: CommandContext) -> dict[str, Any]:
     words: list[str] = asked.options["words"]
     name = "" if "=" in words[0] else words[0]
-    wish = {
-        **commandline_input.parse_facts(words[1:] if name else words),
-        "range": asked.options["range"],
-    }
-    found = asked.client.alerts.dry_run(name, wish, asked.options["endpoint"])
-    if asked.options["output"] != output.TABLE:
-        return output.format_data(found, asked.options["output"])
+    wish = parse_facts(words[1:] if name else words)
+    wish["range"] = asked.options["range"]
+    return asked.client.alerts.dry_run(name, wish, asked.options["endpoint"])
+
+
+def _format_trial(found: dict[str, Any]) -> list[str]:
     told = [_verdict("With these numbers", found)]
     if found["now"] is not None:
         told.append(_verdict("As it is set now", found["now"]))
     told += _missing_fields(found)
     fired = [one for one in found["about"] if one["times"]]
-    return "\n".join(
-        [*told, *([output.table(_FIRED, map(_format_firings, fired))] if fired else [])]
-    )
+    return [*told, *([_FIRED.text(fired)] if fired else [])]
 
 
 def _verdict(head: str, one: dict[str, Any]) -> str:
@@ -142,44 +68,24 @@ def _format_firings(one: dict[str, Any]) -> tuple[str, ...]:
     return one["about"], str(one["times"]), str(one["firing_s"]), str(one["longest_s"]), last
 
 
-def create(asked: CommandContext) -> str:
-    wish = {"name": asked.name, **commandline_input.parse_facts(asked.options["fields"])}
-    made = asked.client.alerts.create(wish)
-    return f"{made['name']} is written. Prometheus reads it within seconds."
+def create(asked: CommandContext) -> dict[str, Any]:
+    wish = {"name": asked.name, **parse_facts(asked.options["fields"])}
+    return asked.client.alerts.create(wish)
 
 
 def reset(asked: CommandContext) -> str:
-    asked.client.alerts.reset(asked.name, asked.options["endpoint"])
-    whose = f" of {asked.options['endpoint']}" if asked.options["endpoint"] else ""
-    return f"{asked.name}{whose} is reset."
+    endpoint = asked.options["endpoint"]
+    asked.client.alerts.reset(asked.name, endpoint)
+    return f"{asked.name}{f' of {endpoint}' if endpoint else ''} is reset."
 
 
-def as_file(asked: CommandContext) -> str:
+def rule_file(asked: CommandContext) -> str:
     found = asked.client.alerts.file()
     text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
     return text.rstrip()
 
 
-def add_clusters_to(verbs: Any) -> None:
-    add_verb(
-        verbs,
-        "clusters",
-        list_clusters,
-        "where rules and receivers are kept as objects",
-        listing=True,
-    )
-    said = add_verb(verbs, "keep", keep, "what of them is kept in a cluster")
-    said.add_argument("name", metavar="CLUSTER")
-    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_CLUSTER_FIELDS)
-
-
-def list_clusters(asked: CommandContext) -> str:
-    found = asked.client.alerts.clusters()
-    none = "No cluster is known."
-    return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
-
-
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
+def _cluster(one: dict[str, Any]) -> tuple[str, ...]:
     kept = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
     return (
         *(one["cluster"], one["namespace"], *kept, one["phase"], one["reason"]),
@@ -187,11 +93,175 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def keep(asked: CommandContext) -> str:
-    made = asked.client.alerts.keep(
-        asked.name, commandline_input.parse_facts(asked.options["fields"])
-    )
+def _kept(made: dict[str, Any]) -> str:
     kept = " and ".join(name for name in ("rules", "receivers") if made[name])
     if not kept:
         return f"Nothing is kept in {made['cluster']} any more; what was there is removed."
     return f"{kept.capitalize()} are kept in {made['cluster']}, namespace {made['namespace']}."
+
+
+_ALERTS = Table(
+    ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS"),
+    _alert,
+    "No alert fires.",
+    names=False,
+)
+_RULES = Table(("RULE", "ON", "SEVERITY", "FOR", "NUMBERS"), _rule)
+_FIRED = Table(("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST"), _format_firings)
+_CLUSTERS = Table(
+    ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE"),
+    _cluster,
+    "No cluster is known.",
+)
+
+
+def add_alerts(rooms: Verbs) -> None:
+    verbs = rooms.group("alert", "what fires, and the rules that say so", client="alerts")
+    verb = verbs.verb("list", "what fires now, or will if it goes on", call="active", show=_ALERTS)
+    verb.add("--endpoint", default="", help="only of this endpoint")
+    verb = verbs.verb("rules", "every rule with its numbers", show=_RULES)
+    verb.add("--endpoint", default="", help="as they count for this endpoint")
+    verb = verbs.verb(
+        "get",
+        "one rule with all that is set of it",
+        "name",
+        form=OUTPUT_DATA,
+        show=output.format_json,
+    )
+    verb.add("--endpoint", default="", help="as it counts for this endpoint")
+
+    verb = verbs.verb(
+        "set",
+        "numbers of a rule, for all endpoints or for one",
+        "name",
+        form={},
+        show=lambda made: f"{', '.join(_rule(made)[2:])}: {made['summary']}.",
+    )
+    verb.fields(_FIELDS)
+    verb.add("--endpoint", default="", help="for this endpoint alone")
+    verb = verbs.verb(
+        "try",
+        "how often a rule would have fired; changes nothing",
+        call=try_rule,
+        show=_format_trial,
+    )
+    verb.add(
+        "words",
+        nargs="+",
+        metavar="NAME|FIELD=VALUE",
+        help=f"a rule's name and its fields, {_FIELDS}; without a name one that is not written yet",
+    )
+    verb.add("--endpoint", default="", help="for this endpoint alone")
+    verb.add("--range", choices=("24h", "7d"), default="24h", help="(24h)")
+    verb = verbs.verb(
+        "create",
+        "a rule of your own: expr=... summary=...",
+        "name",
+        call=create,
+        show="{name} is written. Prometheus reads it within seconds.",
+    )
+    verb.fields("expr, summary, for, ...")
+    verb = verbs.verb(
+        "reset", "as it was built in; a rule of your own is deleted", "name", call=reset
+    )
+    verb.add("--endpoint", default="", help="as all endpoints have it")
+    verb = verbs.verb("file", "all rules as a file, for a Prometheus of your own", call=rule_file)
+    verb.add("--object", action="store_true", help="as a PrometheusRule")
+    verbs.verb("clusters", "where rules and receivers are kept as objects", show=_CLUSTERS)
+    verb = verbs.verb("keep", "what of them is kept in a cluster", form={}, show=_kept)
+    verb.add("name", metavar="CLUSTER")
+    verb.fields(_CLUSTER_FIELDS)
+
+
+def _silence(one: dict[str, Any]) -> tuple[str, ...]:
+    alerts = ", ".join(one["matchers"])
+    return (
+        *(one["id"], one["state"], alerts),
+        *(output.format_time(one["ends_at"]), one["author"], one["comment"]),
+    )
+
+
+def add_silence(asked: CommandContext) -> dict[str, Any]:
+    conditions = asked.options["conditions"]
+    return asked.client.silences.add({"matchers": conditions, **asked.given("duration", "comment")})
+
+
+def edit_silence(asked: CommandContext) -> dict[str, Any]:
+    facts = asked.given("duration", "ends_at", "comment")
+    if asked.options["conditions"]:
+        facts["matchers"] = asked.options["conditions"]
+    return asked.client.silences.change(asked.options["id"], facts)
+
+
+def _format_silence(made: dict[str, Any]) -> str:
+    alerts = ", ".join(made["matchers"])
+    return f"{made['id']} silences {alerts} until {output.format_time(made['ends_at'])}."
+
+
+def list_silences(asked: CommandContext) -> Any:
+    filters = {} if asked.options["all"] else {"state": ["active", "pending"]}
+    return asked.client.silences.list(**filters)
+
+
+def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
+    words = ("yes" if one[name] else "no" for name in ("enabled", "signed"))
+    return (one["name"], one["kind"], one["shown"], *words)
+
+
+def try_receiver(asked: CommandContext) -> str | CommandResult:
+    sent = asked.client.receivers.test(asked.name)
+    if sent["state"] == "sent":
+        return f"{asked.name} has taken the test."
+    return CommandResult(f"The test did not reach {asked.name}. {sent['error']}", FAILED)
+
+
+def receiver_file(asked: CommandContext) -> str:
+    found = asked.client.receivers.file()
+    text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
+    return text.rstrip()
+
+
+_SILENCES = Table(("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY"), _silence, "Nothing is silenced.")
+
+
+def add_silences(rooms: Verbs) -> None:
+    verbs = rooms.group("silence", "alerts nobody is told of for a while", client="silences")
+    verb = verbs.verb("list", "those which hold now or later", call=list_silences, show=_SILENCES)
+    verb.add("--all", action="store_true", help="also those which have ended")
+    verb = verbs.verb(
+        "add",
+        "silence the alerts that meet all conditions",
+        call=add_silence,
+        form={},
+        show=_format_silence,
+    )
+    verb.add(
+        "conditions", nargs="+", metavar="LABEL=VALUE", help="or !=, =~, !~, as in endpoint=chat"
+    )
+    verb.add("--for", dest="duration", default="2h", help="such as 30m, 2h (that), 1d")
+    verb.add("--comment", required=True, help="why: whoever wonders reads it")
+    verb = verbs.verb(
+        "edit", "what is left out stays", "id", call=edit_silence, form={}, show=_format_silence
+    )
+    verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help="instead of those it has")
+    verb.add("--for", dest="duration", help="from now on, such as 30m, 2h, 1d")
+    verb.add("--until", dest="ends_at", help="such as 2026-11-21T18:00:00Z")
+    verb.add("--comment", help="why")
+    verbs.verb("expire", "end one now", "id", show="The silence is ended.")
+
+
+_RECEIVERS = Table(
+    ("NAME", "KIND", "WHERE", "ENABLED", "SIGNED"),
+    _receiver,
+    "No alert receivers configured. Add a receiver under Alerts, Receivers.",
+)
+
+
+def add_receivers(rooms: Verbs) -> None:
+    verbs = rooms.group("receiver", "who is told of alerts", client="receivers")
+    verbs.verb("list", "all receivers", show=_RECEIVERS)
+    verbs.verb("test", "send one a test, now", "name", call=try_receiver)
+    verb = verbs.verb(
+        "file", "receivers and routes as a part of alertmanager.yml", call=receiver_file
+    )
+    verb.add("--object", action="store_true", help="as an AlertmanagerConfig")

@@ -3,55 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from console.client.documents import CacheTier
-from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint.changes import format_dry_run
-from console.commandline.verbs import add_group, add_verb
-
-_HEAD = ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HITS", "USED BY")
-
-
-def add_to(rooms: Any) -> None:
-    verbs = add_group(rooms, "cache-tier", "pools of L2")
-    add_verb(verbs, "list", list_all, "all cache tiers", listing=True)
-    for verb, run, text in (
-        ("get", get, "one with its nodes"),
-        ("contents", contents, "what it holds by namespace"),
-    ):
-        add_verb(verbs, verb, run, text, "name", listing=False)
-    for verb, run, text in (
-        ("create", create, "a new one; it starts at once"),
-        ("update", update, "change the given fields"),
-    ):
-        parser = add_verb(verbs, verb, run, text, "name")
-        parser.add_argument("-f", "--file", default="", help="JSON or YAML; - for standard input")
-        example = "such as memory_bytes=1073741824"
-        parser.add_argument(
-            *("--set",),
-            action="append",
-            default=[],
-            metavar="FIELD=VALUE",
-            dest="fields",
-            help=example,
-        )
-        parser.add_argument("--dry-run", action="store_true", help="say what would change")
-    flushing = add_verb(
-        verbs, "flush", flush, "forget a namespace, or with --all everything", "name"
-    )
-    what = flushing.add_mutually_exclusive_group(required=True)
-    what.add_argument("--namespace", default="", help="as contents shows it")
-    what.add_argument("--all", action="store_true", help="every namespace")
-    add_verb(verbs, "delete", delete, "refused while an endpoint uses it", "name")
-
-
-def list_all(asked: CommandContext) -> str:
-    none = "There is no cache tier. Create one: emberline cache-tier create NAME"
-    found = asked.client.cache_tiers.list()
-    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
+from console.commandline.input import read_fields
+from console.commandline.verbs import Table, Verb, Verbs
 
 
 def _cells(one: CacheTier) -> tuple[str, ...]:
@@ -67,14 +25,6 @@ def _cells(one: CacheTier) -> tuple[str, ...]:
         output.size(usage.get("used_bytes")),
         rate,
         ", ".join(one["used_by"]),
-    )
-
-
-def get(asked: CommandContext) -> str:
-    found = asked.client.cache_tiers.get(asked.name)
-    form = asked.options["output"]
-    return (
-        "\n".join(_format_tier(found)) if form == output.TABLE else output.format_data(found, form)
     )
 
 
@@ -101,20 +51,9 @@ def _format_tier(one: CacheTier) -> Iterator[str]:
         yield output.table(("NODE", "STATE", "URL", "RESTARTS", "MESSAGE"), rows)
 
 
-def contents(asked: CommandContext) -> str:
-    found = asked.client.cache_tiers.contents(asked.name)
-    form = asked.options["output"]
-    return output.format_data(found, output.YAML if form == output.TABLE else form)
-
-
-def _facts(asked: CommandContext) -> dict[str, Any]:
-    file = commandline_input.read_document(asked.options["file"]) if asked.options["file"] else {}
-    return {**file, **commandline_input.parse_facts(asked.options["fields"])}
-
-
 def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
-    made = asked.client.cache_tiers.create(asked.name, _facts(asked), dry_run=dry)
+    made = asked.client.cache_tiers.create(asked.name, read_fields(asked), dry_run=dry)
     if dry:
         return format_dry_run(made)
     return f"{asked.name} is accepted. See: emberline cache-tier get {asked.name}"
@@ -122,12 +61,10 @@ def create(asked: CommandContext) -> str:
 
 def update(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
-    changed = asked.client.cache_tiers.change(asked.name, _facts(asked), dry_run=dry)
-    return (
-        format_dry_run(changed)
-        if dry
-        else f"{asked.name} is at generation {changed['generation']}."
-    )
+    changed = asked.client.cache_tiers.change(asked.name, read_fields(asked), dry_run=dry)
+    if dry:
+        return format_dry_run(changed)
+    return f"{asked.name} is at generation {changed['generation']}."
 
 
 def flush(asked: CommandContext) -> str:
@@ -135,6 +72,31 @@ def flush(asked: CommandContext) -> str:
     return f"{dropped} values of {asked.name} are forgotten."
 
 
-def delete(asked: CommandContext) -> str:
-    asked.client.cache_tiers.delete(asked.name)
-    return f"{asked.name} is being deleted."
+def _add_fields(verb: Verb) -> None:
+    verb.spec("such as memory_bytes=1073741824")
+    verb.add("--dry-run", action="store_true", help="say what would change")
+
+
+_TIERS = Table(
+    ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HITS", "USED BY"),
+    _cells,
+    "There is no cache tier. Create one: emberline cache-tier create NAME",
+)
+
+
+def add_cache_tiers(rooms: Verbs) -> None:
+    verbs = rooms.group("cache-tier", "pools of L2", client="cache_tiers")
+    verbs.verb("list", "all cache tiers", show=_TIERS)
+    verbs.verb("get", "one with its nodes", "name", show=_format_tier)
+    verbs.verb("contents", "what it holds by namespace", "name", show=output.format_yaml)
+    verb = verbs.verb("create", "a new one; it starts at once", "name", call=create)
+    _add_fields(verb)
+    verb = verbs.verb("update", "change the given fields", "name", call=update)
+    _add_fields(verb)
+    verb = verbs.verb("flush", "forget a namespace, or with --all everything", "name", call=flush)
+    either = verb.one_of(required=True)
+    either.add_argument("--namespace", default="", help="as contents shows it")
+    either.add_argument("--all", action="store_true", help="every namespace")
+    verbs.verb(
+        "delete", "refused while an endpoint uses it", "name", show="{name} is being deleted."
+    )

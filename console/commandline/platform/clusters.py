@@ -1,6 +1,8 @@
-"""`emberline cluster ...`: clusters for endpoints.
+"""`emberline cluster ...` and `follow ...`: clusters for endpoints, and the namespaces whose
+InferenceEndpointConfig objects define endpoints.
 
-`check` queries the cluster; exit codes: 0 ready, 1 missing rights, 2 unreachable or not found.
+`cluster check` queries the cluster; exit codes: 0 ready, 1 missing rights, 2 unreachable or not
+found.
 """
 
 from __future__ import annotations
@@ -8,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.client import NotFound
 from console.client.documents import Cluster
-from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import (
     NOT_FOUND,
@@ -19,56 +19,11 @@ from console.commandline.context import (
     CommandError,
     CommandResult,
 )
-from console.commandline.verbs import add_group, add_verb
+from console.commandline.input import known_name, read_text
+from console.commandline.verbs import Table, Verb, Verbs
 
-KINDS = ("in-cluster", "kubeconfig", "context")
-REACHES = ("pods", "api")
 _VERDICTS = {"Ready": 0, "Degraded": 1}
 _NO_ANSWER = 2
-_HEAD = ("NAME", "PHASE", "KIND", "NAMESPACE", "VERSION", "WHY")
-_FACTS = ("kind", "context", "namespace", "reach")
-
-
-def add_to(rooms: Any) -> None:
-    verbs = add_group(rooms, "cluster", "clusters endpoints can be placed in")
-    add_verb(verbs, "list", list_all, "every cluster with what was last seen of it", listing=True)
-    add_verb(verbs, "get", get, "what a cluster can carry, as last seen", "name", listing=False)
-    adding = add_verb(verbs, "add", add, "let the console use a cluster", "name")
-    adding.add_argument("--kind", choices=KINDS, default="kubeconfig", help="how it is reached")
-    _add_facts(adding)
-    changing = verbs.add_parser("update", help="another kubeconfig, context, namespace or reach")
-    changing.add_argument("name")
-    _add_facts(changing)
-    changing.set_defaults(run=update, kind=None)
-    add_verb(verbs, "check", check, "ask a cluster now what it can carry", "name", listing=False)
-    role = add_verb(verbs, "role", print_role, "print the Role that grants what is missing", "name")
-    role.add_argument(
-        "--namespace", default="", help="for that one, and whole, whatever is granted already"
-    )
-    role.add_argument(
-        "--follow", action="store_true", help="with what following its objects needs, and whole"
-    )
-    add_verb(verbs, "remove", remove, "forget a cluster that nothing uses", "name")
-    add_verb(verbs, "rekey", rekey, "the same as `emberline rekey`")
-
-
-def add_rekey(rooms: Any) -> None:
-    """Add `rekey` under both names: kubeconfigs were the first encrypted secrets."""
-    text = "seal every kept secret anew with the first key (on the console's own machine)"
-    add_verb(rooms, "rekey", rekey, text)
-
-
-def _add_facts(parser: Any) -> None:
-    parser.add_argument("--kubeconfig", metavar="FILE", help='"-" reads standard input')
-    parser.add_argument("--context", help="of the kubeconfig; default: its current one")
-    parser.add_argument("--namespace", help="where endpoints go which name none")
-    parser.add_argument("--reach", choices=REACHES, help="what the console can connect to")
-
-
-def list_all(asked: CommandContext) -> str:
-    none = "There is no cluster yet. Add one with: emberline cluster add NAME --kubeconfig FILE"
-    found = asked.client.clusters.list()
-    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
 
 
 def _cells(one: Cluster) -> tuple[str, ...]:
@@ -76,50 +31,25 @@ def _cells(one: Cluster) -> tuple[str, ...]:
     return one["name"], one["phase"], one["kind"], one["namespace"], version, one["message"]
 
 
-def get(asked: CommandContext) -> str:
-    found = _get_or_fail(asked)
-    form = asked.options["output"]
-    return (
-        "\n".join(_format_cluster(found))
-        if form == output.TABLE
-        else output.format_data(found, form)
-    )
+def get(asked: CommandContext) -> Cluster:
+    with known_name(asked, "cluster", asked.client.clusters):
+        return asked.client.clusters.get(asked.name)
 
 
-def add(asked: CommandContext) -> str:
-    made = asked.client.clusters.add(asked.name, _facts(asked))
-    name = made["name"]
-    return f"Cluster {name} is added. See what it can carry: emberline cluster check {name}"
-
-
-def update(asked: CommandContext) -> str:
-    changed = asked.client.clusters.change(asked.name, _facts(asked))
-    return f"Cluster {changed['name']} is changed. What runs there goes on."
-
-
-def _facts(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
-    facts = {key: options[key] for key in _FACTS if options[key] is not None}
-    if options["kubeconfig"]:
-        facts["kubeconfig"] = commandline_input.read_text(options["kubeconfig"])
+def _facts(asked: CommandContext, *more: str) -> dict[str, Any]:
+    facts = asked.given(*more, "context", "namespace", "reach")
+    if asked.options["kubeconfig"]:
+        facts["kubeconfig"] = read_text(asked.options["kubeconfig"])
     return facts
 
 
 def check(asked: CommandContext) -> CommandResult:
-    try:
+    with known_name(asked, "cluster", asked.client.clusters, _NO_ANSWER):
         found = asked.client.clusters.check(asked.name)
-    except NotFound:
-        raise CommandError(_not_found_text(asked), _NO_ANSWER) from None
-    form = asked.options["output"]
-    text = (
-        "\n".join(_format_cluster(found))
-        if form == output.TABLE
-        else output.format_data(found, form)
-    )
-    return CommandResult(text, _VERDICTS.get(found["phase"], _NO_ANSWER))
+    return CommandResult(found, _VERDICTS.get(found["phase"], _NO_ANSWER))
 
 
-def _format_cluster(found: Cluster) -> Iterator[str]:
+def _lines(found: Cluster) -> Iterator[str]:
     yield f"{found['name']}: {found['phase']} ({found['reason']})"
     if found["message"]:
         yield found["message"]
@@ -145,19 +75,15 @@ def _format_cluster(found: Cluster) -> Iterator[str]:
 
 
 def print_role(asked: CommandContext) -> str:
-    options = asked.options
-    try:
-        return asked.client.clusters.role(
-            asked.name, namespace=options["namespace"], follow=options["follow"]
-        ).rstrip()
-    except NotFound:
-        raise CommandError(_not_found_text(asked), NOT_FOUND) from None
+    namespace, follow = asked.options["namespace"], asked.options["follow"]
+    with known_name(asked, "cluster", asked.client.clusters):
+        role = asked.client.clusters.role(asked.name, namespace=namespace, follow=follow)
+    return role.rstrip()
 
 
-def remove(asked: CommandContext) -> str:
-    _get_or_fail(asked)
+def remove(asked: CommandContext) -> None:
+    get(asked)
     asked.client.clusters.remove(asked.name)
-    return f"Cluster {asked.name} is forgotten, with its credentials."
 
 
 def rekey(asked: CommandContext) -> str:
@@ -166,13 +92,116 @@ def rekey(asked: CommandContext) -> str:
     return asked.here.rekey()
 
 
-def _get_or_fail(asked: CommandContext) -> Cluster:
-    try:
-        return asked.client.clusters.get(asked.name)
-    except NotFound:
-        raise CommandError(_not_found_text(asked), NOT_FOUND) from None
+def _add_facts(verb: Verb) -> None:
+    verb.add("--kubeconfig", metavar="FILE", help='"-" reads standard input')
+    verb.add("--context", help="of the kubeconfig; default: its current one")
+    verb.add("--namespace", help="where endpoints go which name none")
+    verb.add("--reach", choices=("pods", "api"), help="what the console can connect to")
 
 
-def _not_found_text(asked: CommandContext) -> str:
-    known = ", ".join(one["name"] for one in asked.client.clusters.list()) or "none yet"
-    return f"There is no cluster {asked.name}. There are: {known}."
+_CLUSTERS = Table(
+    ("NAME", "PHASE", "KIND", "NAMESPACE", "VERSION", "WHY"),
+    _cells,
+    "There is no cluster yet. Add one with: emberline cluster add NAME --kubeconfig FILE",
+)
+
+
+def add_clusters(rooms: Verbs) -> None:
+    verbs = rooms.group("cluster", "clusters endpoints can be placed in", client="clusters")
+    verbs.verb("list", "every cluster with what was last seen of it", show=_CLUSTERS)
+    verbs.verb("get", "what a cluster can carry, as last seen", "name", call=get, show=_lines)
+    verb = verbs.verb(
+        "add",
+        "let the console use a cluster",
+        "name",
+        call=lambda asked: asked.client.clusters.add(asked.name, _facts(asked, "kind")),
+        show="Cluster {name} is added. See what it can carry: emberline cluster check {name}",
+    )
+    verb.add(
+        "--kind",
+        choices=("in-cluster", "kubeconfig", "context"),
+        default="kubeconfig",
+        help="how it is reached",
+    )
+    _add_facts(verb)
+    verb = verbs.verb(
+        "update",
+        "another kubeconfig, context, namespace or reach",
+        "name",
+        call=lambda asked: asked.client.clusters.change(asked.name, _facts(asked)),
+        show="Cluster {name} is changed. What runs there goes on.",
+    )
+    _add_facts(verb)
+    verbs.verb("check", "ask a cluster now what it can carry", "name", call=check, show=_lines)
+    verb = verbs.verb("role", "print the Role that grants what is missing", "name", call=print_role)
+    verb.add("--namespace", default="", help="for that one, and whole, whatever is granted already")
+    verb.add(
+        "--follow", action="store_true", help="with what following its objects needs, and whole"
+    )
+    verbs.verb(
+        "remove",
+        "forget a cluster that nothing uses",
+        "name",
+        call=remove,
+        show="Cluster {name} is forgotten, with its credentials.",
+    )
+    verbs.verb("rekey", "the same as `emberline rekey`", call=rekey)
+
+
+def add_rekey(rooms: Verbs) -> None:
+    """Add `rekey` under both names: kubeconfigs were the first encrypted secrets."""
+    rooms.verb(
+        "rekey",
+        "seal every kept secret anew with the first key (on the console's own machine)",
+        call=rekey,
+    )
+
+
+def _follow_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    why = f"{row['reason']} {row['message']}".strip()
+    return row["cluster"], row["namespace"], row["phase"], str(row["objects"]), why
+
+
+def unfollow(asked: CommandContext) -> None:
+    cluster, namespace = asked.options["cluster"], asked.options["namespace"]
+    for row in asked.client.follows.list():
+        if (row["cluster"], row["namespace"]) == (cluster, namespace):
+            asked.client.follows.remove(row["id"])
+            return
+    text = f"{cluster}/{namespace} is not followed. See what is: emberline follow list"
+    raise CommandError(text, NOT_FOUND)
+
+
+_FOLLOWS = Table(
+    ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "WHY"),
+    _follow_cells,
+    "No namespace is followed. Follow one: emberline follow add CLUSTER NAMESPACE",
+    names=False,
+)
+
+
+def add_follows(rooms: Verbs) -> None:
+    verbs = rooms.group(
+        "follow",
+        "make endpoints of InferenceEndpointConfig objects of a namespace",
+        client="follows",
+    )
+    verbs.verb("list", "followed namespaces", show=_FOLLOWS)
+    verb = verbs.verb(
+        "add",
+        "install the definition and follow a namespace",
+        "cluster",
+        "namespace",
+        show="{cluster}/{namespace} is followed. See: emberline follow list",
+    )
+    verb.add(
+        "--foreign", action="store_true", help="also where somebody else installed the definition"
+    )
+    verbs.verb(
+        "remove",
+        "let its objects go; their endpoints stay",
+        "cluster",
+        "namespace",
+        call=unfollow,
+        show="{cluster}/{namespace} is let go. Its endpoints stay, and are the console's own.",
+    )

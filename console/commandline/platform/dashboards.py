@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from console.client.documents import ExportedFile, GrafanaDashboard
+from console.client.documents import ExportedFile
 from console.commandline import output
 from console.commandline.context import FAILED, CommandContext, CommandError
-from console.commandline.verbs import add_group, add_verb
-
-_HEAD = ("UID", "PANELS", "TITLE")
-
-
-def add_to(rooms: Any) -> None:
-    text = "boards and rules for a Grafana of your own"
-    verbs = add_group(rooms, "dashboards", text)
-    add_verb(verbs, "list", list_all, "all dashboards", listing=True)
-    one = add_verb(verbs, "get", get, "one dashboard, as Grafana imports it")
-    one.add_argument("uid")
-    out = add_verb(verbs, "export", export, "write dashboards, alert rules and recording rules")
-    out.add_argument("--to", required=True, metavar="FOLDER", help="made when it is not there")
-    out.add_argument("--recorded", action="store_true", help="for fleets of hundreds of workers")
-
-
-def list_all(asked: CommandContext) -> str:
-    found = asked.client.grafana.list()
-    return output.rows(found, asked.options["output"], _HEAD, _cells, key="uid")
-
-
-def get(asked: CommandContext) -> str:
-    return output.format_data(asked.client.grafana.get(asked.options["uid"]), output.JSON)
+from console.commandline.verbs import Table, Verbs
 
 
 def export(asked: CommandContext) -> str:
@@ -54,5 +31,19 @@ def _write(folder: Path, file: ExportedFile) -> None:
     target.write_text(file["text"], encoding="utf-8")
 
 
-def _cells(one: GrafanaDashboard) -> tuple[str, ...]:
-    return one["uid"], str(one["panels"]), one["title"]
+_DASHBOARDS = Table(
+    ("UID", "PANELS", "TITLE"), lambda one: (one["uid"], str(one["panels"]), one["title"])
+)
+
+
+def add_dashboards(rooms: Verbs) -> None:
+    verbs = rooms.group(
+        "dashboards", "boards and rules for a Grafana of your own", client="grafana"
+    )
+    verbs.verb("list", "all dashboards", show=_DASHBOARDS)
+    verbs.verb(
+        "get", "one dashboard, as Grafana imports it", "uid", form={}, show=output.format_json
+    )
+    verb = verbs.verb("export", "write dashboards, alert rules and recording rules", call=export)
+    verb.add("--to", required=True, metavar="FOLDER", help="made when it is not there")
+    verb.add("--recorded", action="store_true", help="for fleets of hundreds of workers")

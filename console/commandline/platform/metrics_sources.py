@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from console.client import NotFound
-from console.commandline import input as commandline_input
-from console.commandline import output
-from console.commandline.context import NOT_FOUND, CommandContext, CommandError, CommandResult
-from console.commandline.verbs import add_group, add_verb
+from console.commandline.context import CommandContext, CommandResult
+from console.commandline.input import known_name, read_text
+from console.commandline.verbs import Table, Verb, Verbs
 
-AUTHS = ("none", "bearer", "basic", "sigv4", "mtls")
-_HEAD = ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND")
 _VERDICTS = {"ok": 0, "warning": 1}
 _NO = 2
 # Option -> purpose; secrets are read from files here, so none appears in argv.
@@ -39,56 +35,14 @@ _FILES = {
 }
 
 
-def add_to(rooms: Any) -> None:
-    text = "where numbers of endpoints are kept"
-    verbs = add_group(rooms, "metrics-source", text)
-    add_verb(verbs, "list", list_all, "every source beside the console's own", listing=True)
-    add_verb(
-        verbs,
-        "get",
-        get,
-        "a source, and what it had when it was last tested",
-        "name",
-        listing=False,
-    )
-    adding = add_verb(verbs, "add", add, "let the console ask a Prometheus", "name")
-    _add_facts(adding)
-    changing = add_verb(verbs, "update", update, "what is left out stays as it is", "name")
-    _add_facts(changing)
-    add_verb(verbs, "test", test, "ask a source now what it has", "name", listing=False)
-    add_verb(verbs, "remove", remove, "forget a source and its secrets", "name")
-
-
-def _add_facts(parser: Any) -> None:
-    parser.add_argument("--auth", choices=AUTHS, help="how it lets the console in")
-    for name, text in _PLAIN.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", help=text)
-    for name, text in _FILES.items():
-        where = f"{name}_from"
-        option = f"--{name}-from"
-        parser.add_argument(
-            option, dest=where, metavar="FILE", help=f'{text}; "-" reads standard input'
-        )
-    turned = parser.add_mutually_exclusive_group()
-    turned.add_argument("--enable", action="store_true", help="let charts ask it")
-    turned.add_argument("--disable", action="store_true", help="keep it, but ask it nothing")
-
-
 def _facts(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
-    facts = {name: options[name] for name in ("auth", *_PLAIN) if options[name] is not None}
+    facts = asked.given("auth", *_PLAIN)
     for name in _FILES:
-        if options[f"{name}_from"]:
-            facts[name] = commandline_input.read_text(options[f"{name}_from"]).strip()
-    if options["enable"] or options["disable"]:
-        facts["enabled"] = bool(options["enable"])
+        if asked.options[f"{name}_from"]:
+            facts[name] = read_text(asked.options[f"{name}_from"]).strip()
+    if asked.options["enable"] or asked.options["disable"]:
+        facts["enabled"] = bool(asked.options["enable"])
     return facts
-
-
-def list_all(asked: CommandContext) -> str:
-    none = "There is no source beside the console's own. Add one: emberline metrics-source add NAME"
-    found = asked.client.metrics_sources.list()
-    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
 
 
 def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -101,44 +55,28 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get(asked: CommandContext) -> str:
-    return _format_source(asked, _get_or_fail(asked))
+def get(asked: CommandContext) -> dict[str, Any]:
+    with known_name(asked, "metrics source", asked.client.metrics_sources):
+        return asked.client.metrics_sources.get(asked.name)
 
 
-def add(asked: CommandContext) -> str:
-    made = asked.client.metrics_sources.add(asked.name, _facts(asked))
-    name = made["name"]
-    return f"Source {name} is added. See what it has: emberline metrics-source test {name}"
-
-
-def update(asked: CommandContext) -> str:
-    _get_or_fail(asked)
-    changed = asked.client.metrics_sources.change(asked.name, _facts(asked))
-    return f"Source {changed['name']} is changed."
+def update(asked: CommandContext) -> dict[str, Any]:
+    get(asked)
+    return asked.client.metrics_sources.change(asked.name, _facts(asked))
 
 
 def test(asked: CommandContext) -> CommandResult:
-    try:
+    with known_name(asked, "metrics source", asked.client.metrics_sources, _NO):
         found = asked.client.metrics_sources.test(asked.name)
-    except NotFound:
-        raise CommandError(_not_found_text(asked), _NO) from None
-    return CommandResult(
-        _format_source(asked, found), _VERDICTS.get(found["found"]["verdict"], _NO)
-    )
+    return CommandResult(found, _VERDICTS.get(found["found"]["verdict"], _NO))
 
 
-def remove(asked: CommandContext) -> str:
-    _get_or_fail(asked)
+def remove(asked: CommandContext) -> None:
+    get(asked)
     asked.client.metrics_sources.remove(asked.name)
-    return f"Source {asked.name} is forgotten, with its secrets."
 
 
-def _format_source(asked: CommandContext, one: Mapping[str, Any]) -> str:
-    form = asked.options["output"]
-    return "\n".join(_format_test(one)) if form == output.TABLE else output.format_data(one, form)
-
-
-def _format_test(one: Mapping[str, Any]) -> Iterator[str]:
+def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
     whose = f"endpoints on {one['cluster']}" if one["cluster"] else "all without their own"
     used = "" if one["enabled"] else ", disabled"
     yield f"{one['name']}: {one['url']} ({one['auth']}), {whose}{used}"
@@ -156,13 +94,61 @@ def _format_test(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'+' if family['series'] else '-'} {family['name']}"
 
 
-def _get_or_fail(asked: CommandContext) -> dict[str, Any]:
-    try:
-        return asked.client.metrics_sources.get(asked.name)
-    except NotFound:
-        raise CommandError(_not_found_text(asked), NOT_FOUND) from None
+def _add_facts(verb: Verb) -> None:
+    verb.add(
+        "--auth",
+        choices=("none", "bearer", "basic", "sigv4", "mtls"),
+        help="how it lets the console in",
+    )
+    for name, text in _PLAIN.items():
+        verb.add(f"--{name.replace('_', '-')}", help=text)
+    for name, text in _FILES.items():
+        verb.add(f"--{name}-from", metavar="FILE", help=f'{text}; "-" reads standard input')
+    either = verb.one_of()
+    either.add_argument("--enable", action="store_true", help="let charts ask it")
+    either.add_argument("--disable", action="store_true", help="keep it, but ask it nothing")
 
 
-def _not_found_text(asked: CommandContext) -> str:
-    known = ", ".join(one["name"] for one in asked.client.metrics_sources.list()) or "none yet"
-    return f"There is no metrics source {asked.name}. There are: {known}."
+_SOURCES = Table(
+    ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND"),
+    _cells,
+    "There is no source beside the console's own. Add one: emberline metrics-source add NAME",
+)
+
+
+def add_metrics_sources(rooms: Verbs) -> None:
+    verbs = rooms.group(
+        "metrics-source", "where numbers of endpoints are kept", client="metrics_sources"
+    )
+    verbs.verb("list", "every source beside the console's own", show=_SOURCES)
+    verbs.verb(
+        "get",
+        "a source, and what it had when it was last tested",
+        "name",
+        call=get,
+        show=_format_source,
+    )
+    verb = verbs.verb(
+        "add",
+        "let the console ask a Prometheus",
+        "name",
+        call=lambda asked: asked.client.metrics_sources.add(asked.name, _facts(asked)),
+        show="Source {name} is added. See what it has: emberline metrics-source test {name}",
+    )
+    _add_facts(verb)
+    verb = verbs.verb(
+        "update",
+        "what is left out stays as it is",
+        "name",
+        call=update,
+        show="Source {name} is changed.",
+    )
+    _add_facts(verb)
+    verbs.verb("test", "ask a source now what it has", "name", call=test, show=_format_source)
+    verbs.verb(
+        "remove",
+        "forget a source and its secrets",
+        "name",
+        call=remove,
+        show="Source {name} is forgotten, with its secrets.",
+    )

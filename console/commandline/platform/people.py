@@ -1,110 +1,22 @@
-"""`emberline user|team|token ...`: users, teams and API tokens.
+"""`emberline user|team|token ...` and `audit`: users, teams, API tokens and the audit log.
 
-Passwords and tokens are printed alone, so that they can be piped, and only once.
+Passwords and tokens are printed alone, so that they can be piped, and only once. `audit verify`
+exits with 1 if a row was changed. `verify`, `prune` and `reseal` run on the console's own machine.
 """
 
 from __future__ import annotations
 
-import argparse
+from itertools import islice
 from typing import Any
 
-from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import CommandContext
-from console.commandline.verbs import add_group, add_verb
+from console.commandline.context import USAGE, CommandContext, CommandError
+from console.commandline.input import find_row
+from console.commandline.verbs import OUTPUT, Table, Verb, Verbs
 from console.core.grants import Grant
 
-ROLES = ("member", "viewer", "operator", "admin")
-TEAM_ROLES = ROLES[1:]
-_USERS = ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN")
-NO_GRANT = "none"
-_TEAMS = ("SLUG", "NAME", "PEOPLE", "NAMESPACES", "GRANTS", "DESCRIPTION")
-_MEMBERS = ("USERNAME", "ROLE", "SAID BY", "SINCE")
-_TOKENS = ("ID", "USER", "NAME", "BEGINS WITH", "ROLE", "TEAM", "EXPIRES", "LAST USED")
-
-
-def add_to(rooms: Any) -> None:
-    _add_users(add_group(rooms, "user", "people and what they may"))
-    _add_teams(add_group(rooms, "team", "whose endpoints are whose"))
-    _add_tokens(add_group(rooms, "token", "API tokens of programs"))
-
-
-def _add_users(verbs: Any) -> None:
-    listed = add_verb(verbs, "list", list_users, "everybody")
-    listed.add_argument("--role", choices=ROLES, default="", help="with this role everywhere")
-    listed.add_argument("--team", default="", help="in this team, by its slug")
-    output.add_output(listed, names=True)
-    output.add_output(add_verb(verbs, "get", get_user, "one person", "username"))
-    made = add_verb(verbs, "create", create_user, "prints the password, once and alone", "username")
-    made.add_argument("--role", choices=ROLES, default="", help="held everywhere (member)")
-    add_verb(verbs, "role", set_role, "another role, held everywhere", "username").add_argument(
-        "role", choices=ROLES
-    )
-    for word, text, active in (
-        ("activate", "let in again", True),
-        ("deactivate", "every session ends, every token is revoked", False),
-    ):
-        add_verb(verbs, word, set_active, text, "username").set_defaults(active=active)
-    text = "prints a new password, once and alone; sessions end, tokens are revoked"
-    add_verb(verbs, "reset-password", reset_password, text, "username")
-
-
-def _add_teams(verbs: Any) -> None:
-    output.add_output(add_verb(verbs, "list", list_teams, "teams one may see"), names=True)
-    output.add_output(add_verb(verbs, "get", get_team, "one team with its people", "slug"))
-    made = add_verb(verbs, "create", create_team, "a new team", "title")
-    made.add_argument("--slug", default="", help="stands in addresses and stays; from the name")
-    _add_facts(made)
-    changed = add_verb(verbs, "update", update_team, "change the given", "slug")
-    changed.add_argument("--name", dest="title", default=None, help="as people read it")
-    _add_facts(changed)
-    add_verb(verbs, "delete", delete_team, "refused while it owns an endpoint", "slug")
-    joined = add_verb(
-        verbs, "add", join, "take somebody in, or change their role", "slug", "username"
-    )
-    joined.add_argument("role", choices=TEAM_ROLES)
-    add_verb(verbs, "remove", leave, "send somebody away", "slug", "username")
-
-
-def _add_facts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--description", default=None, help="for people")
-    parser.add_argument(
-        "--namespace",
-        action="append",
-        dest="namespaces",
-        default=None,
-        help="where on clusters its endpoints may be; several times; none: anywhere",
-    )
-    parser.add_argument(
-        "--grant",
-        action="append",
-        dest="grants",
-        choices=(*Grant, NO_GRANT),
-        default=None,
-        help="what its endpoints may have beyond plain pods; several times, in place of the "
-        f"present ones; {NO_GRANT}: take all away",
-    )
-
-
-def _add_tokens(verbs: Any) -> None:
-    listed = add_verb(verbs, "list", list_tokens, "one's own; an admin's list is everybody's")
-    listed.add_argument("--user", default="", help="of this person")
-    listed.add_argument("--team", default="", help="for this team alone")
-    output.add_output(listed)
-    made = add_verb(verbs, "create", create_token, "prints the token, once and alone", "label")
-    made.add_argument("--role", choices=TEAM_ROLES, required=True, help="at most this")
-    made.add_argument("--days", type=int, help="until it expires; never if left out")
-    made.add_argument("--team", default="", help="for this team alone, by its slug")
-    text = "whose; needed on the console's own machine, and allowed only there"
-    made.add_argument("--user", default="", help=text)
-    text = "programs that use it stop working at once; by its id or name"
-    add_verb(verbs, "revoke", revoke_token, text, "id")
-
-
-def list_users(asked: CommandContext) -> str:
-    found = asked.client.users.list(role=asked.options["role"], team=asked.options["team"])
-    form = asked.options["output"]
-    return output.rows(found, form, _USERS, _user, none="Nobody is so.", key="username")
+_ROLES = ("member", "viewer", "operator", "admin")
+_TEAM_ROLES = _ROLES[1:]
 
 
 def _user(one: dict[str, Any]) -> tuple[str, ...]:
@@ -119,34 +31,14 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get_user(asked: CommandContext) -> str:
-    found = asked.client.users.get(asked.options["username"])
-    form = asked.options["output"]
-    return (
-        output.table(_USERS, [_user(found)])
-        if form == output.TABLE
-        else output.format_data(found, form)
-    )
-
-
 def create_user(asked: CommandContext) -> str:
-    options = asked.options
-    made = asked.client.users.create(options["username"], options["role"])
+    made = asked.client.users.create(asked.options["username"], asked.options["role"])
     asked.say(f"{made['username']} ({made['role']}) is added. Their password, once:")
     return str(made["password"])
 
 
-def set_role(asked: CommandContext) -> str:
-    found = asked.client.users.change(asked.options["username"], {"role": asked.options["role"]})
-    return f"{found['username']} is {found['role']} now."
-
-
-def set_active(asked: CommandContext) -> str:
-    active = asked.options["active"]
-    found = asked.client.users.change(asked.options["username"], {"active": active})
-    ended = "cannot log in: sessions are ended, API tokens revoked"
-    state = "may log in again" if active else ended
-    return f"{found['username']} {state}."
+def change_user(asked: CommandContext, **facts: Any) -> dict[str, Any]:
+    return asked.client.users.change(asked.options["username"], facts)
 
 
 def reset_password(asked: CommandContext) -> str:
@@ -157,10 +49,47 @@ def reset_password(asked: CommandContext) -> str:
     return str(found["password"])
 
 
-def list_teams(asked: CommandContext) -> str:
-    none = "There is no team. Make one: emberline team create NAME"
-    found = asked.client.teams.list()
-    return output.rows(found, asked.options["output"], _TEAMS, _team, none=none, key="slug")
+_USERS = Table(
+    ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN"), _user, "Nobody is so."
+)
+
+
+def add_users(rooms: Verbs) -> None:
+    verbs = rooms.group("user", "people and what they may", client="users")
+    verb = verbs.verb("list", "everybody", show=_USERS)
+    verb.add("--role", choices=_ROLES, default="", help="with this role everywhere")
+    verb.add("--team", default="", help="in this team, by its slug")
+    verbs.verb("get", "one person", "username", show=lambda found: _USERS.text([found]))
+    verb = verbs.verb("create", "prints the password, once and alone", "username", call=create_user)
+    verb.add("--role", choices=_ROLES, default="", help="held everywhere (member)")
+    verb = verbs.verb(
+        "role",
+        "another role, held everywhere",
+        "username",
+        call=lambda asked: change_user(asked, role=asked.options["role"]),
+        show="{username} is {role} now.",
+    )
+    verb.add("role", choices=_ROLES)
+    verbs.verb(
+        "activate",
+        "let in again",
+        "username",
+        call=lambda asked: change_user(asked, active=True),
+        show="{username} may log in again.",
+    )
+    verbs.verb(
+        "deactivate",
+        "every session ends, every token is revoked",
+        "username",
+        call=lambda asked: change_user(asked, active=False),
+        show="{username} cannot log in: sessions are ended, API tokens revoked.",
+    )
+    verbs.verb(
+        "reset-password",
+        "prints a new password, once and alone; sessions end, tokens are revoked",
+        "username",
+        call=reset_password,
+    )
 
 
 def _team(one: dict[str, Any]) -> tuple[str, ...]:
@@ -169,63 +98,109 @@ def _team(one: dict[str, Any]) -> tuple[str, ...]:
     return one["slug"], one["name"], str(one["people"]), spaces, grants, one["description"]
 
 
-def get_team(asked: CommandContext) -> str:
-    slug, form = asked.options["slug"], asked.options["output"]
+_TEAMS = Table(
+    ("SLUG", "NAME", "PEOPLE", "NAMESPACES", "GRANTS", "DESCRIPTION"),
+    _team,
+    "There is no team. Make one: emberline team create NAME",
+)
+_MEMBERS = Table(
+    ("USERNAME", "ROLE", "SAID BY", "SINCE"),
+    lambda one: (one["username"], one["role"], one["said_by"], output.format_time(one["since"])),
+)
+
+
+def get_team(asked: CommandContext) -> dict[str, Any]:
+    slug = asked.options["slug"]
     found = asked.client.teams.get(slug)
-    members = list(asked.client.teams.members(slug))
-    if form != output.TABLE:
-        return output.format_data({**found, "members": members}, form)
-    rows = [
-        (one["username"], one["role"], one["said_by"], output.format_time(one["since"]))
-        for one in members
-    ]
-    return f"{output.table(_TEAMS, [_team(found)])}\n\n{output.table(_MEMBERS, rows)}"
+    return {**found, "members": list(asked.client.teams.members(slug))}
 
 
-def create_team(asked: CommandContext) -> str:
-    made = asked.client.teams.create(_facts(asked, slug=asked.options["slug"]))
-    slug = made["slug"]
-    return f"Team {slug} is made. Take somebody in: emberline team add {slug} NAME ROLE"
+def _format_team(found: dict[str, Any]) -> str:
+    return f"{_TEAMS.text([found])}\n\n{_MEMBERS.text(found['members'])}"
 
 
-def update_team(asked: CommandContext) -> str:
-    changed = asked.client.teams.change(asked.options["slug"], _facts(asked))
-    return f"Team {changed['slug']} is changed."
+def create_team(asked: CommandContext) -> dict[str, Any]:
+    slug = asked.options["slug"]
+    return asked.client.teams.create(_facts(asked) | ({"slug": slug} if slug else {}))
 
 
-def _facts(asked: CommandContext, **more: str) -> dict[str, Any]:
-    options = asked.options
-    grants = options["grants"]
-    facts = {
-        "name": options["title"],
-        "description": options["description"],
-        "namespaces": options["namespaces"],
-        "grants": None if grants is None else [one for one in grants if one != NO_GRANT],
-        **{name: value for name, value in more.items() if value},
-    }
-    return {name: value for name, value in facts.items() if value is not None}
+def _facts(asked: CommandContext) -> dict[str, Any]:
+    facts = asked.given("description", "namespaces", "grants")
+    if asked.options["title"] is not None:
+        facts["name"] = asked.options["title"]
+    if "grants" in facts:
+        facts["grants"] = [one for one in facts["grants"] if one != _NO_GRANT]
+    return facts
 
 
-def delete_team(asked: CommandContext) -> str:
-    asked.client.teams.delete(asked.options["slug"])
-    return f"Team {asked.options['slug']} is deleted. Tokens for it alone have ended."
+_NO_GRANT = "none"
 
 
-def join(asked: CommandContext) -> str:
-    options = asked.options
-    asked.client.teams.set_member(options["slug"], options["username"], options["role"])
-    return f"{options['username']} is {options['role']} of team {options['slug']}."
+def _add_facts(verb: Verb) -> None:
+    verb.add("--description", default=None, help="for people")
+    verb.add(
+        "--namespace",
+        action="append",
+        dest="namespaces",
+        default=None,
+        help="where on clusters its endpoints may be; several times; none: anywhere",
+    )
+    verb.add(
+        "--grant",
+        action="append",
+        dest="grants",
+        choices=(*Grant, _NO_GRANT),
+        default=None,
+        help="what its endpoints may have beyond plain pods; several times, in place of the "
+        f"present ones; {_NO_GRANT}: take all away",
+    )
 
 
-def leave(asked: CommandContext) -> str:
-    options = asked.options
-    asked.client.teams.remove_member(options["slug"], options["username"])
-    return f"{options['username']} is in team {options['slug']} no longer."
-
-
-def list_tokens(asked: CommandContext) -> str:
-    found = asked.client.tokens.list(user=asked.options["user"], team=asked.options["team"])
-    return output.rows(found, asked.options["output"], _TOKENS, _token, none="There are no tokens.")
+def add_teams(rooms: Verbs) -> None:
+    verbs = rooms.group("team", "whose endpoints are whose", client="teams")
+    verbs.verb("list", "teams one may see", show=_TEAMS)
+    verbs.verb("get", "one team with its people", "slug", call=get_team, show=_format_team)
+    verb = verbs.verb(
+        "create",
+        "a new team",
+        "title",
+        call=create_team,
+        show="Team {slug} is made. Take somebody in: emberline team add {slug} NAME ROLE",
+    )
+    verb.add("--slug", default="", help="stands in addresses and stays; from the name")
+    _add_facts(verb)
+    verb = verbs.verb(
+        "update",
+        "change the given",
+        "slug",
+        call=lambda asked: asked.client.teams.change(asked.options["slug"], _facts(asked)),
+        show="Team {slug} is changed.",
+    )
+    verb.add("--name", dest="title", default=None, help="as people read it")
+    _add_facts(verb)
+    verbs.verb(
+        "delete",
+        "refused while it owns an endpoint",
+        "slug",
+        show="Team {slug} is deleted. Tokens for it alone have ended.",
+    )
+    verb = verbs.verb(
+        "add",
+        "take somebody in, or change their role",
+        "slug",
+        "username",
+        call="set_member",
+        show="{username} is {role} of team {slug}.",
+    )
+    verb.add("role", choices=_TEAM_ROLES)
+    verbs.verb(
+        "remove",
+        "send somebody away",
+        "slug",
+        "username",
+        call="remove_member",
+        show="{username} is in team {slug} no longer.",
+    )
 
 
 def _token(one: dict[str, Any]) -> tuple[str, ...]:
@@ -250,7 +225,99 @@ def create_token(asked: CommandContext) -> str:
 
 
 def revoke_token(asked: CommandContext) -> str:
-    given, listing = asked.options["id"], "emberline token list"
-    token = commandline_input.find_row(asked.client.tokens.list(), given, "token", listing)
+    rows, given = asked.client.tokens.list(), asked.options["id"]
+    token = find_row(rows, given, "token", "emberline token list")
     asked.client.tokens.revoke(str(token["id"]))
     return f"Token {token['name']} is revoked."
+
+
+_TOKENS = Table(
+    ("ID", "USER", "NAME", "BEGINS WITH", "ROLE", "TEAM", "EXPIRES", "LAST USED"),
+    _token,
+    "There are no tokens.",
+    names=False,
+)
+
+
+def add_tokens(rooms: Verbs) -> None:
+    verbs = rooms.group("token", "API tokens of programs", client="tokens")
+    verb = verbs.verb("list", "one's own; an admin's list is everybody's", show=_TOKENS)
+    verb.add("--user", default="", help="of this person")
+    verb.add("--team", default="", help="for this team alone")
+    verb = verbs.verb("create", "prints the token, once and alone", "label", call=create_token)
+    verb.add("--role", choices=_TEAM_ROLES, required=True, help="at most this")
+    verb.add("--days", type=int, help="until it expires; never if left out")
+    verb.add("--team", default="", help="for this team alone, by its slug")
+    verb.add(
+        "--user",
+        default="",
+        help="whose; needed on the console's own machine, and allowed only there",
+    )
+    verbs.verb(
+        "revoke",
+        "programs that use it stop working at once; by its id or name",
+        "id",
+        call=revoke_token,
+    )
+
+
+def audit(asked: CommandContext) -> Any:
+    verb = asked.options["verb"]
+    if verb:
+        if asked.here is None:
+            text = f"audit {verb} runs on the console's own machine: run it there."
+            raise CommandError(text, USAGE)
+        return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
+    rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
+    latest = list(islice(rows, max(asked.options["limit"], 0)))
+    return _ENTRIES.format(reversed(latest), asked.options)
+
+
+def _entry(row: dict[str, Any]) -> tuple[str, ...]:
+    changes = "; ".join(f"{field}: {_pair(pair)}" for field, pair in sorted(row["changes"].items()))
+    shown = changes if len(changes) <= 100 else f"{changes[:99]}…"
+    return (
+        output.format_time(row["at"]),
+        row["actor"],
+        row["verb"],
+        row["target"],
+        shown,
+        row.get("note", ""),
+    )
+
+
+def _pair(pair: Any) -> str:
+    if isinstance(pair, list) and len(pair) == 2:
+        return f"{output.truncate(pair[0], 30)} -> {output.truncate(pair[1], 30)}"
+    return output.truncate(pair, 30)
+
+
+_ENTRIES = Table(
+    ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE"),
+    _entry,
+    "No audit log entry matches.",
+    names=False,
+)
+_FILTERS = {
+    "actor": "who, by the whole name",
+    "verb": "what, from its beginning",
+    "target": "on what, from its beginning: endpoint/demo",
+    "team": "of this team, by its slug",
+    "since": "from this moment on: 2026-01-31T12:00:00Z",
+    "until": "before this moment",
+}
+
+
+def add_audit(rooms: Verbs) -> None:
+    verb = rooms.verb("audit", "who did what, latest last; verify the log", call=audit, form=OUTPUT)
+    verb.add(
+        "verb",
+        nargs="?",
+        choices=("verify", "prune", "reseal"),
+        help="verify: every seal; prune: delete old rows; reseal: accept the rows as they are",
+    )
+    verb.add("--head", default="", help="verify: the head an earlier run printed")
+    verb.add("--before", default="", help="prune: rows older than this day, 2026-01-31")
+    for name, text in _FILTERS.items():
+        verb.add(f"--{name}", default="", help=text)
+    verb.add("--limit", type=int, default=50, help="so many of the latest (50)")

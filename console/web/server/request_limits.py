@@ -17,6 +17,7 @@ from typing import Any, Final
 from asgiref.sync import sync_to_async
 
 from console.core.counters import increment
+from console.core.errors import error_document
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -192,15 +193,7 @@ async def _refuse(refusal: Refusal, scope: Any, receive: Receive, send: Send) ->
     Closing a connection with unread bytes resets it, and the client would not see the response.
     """
     increment("bodies_refused", reason=refusal.code)
-    facts: dict[str, Any] = {
-        "code": refusal.code,
-        "detail": refusal.detail,
-        "field": None,
-        "value": None,
-        "remedy": refusal.remedy,
-        "errors": [],
-        "request_id": "",
-    }
+    facts = error_document(refusal.code, refusal.detail, refusal.remedy)
     api = scope.get("path", "").startswith("/api/")
     text = json.dumps(facts) if api else f"{refusal.detail} {refusal.remedy}\n"
     kind = b"application/json" if api else b"text/plain; charset=utf-8"

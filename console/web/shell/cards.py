@@ -15,6 +15,7 @@ from django.db import connection
 from django.urls import NoReverseMatch, reverse
 
 from console.accounts.permissions import allows, allows_in_any_team
+from console.core.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +52,12 @@ class ShownCard:
     failed: bool = False
 
 
-_cards: dict[str, Card] = {}
-
-
-def register_card(card: Card) -> None:
-    _cards[card.key] = card
+_cards: Registry[Card] = Registry(key=lambda card: card.key)
+register_card = _cards.register
 
 
 def list_cards(viewer: Any) -> list[ShownCard]:
-    mine = [card for card in _cards.values() if _may_see(viewer, card)]
+    mine = [card for card in _cards if _may_see(viewer, card)]
     return [_show_card(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
 
 

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 
 from console.accounts import gate
 from console.accounts.permissions import Somebody, allows, allows_in_any_team
+from console.core.registry import Registry
 from console.web.shell import navigation
 
 log = logging.getLogger(__name__)
@@ -27,13 +28,9 @@ class Banner:
 
 
 Provider = Callable[[Somebody], Banner | None]
-_providers: list[Provider] = []
-
-
-def register_banner(provider: Provider) -> None:
-    """Register a provider; it makes at most one cheap query and returns None for no banner."""
-    if provider not in _providers:
-        _providers.append(provider)
+# A provider makes at most one cheap query and returns None for no banner.
+_providers: Registry[Provider] = Registry()
+register_banner = _providers.register
 
 
 def list_banners(viewer: Somebody) -> list[Banner]:

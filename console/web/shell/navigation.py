@@ -7,6 +7,8 @@ from typing import Any
 
 from django.urls import NoReverseMatch, reverse
 
+from console.core.registry import Registry
+
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
@@ -28,15 +30,12 @@ class NavItem:
 _SECTIONS = ((80, "Administration"), (60, "Machines"), (50, "Numbers"), (30, "Traffic"), (0, ""))
 
 
-_items: dict[str, NavItem] = {}
-
-
-def register_item(item: NavItem) -> None:
-    _items[item.url_name] = item
+_items: Registry[NavItem] = Registry(key=lambda item: item.url_name)
+register_item = _items.register
 
 
 def list_items() -> list[NavItem]:
-    return sorted(_items.values(), key=lambda item: (item.order, item.label))
+    return sorted(_items, key=lambda item: (item.order, item.label))
 
 
 def url_of(item: NavItem) -> str:
@@ -58,17 +57,14 @@ class Tab:
     order: int
 
 
-_tabs: dict[tuple[str, str], Tab] = {}
-
-
-def register_tab(tab: Tab) -> None:
-    _tabs[tab.kind, tab.url_name] = tab
+_tabs: Registry[Tab] = Registry(key=lambda tab: (tab.kind, tab.url_name))
+register_tab = _tabs.register
 
 
 def list_tabs(kind: str, name: str, path: str) -> list[dict[str, Any]]:
     """Return the object's tabs in order; `active` has the longest URL that prefixes `path`."""
     found = []
-    for tab in sorted(_tabs.values(), key=lambda one: (one.order, one.label)):
+    for tab in sorted(_tabs, key=lambda one: (one.order, one.label)):
         if tab.kind != kind:
             continue
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.accounts.permissions import allows, allows_in_any_team
+from console.core.registry import Registry
 from console.web.shell import navigation
 
 log = logging.getLogger(__name__)
@@ -31,13 +32,9 @@ class Hit:
 
 
 Find = Callable[[Any, str], Sequence[Hit]]
-_finders: list[Find] = []
-
-
-def register_finder(find: Find) -> None:
-    """Register `find(viewer, text)`, which returns at most `EACH` hits in one or two queries."""
-    if find not in _finders:
-        _finders.append(find)
+# `find(viewer, text)` makes one or two queries.
+_finders: Registry[Find] = Registry()
+register_finder = _finders.register
 
 
 def search_all(viewer: Any, text: str) -> list[Hit]:

@@ -15,7 +15,7 @@ from console.accounts.models import Team
 from console.audit import chain, integrity
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
-from console.system import audit_round
+from console.system import rounds
 from console.system.rounds import RoundState
 from console.vault import key_rotation
 from tests.support.console import person
@@ -144,7 +144,7 @@ def test_what_is_done_in_sql_is_found(
     assert chain.verify_chain().problem
     text, intact = integrity.verify()
     assert not intact and "changed outside the console" in text
-    found = audit_round.audit_round()
+    found = rounds.audit_round()
     assert found.state is RoundState.FAILING and "reseal" in found.remedy
 
 

@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from django.core.management import CommandError, call_command
 from console.accounts.models import Team
 from console.client import Client
 from console.commandline import context, output, parser
-from console.commandline.endpoint import benchmarks, decisions
+from console.commandline.endpoint import analysis, benchmarks
 from endpoints.models import Endpoint
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.http_stub import http_stub
@@ -55,6 +56,18 @@ def test_every_verb_says_what_it_is_for_and_does_something() -> None:
         assert one.get_default("run"), path
         silent = [one.dest for one in one._actions if one.option_strings and not one.help]
         assert not silent, f"{path}: {silent}"
+
+
+def test_every_verb_without_code_of_its_own_is_a_method_of_the_client() -> None:
+    methods = {
+        call
+        for _path, one in verbs(parser.build_parser())
+        if isinstance(call := one.get_default("run").__self__._call, str)
+    }
+    assert len(methods) > 30
+    with Client("https://console.example") as console:
+        for method in methods:
+            assert callable(attrgetter(method)(console)), method
 
 
 def test_exit_codes_are_those_of_the_page() -> None:
@@ -158,7 +171,7 @@ def test_a_decision_is_a_table_of_its_candidates() -> None:
             {"worker": "w1", "matched": {"device": 96}, "cost": 1, "healthy": True},
         ],
     }
-    lines = decisions.format_decision(found).splitlines()
+    lines = analysis.format_decision(found).splitlines()
     assert "reason: prefix_hit" in lines and not any("session" in line for line in lines)
     assert lines[-1].startswith("→") and "w1" in lines[-1] and "96" in lines[-1]
 

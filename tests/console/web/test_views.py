@@ -27,10 +27,11 @@ def broken() -> Iterator[None]:
         raise RuntimeError("no")
 
     search.register_finder(fail)
-    cards.register_card(Card("x-broken", "Broken", "It fails.", 1, fail))
+    card = Card("x-broken", "Broken", "It fails.", 1, fail)
+    cards.register_card(card)
     yield
-    search._finders.remove(fail)
-    cards._cards.pop("x-broken")
+    search._finders.unregister(fail)
+    cards._cards.unregister(card)
 
 
 def hits(client: Any, text: str) -> list[str]:
@@ -93,7 +94,7 @@ def test_a_card_for_admins_is_for_admins(people: Cast) -> None:
         assert b"Only admins" in client_of(people.ada).get("/settings/").content
         assert b"Only admins" not in client_of(people.charlie).get("/settings/").content
     finally:
-        cards._cards.pop("x-admin")
+        cards._cards.unregister(card)
 
 
 def test_about_tells_versions_and_licences(people: Cast) -> None:
@@ -121,6 +122,6 @@ def test_a_page_below_anothers_address_is_its_own(people: Cast) -> None:
     try:
         text = client_of(people.ada).get("/endpoints/followed/").content.decode()
     finally:
-        navigation._items.pop(item.url_name)
+        navigation._items.unregister(item)
     (active,) = re.findall(r'class="nav-link active" href="([^"]+)"', text)
     assert active == "/endpoints/followed/"

@@ -9,7 +9,7 @@ from console.web.shell import navigation
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(navigation, "_tabs", {})
+    monkeypatch.setattr(navigation._tabs, "_items", {})
     navigation.register_tab(navigation.Tab("endpoint", "Events", "endpoints:events", "history", 50))
     navigation.register_tab(
         navigation.Tab("endpoint", "Overview", "endpoints:detail", "server", 10)

@@ -1,0 +1,275 @@
+"""`endpoint doctor | decisions | decision | explain | fit | preview`, which change nothing, and
+`doctor` for the console itself.
+
+Exit codes of `endpoint doctor`: 0 no errors or warnings, 1 warnings, 2 errors or no such endpoint;
+of `doctor`: 1 if a requirement is missing; of `fit`: 1 if it does not fit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from console.client import NotFound
+from console.client.documents import DoctorFinding, Examination
+from console.commandline import output
+from console.commandline.context import (
+    FAILED,
+    OK,
+    USAGE,
+    CommandContext,
+    CommandError,
+    CommandResult,
+)
+from console.commandline.input import merge, parse_settings, read_document, read_text
+from console.commandline.verbs import Table, Verbs
+
+_VERDICTS = {"error": 2, "warning": 1}
+_SEVERITIES = {"error": "✗", "warning": "!", "info": "·"}
+_EVIDENCE = 8
+
+
+def preflight(asked: CommandContext) -> str:
+    if asked.here is None:
+        text = "The doctor of a console runs on its own machine: kubectl exec, or log in there."
+        raise CommandError(text, USAGE)
+    text, well = asked.here.doctor()
+    if not well:
+        raise CommandError(text, FAILED)
+    return text
+
+
+def examine_endpoint(asked: CommandContext) -> CommandResult:
+    try:
+        found = asked.client.endpoints.doctor(asked.name)
+    except NotFound as error:
+        raise CommandError(str(error), _VERDICTS["error"]) from None
+    return CommandResult(found, _VERDICTS.get(found["verdict"], 0))
+
+
+def _format_examination(found: Examination) -> str:
+    lines: list[str] = []
+    for finding in found["findings"]:
+        lines += [*_finding(finding), ""]
+    skipped = [check for check in found["checks"] if check["state"] == "skipped"]
+    if skipped:
+        width = max(len(check["code"]) for check in skipped)
+        lines += ["Not made:", *(f"  {one['code']:{width}}  {one['why']}" for one in skipped), ""]
+    return "\n".join([*lines, _summary(found, len(skipped))])
+
+
+def _summary(found: Examination, skipped: int) -> str:
+    severities = [finding["severity"] for finding in found["findings"]]
+    counts = {one: severities.count(one) for one in _SEVERITIES}
+    words = [f"{count} {one}{'s' if count != 1 else ''}" for one, count in counts.items() if count]
+    passed = sum(check["state"] == "passed" for check in found["checks"])
+    left = f", {skipped} not made" if skipped else ""
+    return (
+        f"{found['endpoint']}: {', '.join(words) or 'nothing found'}. "
+        f"{passed} of {len(found['checks'])} checks passed{left}; "
+        f"{len(found['workers'])} workers, strategy {found['strategy'] or 'unknown'}, "
+        f"{found['seconds']:.1f} s."
+    )
+
+
+def _finding(finding: DoctorFinding) -> Iterator[str]:
+    severity, evidence = finding["severity"], finding["evidence"]
+    yield f"{_SEVERITIES.get(severity, '?')} {severity} {finding['code']}: {finding['what']}"
+    for line in evidence[:_EVIDENCE]:
+        yield f"    {line}"
+    if len(evidence) > _EVIDENCE:
+        yield f"    and {len(evidence) - _EVIDENCE} more"
+    yield f"  → {finding['fix']}"
+
+
+def _decision(one: dict[str, Any]) -> tuple[str, ...]:
+    ttft, cached = one.get("ttft_s"), one.get("cached_tokens")
+    return tuple(
+        str(cell) if cell is not None else ""
+        for cell in (
+            one.get("id"),
+            _format_time(one.get("time")),
+            one.get("strategy"),
+            one.get("chosen"),
+            one.get("reason"),
+            one.get("prompt_tokens"),
+            one.get("predicted_cached_tokens") if cached is None else cached,
+            f"{ttft * 1000:.0f} ms" if isinstance(ttft, (int, float)) else "",
+            one.get("status"),
+        )
+    )
+
+
+def format_decision(found: dict[str, Any]) -> str:
+    """Format a decision record, its candidates as a table."""
+    candidates = found.get("candidates") or []
+    facts = [
+        f"{key}: {value if isinstance(value, str) else output.truncate(value, 200)}"
+        for key, value in found.items()
+        if key != "candidates" and value not in (None, "", [], {})
+    ]
+    return "\n".join([*facts, *_candidates(candidates, found.get("chosen"))])
+
+
+def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
+    if not found:
+        return []
+    columns = list(dict.fromkeys(key for one in found for key in one))
+    rows = [
+        [
+            "→" if chosen in (one.get("worker"), one.get("id")) else "",
+            *(output.cell(one.get(key)) for key in columns),
+        ]
+        for one in found
+    ]
+    return [output.table(["", *(key.upper() for key in columns)], rows)]
+
+
+def _format_time(epoch: Any) -> str:
+    if not isinstance(epoch, (int, float)):
+        return str(epoch or "")
+    return output.format_epoch(epoch)
+
+
+def explain(asked: CommandContext) -> dict[str, Any]:
+    options = asked.options
+    settings = {name: options[name] for name in ("strategy", "session", "key")}
+    return asked.client.endpoints.explain(asked.name, _body(options), **settings)
+
+
+def _format_explanation(found: dict[str, Any]) -> str:
+    return "\n\n".join(_routers(found["routers"]))
+
+
+def _body(options: dict[str, Any]) -> dict[str, Any]:
+    if options["file"] is not None:
+        return read_document(options["file"])
+    prompt = read_text("-") if options["prompt"] == "-" else str(options["prompt"])
+    if not prompt.strip():
+        raise CommandError("The prompt is empty.", USAGE)
+    return {"messages": [{"role": "user", "content": prompt}]}
+
+
+def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
+    """Format the result of each router; raise if none returned one."""
+    if routers and all(one["error"] for one in routers):
+        raise CommandError("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
+    for number, one in enumerate(routers, 1):
+        head = [f"Router {number} of {len(routers)}:"] if len(routers) > 1 else []
+        yield "\n".join([*head, one["error"] or format_decision(one["ranking"] or {})])
+
+
+def _spec(asked: CommandContext) -> dict[str, Any]:
+    options = asked.options
+    known: dict[str, Any] = {}
+    if options["name"]:
+        try:
+            known = dict(asked.client.endpoints.get(asked.name)["spec"])
+        except NotFound:  # the endpoint does not exist yet
+            if not (options["file"] or options["model"]):
+                raise
+            known = {"name": options["name"]}
+    file = read_document(options["file"]) if options["file"] else {}
+    model = {"model": options["model"]} if options["model"] else {}
+    return merge(known, file, model, parse_settings(options["fields"]))
+
+
+def fit(asked: CommandContext) -> CommandResult:
+    found = asked.client.endpoints.fit(_spec(asked))
+    judged = found["judged"]
+    good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
+    return CommandResult(found, OK if good or not judged else FAILED)
+
+
+def _format_fit(found: dict[str, Any]) -> Iterator[str]:
+    for each in found["judged"]:
+        price = each["price_usd_hour"]
+        cost = f", ${price:.2f} an hour" if price is not None else ""
+        yield f"{each['machine'] or 'any machine'}: {each['verdict']}{cost}"
+        for line in each["lines"]:
+            formula = f"  ({line['formula']})" if line["formula"] else ""
+            yield f"  {line['name']}: {_amount(line)}{formula}"
+        for one in each["findings"]:
+            mark = "✗" if one["blocks"] else "!"
+            yield f"  {mark} {one['field']}: {one['message']} {one['remedy']}".rstrip()
+    routers = found["routers"]
+    if routers is not None:
+        price = routers["usd_hour"]
+        cost = f", ${price:.3f} an hour" if price is not None else ""
+        size = output.size(routers["memory_bytes"])
+        yield f"{routers['replicas']} routers: {routers['cpus']:g} CPU, {size}{cost}"
+
+
+def _amount(line: dict[str, Any]) -> str:
+    value, unit = line["value"], line["unit"]
+    amount = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    return output.size(value) if unit == "bytes" else f"{amount} {unit}".rstrip()
+
+
+def _format_preview(found: dict[str, Any]) -> Iterator[str]:
+    yield from (f"# {note}" for note in found["notes"])
+    if found["refused"]:
+        yield f"# refused: {found['refused']}"
+    yield from (f"{name}={shlex.quote(value)} \\" for name, value in found["env"].items())
+    yield shlex.join(found["command"])
+    for one in found["objects"]:
+        yield f"---\n{output.format_yaml(one)}"
+
+
+_DECISIONS = Table(
+    ("ID", "TIME", "STRATEGY", "CHOSEN", "REASON", "PROMPT", "CACHED", "TTFT", "STATUS"),
+    _decision,
+    "The router of {name} has decided nothing yet.",
+    names=False,
+)
+
+
+def add_to(verbs: Verbs) -> None:
+    verbs.verb(
+        "doctor",
+        "look for everything that can keep kvaware from work",
+        "name",
+        call=examine_endpoint,
+        show=_format_examination,
+    )
+    verb = verbs.verb("decisions", "the router's latest, latest first", "name", show=_DECISIONS)
+    verb.add("--limit", type=int, default=50, help="1 to 500 (50)")
+    text = "one with its candidates and their scores"
+    verb = verbs.verb("decision", text, "name", show=format_decision)
+    verb.add("id", help="as decisions shows it, or an answer's x-emberline-decision")
+    text = "where a request would go now, and why"
+    verb = verbs.verb("explain", text, "name", call=explain, show=_format_explanation)
+    what = verb.one_of(required=True)
+    what.add_argument("--prompt", help="one user's message; - reads standard input")
+    text = "a request's body as JSON or YAML; - standard input"
+    what.add_argument("-f", "--file", help=text)
+    verb.add("--strategy", default="", help="another than the one in force")
+    verb.add("--session", default="", help="as callers name theirs")
+    verb.add("--key", default="", help="id of the key it is sent with")
+    _add_spec_verb(
+        verbs,
+        "fit",
+        "whether it fits on what it asks for; exit 1 where it does not",
+        call=fit,
+        show=_format_fit,
+    )
+    _add_spec_verb(
+        verbs,
+        "preview",
+        "the command, environment and objects of its workers",
+        call=lambda asked: asked.client.endpoints.preview(_spec(asked)),
+        show=_format_preview,
+    )
+
+
+def _add_spec_verb(verbs: Verbs, name: str, text: str, **options: Any) -> None:
+    verb = verbs.verb(name, text, **options)
+    verb.add("name", nargs="?", default="", help="an endpoint, to start from")
+    verb.spec("any field by its path, such as cache.l2.enabled=true")
+    verb.add("--model", default="", help="short for --set model=...")
+
+
+def add_preflight(rooms: Verbs) -> None:
+    text = "whether the console has what it needs; exit 1 where it has not (on its own machine)"
+    rooms.verb("doctor", text, call=preflight)
