@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from cachetier.engine import admin_json
 from cachetier.engine.admin_orders import AdminCommands
 from cachetier.engine.config import ListenAddress
+from cachetier.engine.metrics import render_metrics
 from cachetier.engine.net.listener import TlsListener
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
@@ -136,7 +137,7 @@ class AdminServer:
                 return 503, _TEXT, "draining\n"
             return 200, _TEXT, "ready\n"
         if path == "/metrics":
-            return 200, _METRICS, self._node.render_metrics()
+            return 200, _METRICS, render_metrics(self._node)
         if path in _PAGES:
             return 200, _JSON, json.dumps(_PAGES[path](self._node)) + "\n"
         return 404, _TEXT, "not found\n"

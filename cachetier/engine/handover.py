@@ -211,22 +211,3 @@ class Handover:
     async def _slow_down(self) -> None:
         ahead_s = self._started_at + self.bytes / self._rate - time.monotonic()
         await asyncio.sleep(max(ahead_s, 0.0))
-
-
-def metric_lines(pool: str, handover: Handover | None) -> list[str]:
-    """Return metric lines, zeros without a handover. `pool` is already escaped."""
-    counts = handover.counts if handover is not None else dict.fromkeys(HandoverOutcome, 0)
-    name = "emberline_l2_handover_values_total"
-    lines = [
-        f"# HELP {name} Values this node was to hand to peers, by what became of them.",
-        f"# TYPE {name} counter",
-        *(f'{name}{{pool="{pool}",result="{one.value}"}} {counts[one]}' for one in HandoverOutcome),
-    ]
-    name = "emberline_l2_handover_bytes_total"
-    byte_count = handover.bytes if handover is not None else 0
-    return [
-        *lines,
-        f"# HELP {name} Bytes of values which peers took over.",
-        f"# TYPE {name} counter",
-        f'{name}{{pool="{pool}"}} {byte_count}',
-    ]

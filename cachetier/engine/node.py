@@ -15,12 +15,9 @@ from dataclasses import replace
 
 from cachetier.engine.config import Config, parse_listen_address
 from cachetier.engine.counters import Counters
-from cachetier.engine.disk.counters import render as disk_lines
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.handover import Handover, HandoverRunningError, HandoverState
-from cachetier.engine.handover import metric_lines as handover_lines
-from cachetier.engine.memory import share_metrics
 from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.memory.arena import Arena, NoRoomError
 from cachetier.engine.memory.census import Census
@@ -35,7 +32,6 @@ from cachetier.engine.policies import make_policy
 from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
 from cachetier.wire.envelope import parse_namespace
-from console.processkit.metrics import escape
 
 VERSION = "0.1.0"
 # Concurrent SCANs; the oldest is dropped.
@@ -63,7 +59,7 @@ class Node:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.counters = Counters(config.pool, str(config.listen))
+        self.counters = Counters()
         self.census = Census()
         # why local readers cannot use shared memory
         self.shm_off = "" if config.shm else "not asked for"
@@ -162,24 +158,6 @@ class Node:
         if declined is None:
             self.config = replace(self.config, memory_bytes=memory_bytes)
         return declined
-
-    def render_metrics(self) -> str:
-        self.counters.connections = len(self.sessions)
-        up = not self.draining
-        disk = None if self.disk is None else self.disk.usage()
-        usage, ghosts = self.store.usage(), self.policy.ghosts()
-        text = self.counters.render(usage, disk, up=up)
-        policy = (self.config.policy, ghosts)
-        quotas = self.config.quotas
-        shared = share_metrics.render(
-            self.config.pool, usage, self.census, self.admission, policy, quotas
-        )
-        text += "\n".join(shared) + "\n"
-        text += "\n".join(handover_lines(escape(self.config.pool), self.handover)) + "\n"
-        if self.disk is not None and disk is not None:
-            lines = disk_lines(escape(self.config.pool), disk, self.disk.counters)
-            text += "\n".join(lines) + "\n"
-        return text + "\n".join(self.leases.render(escape(self.config.pool))) + "\n"
 
     def entries(self) -> int:
         disk = None if self.disk is None else self.disk.usage()

@@ -128,7 +128,6 @@ class Space:
             oldest = self._index.oldest()
             if oldest is None:
                 return
-            self._counters.removed_segments += 1
             self._counters.evicted += oldest.live
             self.retire(oldest)
 

@@ -14,6 +14,7 @@ import pytest
 from cachetier.engine import admin_json
 from cachetier.engine.admin_orders import AdminCommands
 from cachetier.engine.config import MIB, parse
+from cachetier.engine.metrics import render_metrics
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition
 from cachetier.wire.envelope import block_key
@@ -120,7 +121,7 @@ def test_stats_are_those_of_the_node() -> None:
 def test_shares_are_told_to_prometheus() -> None:
     node, _, _ = make("--quota", f"{A}=2MiB", "--policy", "lru", "--admission")
     fill(node)
-    text = node.render_metrics()
+    text = render_metrics(node)
     used = read_metric(text, "emberline_l2_used_bytes", medium="memory")
     total = read_metric(text, "emberline_l2_namespace_used_bytes")
     assert total == used == node.store.usage().used_bytes
