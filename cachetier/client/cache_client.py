@@ -69,17 +69,14 @@ class CacheClient:
         keys: Sequence[bytes],
         timeout_s: float,
         redirects: Redirects | None = None,
-        *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        moved: Redirects = {} if redirects is None else redirects
-
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             ask = _ASKING if asking else b""
             connection.send([b"".join(ask + command(b"EXISTS", key) for key in keys)], deadline)
             for key in keys:
                 _skip_asking_reply(connection, asking, deadline)
-                outcomes.append(replies.read_exists_reply(connection, key, moved, deadline))
+                outcomes.append(replies.read_exists_reply(connection, key, redirects, deadline))
 
         return self._run("lookup", len(keys), talk, timeout_s)
 
@@ -88,11 +85,9 @@ class CacheClient:
         items: Sequence[tuple[bytes, memoryview]],
         timeout_s: float,
         redirects: Redirects | None = None,
-        *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
         """Fill each view with its key's body; views with another outcome than OK are undefined."""
-        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             leased = self._load_shared(connection, items, deadline)
@@ -104,7 +99,9 @@ class CacheClient:
                     outcomes.append(found)
                     continue
                 _skip_asking_reply(connection, asking, deadline)
-                outcomes.append(replies.read_load_reply(connection, key, target, moved, deadline))
+                outcomes.append(
+                    replies.read_load_reply(connection, key, target, redirects, deadline)
+                )
 
         size = items[0][1].nbytes if items else 0
         return self._run("load", len(items), talk, timeout_s, size)
@@ -115,11 +112,9 @@ class CacheClient:
         ttl_s: int,
         timeout_s: float,
         redirects: Redirects | None = None,
-        *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
         """Store each body unless its key exists: keys are content-addressed."""
-        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             tail = replies.encode_set_tail(ttl_s)
@@ -129,7 +124,7 @@ class CacheClient:
                 connection.send([ask + head, body, tail], deadline)
             for key, _ in items:
                 _skip_asking_reply(connection, asking, deadline)
-                outcomes.append(replies.read_store_reply(connection, key, moved, deadline))
+                outcomes.append(replies.read_store_reply(connection, key, redirects, deadline))
 
         size = items[0][1].nbytes if items else 0
         return self._run("store", len(items), talk, timeout_s, size)

@@ -211,21 +211,21 @@ class Store(Protocol):
         ...
 
 
-class Gate(Protocol):
+class Gate:
     """Gate before insertions, notified of every change in memory: quotas, admission, census."""
 
-    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None: ...
+    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
+        return None
 
-    def crowded(self, key: bytes, cost: int) -> bytes | None:
+    def crowded(self, key: bytes, cost: int) -> bytes | None:  # noqa: ARG002
         """Return a key to evict before `key` takes `cost` bytes; repeated until None."""
-        ...
+        return None
 
     def added(self, key: bytes, cost: int) -> None: ...
     def used(self, key: bytes) -> None: ...
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
         """Record a removal; `reason` None: deleted or replaced."""
-        ...
 
 
 class LowerTier(Protocol):

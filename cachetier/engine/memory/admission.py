@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cachetier.engine.policies.base import GhostList
-from cachetier.engine.store import Declined, DeclineReason, EvictionReason
+from cachetier.engine.store import Declined, DeclineReason, EvictionReason, Gate
 from cachetier.wire import envelope
 
 _WINDOW: Final = 4  # decisions per capacity evicted or rejected
@@ -39,7 +39,7 @@ class _NamespaceState:
         self.shut: GhostList | None = None  # recently rejected keys; None: namespace open
 
 
-class NamespaceAdmission:
+class NamespaceAdmission(Gate):
     """Admission per namespace. `capacity` returns the node's current capacity in bytes."""
 
     def __init__(self, capacity: Callable[[], int]) -> None:
@@ -70,12 +70,6 @@ class NamespaceAdmission:
             "values of this namespace have to go before anybody uses them: a larger node, or "
             "fewer at once, would help",
         )
-
-    def crowded(self, key: bytes, cost: int) -> bytes | None:  # noqa: ARG002
-        return None
-
-    def added(self, key: bytes, cost: int) -> None:
-        pass
 
     def used(self, key: bytes) -> None:
         self._space(key).uses += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cachetier.engine.memory.hit_curve import HitCurve
-from cachetier.engine.store import Declined, EvictionReason
+from cachetier.engine.store import EvictionReason, Gate
 from cachetier.wire import envelope
 
 MAX_EMPTY: Final = 1024
@@ -30,8 +30,11 @@ class NamespaceUsage:
     )
 
 
-class Census:
-    """Usage of all namespaces. Event loop only."""
+class Census(Gate):
+    """Usage of all namespaces. Event loop only.
+
+    Lookups are counted by `looked_up`: not every use is one.
+    """
 
     def __init__(self) -> None:
         self.curve = HitCurve()
@@ -48,12 +51,6 @@ class Census:
         """Return the namespaces, largest first."""
         return sorted(self._spaces.items(), key=lambda item: (-item[1].bytes, item[0]))
 
-    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
-        return None
-
-    def crowded(self, key: bytes, cost: int) -> bytes | None:  # noqa: ARG002
-        return None
-
     def added(self, key: bytes, cost: int) -> None:
         namespace = envelope.parse_namespace(key)
         space = self._space(namespace)
@@ -61,9 +58,6 @@ class Census:
         space.bytes += cost
         space.blocks += 1
         self.curve.stored(key, cost)
-
-    def used(self, key: bytes) -> None:
-        pass  # not every use is a lookup; lookups are counted by `looked_up`
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
         namespace = envelope.parse_namespace(key)

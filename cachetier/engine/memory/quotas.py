@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cachetier.engine.policies import EvictionPolicy, make_policy
-from cachetier.engine.store import Declined, DeclineReason, EvictionReason
+from cachetier.engine.store import Declined, DeclineReason, EvictionReason, Gate
 from cachetier.wire import envelope
 
 
@@ -24,7 +24,7 @@ class _NamespaceValues:
         self.used = 0
 
 
-class Quotas:
+class Quotas(Gate):
     """Quota gate; `policy` is the eviction policy within a namespace."""
 
     def __init__(self, limits: Mapping[str, int], policy: str) -> None:
@@ -32,10 +32,6 @@ class Quotas:
             namespace: _NamespaceValues(limit, make_policy(policy, limit))
             for namespace, limit in limits.items()
         }
-
-    def limit(self, namespace: str) -> int | None:
-        share = self._shares.get(namespace)
-        return None if share is None else share.limit
 
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
         share = self._share(key)
