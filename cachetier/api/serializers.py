@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
@@ -72,18 +73,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
     )
     def get_usage(self, tier: CacheTier) -> dict[str, Any]:
         """Usage reported by the nodes; null: not reported."""
-        numbers = selectors.numbers(tier)
-        return {
-            "used_bytes": numbers.used_bytes,
-            "capacity_bytes": numbers.capacity_bytes,
-            "disk_used_bytes": numbers.disk_used_bytes,
-            "disk_capacity_bytes": numbers.disk_capacity_bytes,
-            "blocks": numbers.blocks,
-            "lookups": numbers.lookups,
-            "hits": numbers.hits,
-            "evictions": numbers.evictions,
-            "seen_at": numbers.seen_at,
-        }
+        return asdict(selectors.numbers(tier))
 
     def get_used_by(self, tier: CacheTier) -> list[str]:
         """Users such as "endpoint demo"; a tier in use cannot be deleted."""

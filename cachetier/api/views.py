@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.http import Http404, StreamingHttpResponse
+from django.http import StreamingHttpResponse
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from cachetier import actions, selectors
 from cachetier.api import serializers
 from cachetier.models import CacheTier
+from cachetier.selectors import get_tier_or_404
 from cachetier.tier.lifecycle import TierPhase
 from cachetier.tier.spec import FIELDS, Problem, Refused
 from console.api import watch
@@ -106,7 +107,7 @@ class Tier(GenericAPIView[CacheTier]):
         if not data:
             remedy = "Send at least one field to change, such as memory_bytes."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
-        tier, expected = _get_tier(name), expected_generation(request)
+        tier, expected = get_tier_or_404(name), expected_generation(request)
         if is_dry_run(request):
             with rehearsal():
                 done = actions.change(_user(request), name, data, expected_generation=expected)
@@ -121,7 +122,7 @@ class Tier(GenericAPIView[CacheTier]):
     )
     def delete(self, request: Request, name: str) -> Response:
         """Delete a tier; 409 while an endpoint uses it."""
-        _get_tier(name)
+        get_tier_or_404(name)
         expected = expected_generation(request)
         if is_dry_run(request):
             with rehearsal():
@@ -138,7 +139,7 @@ class Contents(GenericAPIView[CacheTier]):
     @extend_schema(summary="What a cache tier holds")
     def get(self, request: Request, name: str) -> Response:
         """Contents by namespace, and hit rates at other sizes."""
-        found = selectors.detail(_get_tier(name), request.user)
+        found = selectors.detail(get_tier_or_404(name), request.user)
         return Response(serializers.ContentsSerializer(found).data)
 
 
@@ -157,20 +158,13 @@ class Flush(GenericAPIView[CacheTier]):
         if "namespace" not in data:
             remedy = 'Send {"namespace": "..."}; "" forgets everything.'
             raise Refused(Problem("namespace", None, "It is missing.", remedy, "required"))
-        dropped = actions.flush(_user(request), _get_tier(name).name, data["namespace"])
+        dropped = actions.flush(_user(request), get_tier_or_404(name).name, data["namespace"])
         return Response({"dropped": dropped})
 
 
 def _tier_response(request: Request, name: str, status: int = 200) -> Response:
-    seen = serializers.TierSerializer(_get_tier(name), context={"request": request})
+    seen = serializers.TierSerializer(get_tier_or_404(name), context={"request": request})
     return with_generation(Response(seen.data, status=status), seen.data["generation"])
-
-
-def _get_tier(name: str) -> CacheTier:
-    tier = selectors.get_tier(name)
-    if tier is None:
-        raise Http404
-    return tier
 
 
 def _user(request: Request) -> Any:

@@ -18,7 +18,7 @@ from typing import Final
 
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine.config import Config, ListenAddress
-from cachetier.engine.net.passwords import PasswordFile
+from cachetier.engine.net.access import PasswordFile
 from cachetier.engine.net.peer import Peer, PeerError, Piece, command, make_peer_tls
 from cachetier.engine.policies.base import EvictionPolicy
 from cachetier.engine.store import Hold, Store

@@ -1,4 +1,4 @@
-"""Cache tier pages: list, detail, create, change, flush and delete."""
+"""Cache tier pages: list, detail, create, change, flush, delete, and the form's live preview."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from cachetier import actions, selectors
 from cachetier.models import CacheTier
-from cachetier.pages.forms import TierForm
-from cachetier.pages.preview import list_changed_rows
+from cachetier.pages.forms import EFFECT_LABELS, TierForm, format_value
 from cachetier.tier import spec
-from cachetier.tier.spec import Refused
+from cachetier.tier.spec import BY_NAME, Effect, Problem, Refused, TierSpec
 from console.accounts.gate import role_required
 from console.core.errors import STALE
 from console.web import responses
@@ -64,7 +63,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
     if request.method == "POST":
         try:
@@ -73,7 +72,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
             actions.change(_user(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
             if any(one.code == STALE for one in error.errors):
-                return _render_conflict(request, form, _get_tier(name))
+                return _render_conflict(request, form, selectors.get_tier_or_404(name))
             form.refuse(error.errors)
             return _render_form(request, form, found, error.status_code)
         messages.success(request, f"Cache tier {name} is being changed.")
@@ -106,7 +105,7 @@ def _render_form(
 @role_required("operator")
 def flush(request: HttpRequest, name: str) -> HttpResponseBase:
     """Flush a namespace after it was typed for confirmation ("all" for everything)."""
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     namespace = request.POST.get("namespace", "")
     if request.POST.get("typed", "").strip() != (namespace or found.name):
         messages.error(
@@ -125,7 +124,7 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     return confirm_by_name(
         request,
         name,
@@ -136,12 +135,102 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     )
 
 
-def _get_tier(name: str) -> CacheTier:
-    found = selectors.get_tier(name)
-    if found is None:
-        raise Http404
-    return found
-
-
 def _user(request: HttpRequest) -> Any:
     return request.user
+
+
+_EFFECT_TEXTS = {
+    Effect.LIVE: "Restarts nothing, and forgets nothing that still fits.",
+    Effect.NODES: "Each node restarts in turn: what it holds in memory is forgotten.",
+    Effect.WORKERS: "The workers of every endpoint that uses it restart, one at a time.",
+}
+
+
+@require_POST
+@role_required("operator")
+def preview_create(request: HttpRequest) -> HttpResponse:
+    room = selectors.spare_capacity()
+    form = TierForm(request.POST, clusters=room.clusters)
+    name = request.POST.get("name", "").strip()
+    problems = _render_errors(lambda: spec.check_name(name))
+    if not problems and selectors.get_tier(name) is not None:
+        text = f"There is a cache tier {name} already."
+        remedy = "Choose another name, or change that one."
+        problems = (Problem("name", name, text, remedy, "taken"),)
+    problems += _render_errors(lambda: spec.create_spec(form.typed(), room))
+    return _render_preview(request, form, problems, None, {})
+
+
+@require_POST
+@role_required("operator")
+def preview_change(request: HttpRequest, name: str) -> HttpResponse:
+    found = selectors.get_tier_or_404(name)
+    form = TierForm(request.POST, spec=found.spec)
+    wanted: list[TierSpec] = []
+    problems = _render_errors(
+        lambda: wanted.append(
+            spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
+        )
+    )
+    changes = spec.list_changes(found.spec, wanted[0]) if wanted else {}
+    return _render_preview(request, form, problems, found, changes)
+
+
+def _render_errors(judge: Any) -> tuple[Problem, ...]:
+    try:
+        judge()
+    except Refused as refused:
+        return refused.errors
+    return ()
+
+
+def _render_preview(
+    request: HttpRequest,
+    form: TierForm,
+    problems: tuple[Problem, ...],
+    found: CacheTier | None,
+    changes: dict[str, list[Any]],
+) -> HttpResponse:
+    touched = request.POST.get("touched", "").split()
+    context = {
+        "tier": found,
+        "problems": [
+            {
+                "problem": one,
+                "label": form.fields[one.field].label if one.field in form.fields else "",
+            }
+            for one in problems
+        ],
+        "slots": [
+            {
+                **row,
+                "errors": [
+                    one
+                    for one in problems
+                    if one.field == row["field"].name and one.field in touched
+                ],
+            }
+            for row in form.rows()
+        ],
+        "changes": list_changed_rows(changes),
+        "does": [
+            _EFFECT_TEXTS[effect]
+            for effect in _EFFECT_TEXTS
+            if effect in spec.list_effects(changes)
+        ],
+        "moved_on": found is not None
+        and request.POST.get("generation", str(found.generation)) != str(found.generation),
+    }
+    return render(request, "cachetier/htmx/look.html", context)
+
+
+def list_changed_rows(changes: dict[str, list[Any]]) -> list[dict[str, str]]:
+    return [
+        {
+            "label": BY_NAME[name].label,
+            "before": format_value(name, before),
+            "after": format_value(name, after),
+            "effect": EFFECT_LABELS[BY_NAME[name].effect],
+        }
+        for name, (before, after) in changes.items()
+    ]
