@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from cachetier import selectors
 from cachetier.models import CacheNode, CacheTier
-from cachetier.tier.spec import POLICIES
+from cachetier.tier.spec import POLICIES, TierSpec
 
 
 class NodeSerializer(serializers.ModelSerializer[CacheNode]):
@@ -44,17 +44,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         model = CacheTier
         fields = (
             "name",
-            "memory_bytes",
-            "disk_bytes",
-            "node_count",
-            "copies",
-            "policy",
-            "cluster",
-            "namespace",
-            "storage_class",
-            "cpu_millis",
-            "cpu_limit_millis",
-            "memory_limit_bytes",
+            *(one.name for one in fields(TierSpec)),
             "generation",
             "observed_generation",
             "phase",

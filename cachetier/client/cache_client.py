@@ -57,7 +57,7 @@ class CacheClient:
         self.breaker = breaker or CircuitBreaker()
         self.counters = Counters()
         self._password = password
-        self._on_change = on_change
+        self._on_change = on_change or (lambda _text: None)
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._lock = threading.Lock()
@@ -203,7 +203,7 @@ class CacheClient:
             failure = KeyOutcome.ERROR
         else:
             if self.breaker.succeeded():
-                self._tell(f"{self.address} answers again")
+                self._on_change(f"{self.address} answers again")
             return
         outcomes += [failure] * (count - len(outcomes))
 
@@ -246,11 +246,7 @@ class CacheClient:
 
     def _failed(self, why: str) -> None:
         if self.breaker.failed(time.monotonic()):
-            self._tell(f"{self.address} is left alone for a while: {why}")
-
-    def _tell(self, text: str) -> None:
-        if self._on_change is not None:
-            self._on_change(text)
+            self._on_change(f"{self.address} is left alone for a while: {why}")
 
     def _take_idle(self) -> Connection | None:
         with self._lock:

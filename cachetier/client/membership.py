@@ -40,7 +40,7 @@ class Membership:
     ) -> None:
         self._nodes = nodes
         self._password = password
-        self._on_change = on_change
+        self._on_change = on_change or (lambda _text: None)
         # guards writes of the fields below; `_now` is read without it
         self._lock = threading.Lock()
         # Replaced together, so that readers see nodes and placement of the same refresh.
@@ -141,7 +141,7 @@ class Membership:
         for client in left.values():
             client.close()
         if set(before) != set(wanted):
-            self._tell(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
+            self._on_change(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
 
     def _watch(self) -> None:
         while not self._closing.is_set():
@@ -202,12 +202,8 @@ class Membership:
 
     def _in_trouble(self, text: str) -> None:
         if text and text != self._trouble:
-            self._tell(text)
-        self._trouble = text
-
-    def _tell(self, text: str) -> None:
-        if self._on_change is not None:
             self._on_change(text)
+        self._trouble = text
 
 
 def _sum_counters(counters: Counters) -> Counters:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachetier.client.connection import Connection, ReplyError, command
+from cachetier.client.connection import Connection, ReplyError, command, drop_prefix
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.replies import INTEGRITY_OUTCOMES
 from cachetier.wire import arena, envelope
@@ -192,7 +192,7 @@ def _read_value(
             if not count:
                 return None  # beyond the end of the arena
             offset, length = offset + count, length - count
-            _drop_prefix(waiting, count)
+            drop_prefix(waiting, count)
     if envelope.expected_length(header, key) != target.nbytes:
         return KeyOutcome.CORRUPT
     return INTEGRITY_OUTCOMES[envelope.is_intact(header, target)]
@@ -208,15 +208,6 @@ def _take_prefix(views: Sequence[memoryview], count: int) -> list[memoryview]:
         if not count:
             break
     return found
-
-
-def _drop_prefix(views: list[memoryview], count: int) -> None:
-    """Remove the first `count` bytes from `views`, in place."""
-    while views and count >= views[0].nbytes:
-        count -= views[0].nbytes
-        del views[0]
-    if count:
-        views[0] = views[0][count:]
 
 
 def parse_lease(reply: Any, keys: int) -> Lease:

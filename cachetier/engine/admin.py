@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -24,6 +25,7 @@ from cachetier.engine.net.listener import TlsListener
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import VERSION, Node
 from console.processkit import listener
+from console.processkit.metrics import CONTENT_TYPE
 
 # Number of namespaces listed, largest first; metrics have the totals.
 _MAX_LISTED = 200
@@ -99,19 +101,6 @@ _MAX_HEAD = 8192
 _DEADLINE_S = 5.0
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
-_REASONS = {
-    200: "OK",
-    202: "Accepted",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    409: "Conflict",
-    429: "Too Many Requests",
-    503: "Service Unavailable",
-}
 
 _PAGES: dict[str, Callable[[Node], dict[str, Any]]] = {
     "/stats": stats_json,
@@ -209,7 +198,7 @@ class AdminServer:
                 return 503, _TEXT, "draining\n"
             return 200, _TEXT, "ready\n"
         if path == "/metrics":
-            return 200, _METRICS, render_metrics(self._node)
+            return 200, CONTENT_TYPE, render_metrics(self._node)
         if path in _PAGES:
             return 200, _JSON, json.dumps(_PAGES[path](self._node)) + "\n"
         return 404, _TEXT, "not found\n"
@@ -227,7 +216,7 @@ def _parse_headers(lines: list[str]) -> dict[str, str]:
 
 def _encode_response(status: int, kind: str, body: bytes) -> bytes:
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {kind}\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {kind}\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -63,7 +63,9 @@ class Node:
         # why local readers cannot use shared memory
         self.shm_off = "" if config.shm else "not asked for"
         self.policy = make_policy(config.policy, config.memory_bytes)
-        self.admission = NamespaceAdmission(self._capacity_bytes) if config.admission else None
+        self.admission = None
+        if config.admission:
+            self.admission = NamespaceAdmission(lambda: self.store.usage().capacity_bytes)
         self.disk = _open_disk(config)
         self.store = MemoryStore(
             config.memory_bytes,
@@ -94,7 +96,7 @@ class Node:
 
     def _make_arena(self, config: Config) -> Arena:
         """Make a shared arena if possible, else a private one (slower for local readers)."""
-        most = _machine_bytes()
+        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         try:
             return Arena(config.memory_bytes, limit_bytes=most, shm=config.shm)
         except NoRoomError as exc:
@@ -109,9 +111,6 @@ class Node:
         if self.config.quotas:
             gates.append(Quotas(self.config.quotas, self.config.policy))
         return gates
-
-    def _capacity_bytes(self) -> int:
-        return self.store.usage().capacity_bytes
 
     def soon(self, call: Callable[[], None]) -> None:
         """Run `call` in the next event loop iteration."""
@@ -251,7 +250,3 @@ def _open_disk(config: Config) -> DiskTier | None:
         max_index_bytes=config.disk_index_bytes,
         post=asyncio.get_running_loop().call_soon_threadsafe,
     )
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -240,32 +240,30 @@ def _check_field(name: str, value: Any) -> list[Problem]:
     if found is None:
         remedy = f"Send one or more of: {', '.join(BY_NAME)}."
         return [Problem(name, value, f"{name} cannot be changed.", remedy, "unknown_field")]
+    error = _find_error(found, value)
+    return [Problem(name, value, *error)] if error else []
+
+
+def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
+    """Return message, remedy and code."""
     if found.text:
         if isinstance(value, str) and (not value or _OBJECT.fullmatch(value)):
-            return []
+            return None
         remedy = "Use lower-case letters, digits, dashes and dots, or leave it empty."
-        text = f"{found.label} cannot be so called."
-        return [Problem(name, value, text, remedy, "invalid_name")]
+        return f"{found.label} cannot be so called.", remedy, "invalid_name"
     if found.choices:
         if value in found.choices:
-            return []
+            return None
         remedy = f"Choose one of: {', '.join(found.choices)}."
-        text = f"{value!r} is not a known {found.label.lower()}."
-        return [Problem(name, value, text, remedy, "invalid_choice")]
+        return f"{value!r} is not a known {found.label.lower()}.", remedy, "invalid_choice"
+    remedy = _describe_range(found)
     if isinstance(value, bool) or not isinstance(value, int):
-        text, remedy = f"{found.label} must be a whole number.", _describe_range(found)
-        return [Problem(name, value, text, remedy, "type")]
+        return f"{found.label} must be a whole number.", remedy, "type"
     if value < found.minimum:
-        return [
-            Problem(
-                name, value, f"{found.label} is too small.", _describe_range(found), "min_value"
-            )
-        ]
+        return f"{found.label} is too small.", remedy, "min_value"
     if found.maximum and value > found.maximum:
-        return [
-            Problem(name, value, f"{found.label} is too much.", _describe_range(found), "max_value")
-        ]
-    return []
+        return f"{found.label} is too much.", remedy, "max_value"
+    return None
 
 
 def _describe_range(found: TierField) -> str:

@@ -113,10 +113,8 @@ def _make_kill_filter(
     if name == b"ID":
         number = _parse_client_id(word, "client-id should be greater than 0")
         return lambda one: one.id == number
-    if name == b"ADDR":
-        return lambda one: one.peer.encode() == word
-    if name == b"LADDR":
-        return lambda one: one.local.encode() == word
+    if name in (b"ADDR", b"LADDR"):
+        return lambda one: (one.peer if name == b"ADDR" else one.local).encode() == word
     if name == b"USER":
         if word.decode(errors="replace") not in session.node.gate.users:
             raise CommandError(f"ERR No such user '{word[:64].decode(errors='replace')}'")

@@ -131,7 +131,6 @@ class DiskTier:
 
     @property
     def spare_bytes(self) -> int:
-        """Return the memory to keep free for values to be written, less what they use now."""
         if not self.health.is_ok:
             return 0
         return max(self._queue_bytes - self._under_way.waiting_bytes, 0)

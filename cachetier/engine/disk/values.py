@@ -101,7 +101,7 @@ class ValueSource(Protocol):
 
 
 class StoredValue:
-    """Disk value, pinned until `release`: its file stays open even if removed."""
+    """See store.DiskValue; pinned until `release`: its file stays open even if removed."""
 
     __slots__ = ("_is_released", "_segment", "_tier", "record", "uses")
 
@@ -136,11 +136,6 @@ class StoredValue:
     def fetch(
         self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
     ) -> None:
-        """Read and verify on another thread, into `views` or the page cache, then call `done` with
-        the result.
-
-        A corrupt value is dropped. `views` must stay valid until then, even after `release`.
-        """
         tier, segment = self._tier, self._segment
         segment.pins += 1
 
@@ -152,7 +147,6 @@ class StoredValue:
         tier.read(segment, self.record, views, read)
 
     def bring_up(self, commit: Callable[[], Declined | None]) -> bool:
-        """Return whether `commit` stored these bytes in memory."""
         return self._tier.bring_up(self._segment, self.record, commit)
 
     def release(self) -> None:
