@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from cachetier.engine.net import timeouts
+from cachetier.engine.net import guards
 from cachetier.engine.net.access import LoginVerdict
 from cachetier.engine.store import EvictionReason
 from cachetier.wire.commands import OPERATIONS
@@ -16,9 +16,9 @@ RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")
 # Reasons for closing or rejecting a connection.
 CLOSE_REASONS: Final = (
-    timeouts.LOGIN,
-    timeouts.STALLED,
-    timeouts.IDLE,
+    guards.LOGIN,
+    guards.STALLED,
+    guards.IDLE,
     "max_clients",
     "draining",
     "handshakes",

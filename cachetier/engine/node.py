@@ -25,7 +25,7 @@ from cachetier.engine.memory.leases import Leases
 from cachetier.engine.memory.memory_store import MemoryStore
 from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.net.access import Gatekeeper, PasswordFile
-from cachetier.engine.net.timeouts import OpenSession
+from cachetier.engine.net.guards import OpenSession
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.policies import make_policy
 from cachetier.engine.store import Declined, Gate

@@ -14,8 +14,9 @@ import socket
 import time
 from typing import cast
 
-from cachetier.engine.commands import clients, connection, leases, manual, scan, values
+from cachetier.engine.commands import connection, leases, manual, scan, values
 from cachetier.engine.commands import node as commands_node
+from cachetier.engine.net.guards import find_timeout
 from cachetier.engine.net.listener import Listener, TlsListener
 from cachetier.engine.net.session import ClientSession
 from cachetier.engine.net.sockets import (
@@ -24,7 +25,6 @@ from cachetier.engine.net.sockets import (
     ClientSocket,
     SocketClient,
 )
-from cachetier.engine.net.timeouts import find_timeout
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 HANDLERS = {
     **connection.HANDLERS,
-    **clients.HANDLERS,
     **values.HANDLERS,
     **scan.HANDLERS,
     **commands_node.HANDLERS,
