@@ -74,45 +74,36 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         return users
 
 
+def _number(text: str) -> serializers.IntegerField:
+    return serializers.IntegerField(required=False, help_text=text)
+
+
+def _text(text: str) -> serializers.CharField:
+    return serializers.CharField(required=False, help_text=text)
+
+
 class ChangeSerializer(serializers.Serializer[Any]):
     """Fields to change; omitted ones keep their value."""
 
-    memory_bytes = serializers.IntegerField(
-        required=False, help_text="Each node's memory, at least 67108864 (64 MiB). Applies live."
-    )
-    disk_bytes = serializers.IntegerField(
-        required=False, help_text="Each node's disk, 0 for none. Nodes restart one at a time."
-    )
-    node_count = serializers.IntegerField(required=False, help_text="1 to 16. Applies live.")
-    copies = serializers.IntegerField(
-        required=False, help_text="1 or 2 nodes for each value. Workers restart one at a time."
-    )
+    memory_bytes = _number("Each node's memory, at least 67108864 (64 MiB). Applies live.")
+    disk_bytes = _number("Each node's disk, 0 for none. Nodes restart one at a time.")
+    node_count = _number("1 to 16. Applies live.")
+    copies = _number("1 or 2 nodes for each value. Workers restart one at a time.")
     policy = serializers.ChoiceField(
         required=False, choices=POLICIES, help_text="Eviction. Nodes restart one at a time."
     )
-    cpu_millis = serializers.IntegerField(
-        required=False, help_text="CPU request of each node on a cluster, 10 to 64000 millicores."
-    )
-    cpu_limit_millis = serializers.IntegerField(
-        required=False, help_text="CPU limit of each node on a cluster; 0: no limit."
-    )
-    memory_limit_bytes = serializers.IntegerField(
-        required=False,
-        help_text="Memory limit of each node on a cluster; 0: its memory and 192 MiB.",
+    cpu_millis = _number("CPU request of each node on a cluster, 10 to 64000 millicores.")
+    cpu_limit_millis = _number("CPU limit of each node on a cluster; 0: no limit.")
+    memory_limit_bytes = _number(
+        "Memory limit of each node on a cluster; 0: its memory and 192 MiB."
     )
 
 
 class CreateSerializer(ChangeSerializer):
     name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
-    cluster = serializers.CharField(
-        required=False, help_text="Where it runs; empty: this machine. Cannot be changed."
-    )
-    namespace = serializers.CharField(
-        required=False, help_text="Empty: the cluster's own. Cannot be changed."
-    )
-    storage_class = serializers.CharField(
-        required=False, help_text="Of nodes' disks on a cluster. Cannot be changed."
-    )
+    cluster = _text("Where it runs; empty: this machine. Cannot be changed.")
+    namespace = _text("Empty: the cluster's own. Cannot be changed.")
+    storage_class = _text("Of nodes' disks on a cluster. Cannot be changed.")
 
 
 class FlushSerializer(serializers.Serializer[Any]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -99,7 +100,7 @@ class SegmentFile:
         _write_all(self.fd, [header], self.end)
         place, check = copied.value_offset, 0
         for chunk in source._chunks(record):
-            check = layout.crc32(chunk, check)
+            check = zlib.crc32(chunk, check)
             _write_all(self.fd, [chunk], place)
             place += len(chunk)
         if check != crc:
@@ -158,7 +159,7 @@ class SegmentFile:
     def seal(self) -> None:
         """Write the toc for fast opening; no appends afterwards."""
         toc = layout.pack_toc(self.records)
-        seal = Seal(self.end, len(toc), layout.crc32(toc), len(self.records))
+        seal = Seal(self.end, len(toc), zlib.crc32(toc), len(self.records))
         _write_all(self.fd, [toc], self.end)
         _write_all(self.fd, [layout.pack_seal(seal, self.number)], layout.SEAL_OFFSET)
         self.sealed = True

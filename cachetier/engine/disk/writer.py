@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from cachetier.engine.disk.folder import DiskFolder, FolderInUseError
 from cachetier.engine.disk.format import FormatError, Record, value_crc
@@ -29,9 +29,8 @@ log = logging.getLogger(__name__)
 
 # Bytes per sync.
 _SYNC_BYTES: Final = 64 * 1024 * 1024
-
-
 _NO_WORK: Final[deque[Write]] = deque()
+T = TypeVar("T")
 
 
 class WriteOutcome(StrEnum):
@@ -128,23 +127,19 @@ class Writer:
         self._thread.start()
 
     def write(self, write: Write) -> None:
-        with self._wake:
-            self._writes.append(write)
-            self._wake.notify()
+        self._queue(self._writes, write)
 
     def move(self, write: Write) -> None:
-        with self._wake:
-            self._moves.append(write)
-            self._wake.notify()
+        self._queue(self._moves, write)
 
     def remove(self, file: SegmentFile) -> None:
-        self._do(lambda: self._remove(file))
+        self._queue(self._urgent, lambda: self._remove(file))
 
     def retry(self) -> None:
-        self._do(self._retry)
+        self._queue(self._urgent, self._retry)
 
     def check(self) -> None:
-        self._do(self._check)
+        self._queue(self._urgent, self._check)
 
     def stop(self, finish_s: float) -> None:
         """Finish queued work for up to `finish_s` seconds and close the folder cleanly."""
@@ -156,9 +151,9 @@ class Writer:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _do(self, piece: Callable[[], None]) -> None:
+    def _queue(self, queue: deque[T], piece: T) -> None:
         with self._wake:
-            self._urgent.append(piece)
+            queue.append(piece)
             self._wake.notify()
 
     def _run(self) -> None:

@@ -171,7 +171,7 @@ class Life(RuleBasedStateMachine):
         total = sum(one.cost for one in facts if one is not None)
         share = self.shop.quotas._shares[SMALL]
         assert total == share.used <= share.limit
-        assert len(share.policy) == len(self.shop.has(SMALL))
+        assert len(share.policy.ranking()) == len(self.shop.has(SMALL))
 
 
 TestLife = Life.TestCase
