@@ -81,7 +81,7 @@ class SharedMemory:
     def __init__(self, folder: str = arena.FOLDER) -> None:
         self._folder = Path(folder)
         self._lock = threading.Lock()
-        self._open: _Arena | None = None
+        self._open: tuple[bytes, int] | None = None  # token and descriptor of the arena
         self._rest_until = 0.0
         self._why = ""
 
@@ -109,11 +109,14 @@ class SharedMemory:
                 UNKNOWN_COMMAND if "unknown command" in str(exc).lower() else NOT_SHARED
             ) from None
         try:
-            with self._arena(lease) as opened:
+            fd = self._open_arena(lease)
+            try:
                 return [
-                    None if runs is None else _read_value(opened, runs, key, target)
+                    None if runs is None else _read_value(fd, runs, key, target)
                     for runs, (key, target) in zip(lease.places, items, strict=True)
                 ]
+            finally:
+                os.close(fd)
         finally:
             connection.send([command(b"UNLEASE", b"%d" % lease.number)], deadline)
             with contextlib.suppress(ReplyError):  # lease expired
@@ -121,62 +124,41 @@ class SharedMemory:
 
     def close(self) -> None:
         with self._lock:
-            opened, self._open = self._open, None
+            self._close_arena()
+
+    def _close_arena(self) -> None:
+        opened, self._open = self._open, None
         if opened is not None:
-            opened.leave()
+            os.close(opened[1])
 
-    def _arena(self, lease: Lease) -> _Arena:
-        """Return the lease's arena, entered; it is kept open while its node lives."""
+    def _open_arena(self, lease: Lease) -> int:
+        """Return a new descriptor of the lease's arena, which is kept open while its node lives."""
         with self._lock:
-            if self._open is None or self._open.token != lease.token:
-                if self._open is not None:
-                    self._open.leave()
-                self._open = None
-                self._open = _Arena(self._folder, lease)
-            self._open.enter()
-            return self._open
+            if self._open is None or self._open[0] != lease.token:
+                self._close_arena()
+                self._open = lease.token, _open_file(self._folder, lease)
+            return os.dup(self._open[1])
 
 
-class _Arena:
-    """Open arena, closed when the owner and all readers have left it."""
-
-    def __init__(self, folder: Path, lease: Lease) -> None:
-        if "/" in lease.name or lease.name.startswith(".") or not lease.name:
-            raise SharedMemoryUnavailable(BAD_REPLY)
-        self.token = lease.token
-        self._lock = threading.Lock()
-        self._users = 1
-        try:
-            self.fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            raise SharedMemoryUnavailable(OTHER_MACHINE) from None
-        except OSError:
-            raise SharedMemoryUnavailable(NO_ACCESS) from None
-        header = arena.unpack(os.pread(self.fd, arena.HEADER_BYTES, 0))
-        if header is None or header.token != lease.token:
-            os.close(self.fd)
-            raise SharedMemoryUnavailable(STALE_ARENA)
-
-    def enter(self) -> None:
-        with self._lock:
-            self._users += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                os.close(self.fd)
-
-    def __enter__(self) -> _Arena:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.leave()
+def _open_file(folder: Path, lease: Lease) -> int:
+    if "/" in lease.name or lease.name.startswith(".") or not lease.name:
+        raise SharedMemoryUnavailable(BAD_REPLY)
+    try:
+        fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise SharedMemoryUnavailable(OTHER_MACHINE) from None
+    except OSError:
+        raise SharedMemoryUnavailable(NO_ACCESS) from None
+    header = arena.unpack(os.pread(fd, arena.HEADER_BYTES, 0))
+    if header is None or header.token != lease.token:
+        os.close(fd)
+        raise SharedMemoryUnavailable(STALE_ARENA)
+    return fd
 
 
 def _read_value(
-    opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview
-) -> Any:
+    fd: int, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview
+) -> KeyOutcome | None:
     """Fill `target` with the value and return its outcome."""
     header = bytearray(envelope.HEADER_BYTES)
     if sum(length for _, length in runs) != len(header) + target.nbytes:
@@ -186,7 +168,7 @@ def _read_value(
         while length:
             wanted = _take_prefix(waiting, length)
             try:
-                count = os.preadv(opened.fd, wanted, offset)
+                count = os.preadv(fd, wanted, offset)
             except OSError:
                 return None
             if not count:

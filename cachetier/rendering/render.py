@@ -122,8 +122,7 @@ def render_lmcache(spec: CacheSpec) -> Rendered:
     lines = (
         f"LMCache keeps {sizes.format_size(each)} for each of {spec.shape.ranks} ranks, "
         f"{sizes.format_size(spec.l1.size_bytes)} in all; "
-        "the memory is pinned when the worker starts, "
-        "which fails if the pod has less.",
+        "the memory is pinned when the worker starts, which fails if the pod has less.",
         f"A chunk is {values['chunk_size']} tokens, one object a rank in L2.",
     )
     return Rendered(
@@ -166,8 +165,7 @@ def render_lmcache_server(spec: CacheSpec) -> Rendered:
         f"LMCache's server keeps {sizes.format_size(spec.l1.size_bytes)} for "
         "all workers of its machine.",
         f"Workers and the server share /dev/shm, which must hold "
-        f"{sizes.format_size(shm)}: both pods "
-        "mount the machine's, or run as one pod.",
+        f"{sizes.format_size(shm)}: both pods mount the machine's, or run as one pod.",
     )
     return Rendered(
         args=_transfer(config),

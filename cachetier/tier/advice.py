@@ -70,12 +70,12 @@ def compute_what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | 
     if asked < MIN_LOOKUPS or not capacity_bytes:
         return None
     shares = sorted({size / curve.capacity_bytes for curve in usable for size, _ in curve.points})
-    points = tuple(Point(one, one * capacity_bytes, _rate(usable, one, asked)) for one in shares)
-    shown = tuple(
-        Point(one, one * capacity_bytes, _rate(usable, one, asked))
-        for one in SHARES
-        if shares[0] <= one <= shares[-1]
-    )
+
+    def point(share: float) -> Point:
+        return Point(share, share * capacity_bytes, _rate(usable, share, asked))
+
+    points = tuple(map(point, shares))
+    shown = tuple(point(one) for one in SHARES if shares[0] <= one <= shares[-1])
     best = points[-1].hit_rate
     knee = next(point for point in points if point.hit_rate >= _KNEE_SHARE * best)
     return WhatIf(points, shown, knee, _advise(points, knee, _rate(usable, 1.0, asked)))
@@ -106,18 +106,11 @@ def _advise(points: Sequence[Point], knee: Point, now: float) -> str:
         return (
             "Hardly anything is asked for twice: no size would help. L2 may not be worth it here."
         )
+    found = f"{knee.share:.2g} times the size would find {_format_percent(knee.hit_rate)}"
     if knee.share > 1 and knee.hit_rate - now >= _MIN_GAIN:
-        return (
-            f"{knee.share:.2g} times the size would find "
-            f"{_format_percent(knee.hit_rate)} instead of "
-            f"{_format_percent(now)}; beyond that little is gained."
-        )
+        return f"{found} instead of {_format_percent(now)}; beyond that little is gained."
     if knee.share < 1:
-        return (
-            f"{knee.share:.2g} times the size would find "
-            f"{_format_percent(knee.hit_rate)}, nearly as much "
-            f"as now ({_format_percent(now)}): memory can be given back."
-        )
+        return f"{found}, nearly as much as now ({_format_percent(now)}): memory can be given back."
     return f"The size fits: more memory would find at most {_format_percent(best.hit_rate)}."
 
 
@@ -169,7 +162,7 @@ def draw_curve(found: WhatIf) -> CurveDrawing:
         return round(HEIGHT - _BOTTOM - rate * (HEIGHT - _TOP - _BOTTOM), 1)
 
     def dot(point: Point) -> Dot:
-        return Dot(across(point.share), up(point.hit_rate), f"{100 * point.hit_rate:.0f} %")
+        return Dot(across(point.share), up(point.hit_rate), _format_percent(point.hit_rate))
 
     doubled = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
     present = min(found.points, key=lambda point: abs(math.log2(point.share)))
