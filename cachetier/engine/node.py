@@ -18,12 +18,10 @@ from cachetier.engine.counters import Counters
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.handover import Handover, HandoverRunningError, HandoverState
-from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.memory.arena import Arena, NoRoomError
-from cachetier.engine.memory.census import Census
+from cachetier.engine.memory.gates import Census, NamespaceAdmission, Quotas
 from cachetier.engine.memory.leases import Leases
 from cachetier.engine.memory.memory_store import MemoryStore
-from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.net.access import Gatekeeper, PasswordFile
 from cachetier.engine.net.guards import OpenSession
 from cachetier.engine.net.tls import LiveContext
