@@ -83,17 +83,13 @@ class SharedMemory:
         self._lock = threading.Lock()
         self._open: tuple[bytes, int] | None = None  # token and descriptor of the arena
         self._rest_until = 0.0
-        self._why = ""
+        self.why = ""
 
     def is_resting(self, now: float) -> bool:
         return now < self._rest_until
 
-    @property
-    def why(self) -> str:
-        return self._why
-
     def rest(self, reason: str, now: float) -> None:
-        self._why = reason
+        self.why = reason
         self._rest_until = now + PAUSE_S
 
     def load(

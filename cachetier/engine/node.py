@@ -64,7 +64,15 @@ class Node:
         self.admission = None
         if config.admission:
             self.admission = NamespaceAdmission(lambda: self.store.usage().capacity_bytes)
-        self.disk = _open_disk(config)
+        self.disk: DiskTier | None = None
+        if config.disk is not None:
+            self.disk = DiskTier(
+                config.disk.path,
+                config.disk.size_bytes,
+                queue_bytes=config.disk_queue_bytes,
+                max_index_bytes=config.disk_index_bytes,
+                post=asyncio.get_running_loop().call_soon_threadsafe,
+            )
         self.store = MemoryStore(
             config.memory_bytes,
             self.counters.evict,
@@ -235,16 +243,3 @@ class Node:
             del self._walks[number]
             return 0, keys[place:]
         return number << 32 | stop, keys[place:stop]
-
-
-def _open_disk(config: Config) -> DiskTier | None:
-    """Open the disk tier with its existing values. Raise InUseError."""
-    if config.disk is None:
-        return None
-    return DiskTier(
-        config.disk.path,
-        config.disk.size_bytes,
-        queue_bytes=config.disk_queue_bytes,
-        max_index_bytes=config.disk_index_bytes,
-        post=asyncio.get_running_loop().call_soon_threadsafe,
-    )

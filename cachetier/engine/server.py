@@ -221,10 +221,6 @@ class NodeServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    def _close_broken(self) -> None:
-        for client in list(self._clients):
-            client.leave_if_broken()
-
     def _close_overdue(self) -> None:
         now, node = time.monotonic(), self._node
         for session in list(node.sessions.values()):
@@ -237,7 +233,8 @@ class NodeServer:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
-            self._close_broken()
+            for client in list(self._clients):
+                client.leave_if_broken()
             self._close_overdue()
             for context in self._node.tls_contexts:
                 context.renew()

@@ -139,16 +139,16 @@ class Dot:
 class CurveDrawing:
     """Coordinates in a view box of `width` x `height`; `line` is the polyline's `points`."""
 
-    width: int
-    height: int
-    left: int
-    right: int
-    bottom: int
     line: str
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
     now: Dot
     knee: Dot
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    bottom: int = HEIGHT - _BOTTOM
 
 
 def draw_curve(found: WhatIf) -> CurveDrawing:
@@ -167,11 +167,6 @@ def draw_curve(found: WhatIf) -> CurveDrawing:
     doubled = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
     present = min(found.points, key=lambda point: abs(math.log2(point.share)))
     return CurveDrawing(
-        width=WIDTH,
-        height=HEIGHT,
-        left=_LEFT,
-        right=WIDTH - _RIGHT,
-        bottom=HEIGHT - _BOTTOM,
         line=" ".join(f"{across(p.share)},{up(p.hit_rate)}" for p in found.points),
         across=tuple(Tick(across(2.0**step), f"x {2.0**step:g}") for step in doubled),
         up=tuple(Tick(up(rate / 100), f"{rate} %") for rate in (0, 25, 50, 75, 100)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from cachetier.engine.commands.arguments import SYNTAX, make_container, parse_integer
 from cachetier.engine.net.access import LoginVerdict
@@ -238,7 +238,8 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
         raise CommandError(SYNTAX)
     skip_me = True
     tests: dict[bytes, Callable[[OpenSession], bool]] = {}  # the last of duplicate filters counts
-    for name, word in _iterate_pairs(words):
+    for option, word in zip(words[::2], words[1::2], strict=True):
+        name = option.upper()
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
                 raise CommandError(SYNTAX)
@@ -276,11 +277,6 @@ def _close(asking: ClientSession, chosen: list[OpenSession]) -> None:
         one.closing = True
         if one is not asking:
             one.hang_up()
-
-
-def _iterate_pairs(words: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    for place in range(0, len(words), 2):
-        yield words[place].upper(), words[place + 1]
 
 
 def _parse_client_id(word: bytes, refusal: str) -> int:
