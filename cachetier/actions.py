@@ -55,9 +55,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
     try:
         return _create(actor, checked, spec)
     except IntegrityError:
-        text = f"There is a cache tier {checked} already."
-        remedy = "Choose another name, or change that one."
-        raise Refused(Problem("name", checked, text, remedy, "taken"), status_code=409) from None
+        raise Refused(tier_spec.name_taken(checked), status_code=409) from None
 
 
 def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:

@@ -26,7 +26,7 @@ from cachetier.client.connection import (
 )
 from cachetier.client.outcomes import Counters, KeyOutcome
 from cachetier.client.replies import Redirects
-from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable
+from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable, SharedResult
 
 __all__ = ["CacheClient", "Counters", "KeyOutcome"]
 
@@ -147,8 +147,8 @@ class CacheClient:
             self.counters.add_shared(exc.reason, len(items))
             return nothing
         left = sum(outcome is None for outcome in found)
-        self.counters.add_shared(shared_memory.READ_OK, len(items) - left)
-        self.counters.add_shared(shared_memory.NOT_LEASED, left)
+        self.counters.add_shared(SharedResult.OK, len(items) - left)
+        self.counters.add_shared(SharedResult.NOT_LEASED, left)
         return found
 
     def ask(self, *words: bytes, timeout_s: float) -> Any:
@@ -209,7 +209,8 @@ class CacheClient:
 
     def _attempt_once(self, talk: BatchRunner, outcomes: list[KeyOutcome], deadline: float) -> None:
         """Run the batch; retry once on a new connection if a pooled one was closed."""
-        connection = self._take_idle()
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
         if connection is not None:
             try:
                 self._talk(connection, talk, outcomes, deadline)
@@ -247,10 +248,6 @@ class CacheClient:
     def _failed(self, why: str) -> None:
         if self.breaker.failed(time.monotonic()):
             self._on_change(f"{self.address} is left alone for a while: {why}")
-
-    def _take_idle(self) -> Connection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
 
     def _drop_idle(self) -> None:
         with self._lock:

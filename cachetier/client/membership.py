@@ -73,7 +73,9 @@ class Membership:
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
-            found = {name: _sum_counters(one) for name, one in self._gone.items()}
+            found = {name: Counters() for name in self._gone}
+            for name, counters in self._gone.items():
+                found[name].absorb(counters)
             for name, client in self.clients().items():
                 found.setdefault(self.label(name), Counters()).absorb(client.counters)
         return found
@@ -204,9 +206,3 @@ class Membership:
         if text and text != self._trouble:
             self._on_change(text)
         self._trouble = text
-
-
-def _sum_counters(counters: Counters) -> Counters:
-    copy = Counters()
-    copy.absorb(counters)
-    return copy

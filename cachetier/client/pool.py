@@ -178,7 +178,10 @@ class CachePool:
             got = call(node, places, _seconds_left(deadline), moved, asking)
             outcomes.update(zip(places, got, strict=True))
         for places, job in waiting:
-            outcomes.update(zip(places, _collect_outcomes(job, len(places)), strict=True))
+            try:
+                outcomes.update(zip(places, job.result(), strict=True))
+            except CancelledError:
+                outcomes.update(dict.fromkeys(places, KeyOutcome.ERROR))
         if any(outcome not in HEALTHY_OUTCOMES for outcome in outcomes.values()):
             self._members.poke()  # slots may have moved to another node
 
@@ -214,13 +217,6 @@ class CachePool:
 
 def _seconds_left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.0)
-
-
-def _collect_outcomes(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
-    try:
-        return job.result()
-    except CancelledError:
-        return [KeyOutcome.ERROR] * count
 
 
 def _choose_outcome(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:

@@ -21,6 +21,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -34,33 +35,28 @@ PAUSE_S = 30.0
 _LEASE_S = 10.0
 # Shorter values are not in the arena.
 MIN_BYTES = 16 * 1024
-# Failure reasons, used as counter labels.
-UNKNOWN_COMMAND = "unknown_command"  # Redis, Valkey or an older node
-NOT_SHARED = "off"  # the node does not share its arena
-OTHER_MACHINE = "other_machine"  # no such arena on this machine
-STALE_ARENA = "stale_arena"  # arena of another node
-NO_ACCESS = "no_access"
-BAD_REPLY = "bad_answer"
-NOT_LEASED = "not_leased"  # missing, on disk, or too short for the arena
-READ_OK = "ok"
-REASONS = (
-    READ_OK,
-    UNKNOWN_COMMAND,
-    NOT_SHARED,
-    OTHER_MACHINE,
-    STALE_ARENA,
-    NO_ACCESS,
-    BAD_REPLY,
-    NOT_LEASED,
-)
+
+
+class SharedResult(StrEnum):
+    """Result of a shared memory read, used as counter label; all but OK are read over the socket."""
+
+    OK = "ok"
+    UNKNOWN_COMMAND = "unknown_command"  # Redis, Valkey or an older node
+    NOT_SHARED = "off"  # the node does not share its arena
+    OTHER_MACHINE = "other_machine"  # no such arena on this machine
+    STALE_ARENA = "stale_arena"  # arena of another node
+    NO_ACCESS = "no_access"
+    BAD_REPLY = "bad_answer"
+    NOT_LEASED = "not_leased"  # missing, on disk, or too short for the arena
+
 
 Item = tuple[bytes, memoryview]
 
 
 class SharedMemoryUnavailable(Exception):
-    """Values must be read over the socket; `reason` is one of REASONS."""
+    """Values must be read over the socket; see `reason`."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: SharedResult) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -102,7 +98,9 @@ class SharedMemory:
             lease = parse_lease(connection.read_value(deadline), len(items))
         except ReplyError as exc:
             raise SharedMemoryUnavailable(
-                UNKNOWN_COMMAND if "unknown command" in str(exc).lower() else NOT_SHARED
+                SharedResult.UNKNOWN_COMMAND
+                if "unknown command" in str(exc).lower()
+                else SharedResult.NOT_SHARED
             ) from None
         try:
             fd = self._open_arena(lease)
@@ -138,17 +136,17 @@ class SharedMemory:
 
 def _open_file(folder: Path, lease: Lease) -> int:
     if "/" in lease.name or lease.name.startswith(".") or not lease.name:
-        raise SharedMemoryUnavailable(BAD_REPLY)
+        raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
     try:
         fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        raise SharedMemoryUnavailable(OTHER_MACHINE) from None
+        raise SharedMemoryUnavailable(SharedResult.OTHER_MACHINE) from None
     except OSError:
-        raise SharedMemoryUnavailable(NO_ACCESS) from None
+        raise SharedMemoryUnavailable(SharedResult.NO_ACCESS) from None
     header = arena.unpack(os.pread(fd, arena.HEADER_BYTES, 0))
     if header is None or header.token != lease.token:
         os.close(fd)
-        raise SharedMemoryUnavailable(STALE_ARENA)
+        raise SharedMemoryUnavailable(SharedResult.STALE_ARENA)
     return fd
 
 
@@ -194,7 +192,7 @@ def parse_lease(reply: Any, keys: int) -> Lease:
         case [int(number), bytes(name), bytes(token), list(places)] if len(places) == keys:
             runs = tuple(_parse_runs(place) for place in places)
             return Lease(number, name.decode(errors="replace"), token, runs)
-    raise SharedMemoryUnavailable(BAD_REPLY)
+    raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
 
 
 def _parse_runs(place: Any) -> tuple[tuple[int, int], ...] | None:
@@ -208,7 +206,7 @@ def _parse_runs(place: Any) -> tuple[tuple[int, int], ...] | None:
                     case [int(offset), int(part)] if offset >= 0 and part > 0:
                         found.append((offset, part))
                     case _:
-                        raise SharedMemoryUnavailable(BAD_REPLY)
+                        raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
             if sum(part for _, part in found) == length:
                 return tuple(found)
-    raise SharedMemoryUnavailable(BAD_REPLY)
+    raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)

@@ -154,9 +154,7 @@ def preview_create(request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "").strip()
     problems = _render_errors(lambda: spec.check_name(name))
     if not problems and selectors.get_tier(name) is not None:
-        text = f"There is a cache tier {name} already."
-        remedy = "Choose another name, or change that one."
-        problems = (Problem("name", name, text, remedy, "taken"),)
+        problems = (spec.name_taken(name),)
     problems += _render_errors(lambda: spec.create_spec(form.typed(), room))
     return _render_preview(request, form, problems, None, {})
 

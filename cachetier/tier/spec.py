@@ -180,6 +180,11 @@ def check_name(name: Any) -> str:
     raise Refused(Problem("name", name, text, remedy, "invalid_name"))
 
 
+def name_taken(name: str) -> Problem:
+    text = f"There is a cache tier {name} already."
+    return Problem("name", name, text, "Choose another name, or change that one.", "taken")
+
+
 def create_spec(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """Build a new tier's spec; raise Refused with all errors."""
     return _check_values(TierSpec(), data, room)

@@ -167,7 +167,8 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> Any:
         if self._worker is None:
-            self._sweep()
+            for path in shm.sweep_dead_files():
+                log.warning("Removed L1 file %s of a killed worker", path)
         if not is_cpu_platform():
             worker = super().get_worker(kv_caches)
             _unlink_region(getattr(worker, "_mmap_region", None))
@@ -191,10 +192,6 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
             shm.unlink_file(region.mmap_path)
             region.cleanup()
             raise
-
-    def _sweep(self) -> None:
-        for path in shm.sweep_dead_files():
-            log.warning("Removed L1 file %s of a killed worker", path)
 
 
 def _unlink_region(region: SharedOffloadRegion | None) -> None:

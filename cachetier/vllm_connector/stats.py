@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from cachetier.client.outcomes import Counters, KeyOutcome
 from cachetier.client.pool import CachePool
-from cachetier.client.shared_memory import REASONS
+from cachetier.client.shared_memory import SharedResult
 from cachetier.vllm_connector.compat import (
     OffloadingConnectorStats,
     OffloadingCounterMetadata,
@@ -141,7 +141,7 @@ class Reporter:
             (TIMED_OUT, ()): self._board.timed_out,
             (DROPPED, ()): self._dropped,
         }
-        by_shared = dict.fromkeys(REASONS, 0)
+        by_shared = {result.value: 0 for result in SharedResult}
         for node, counters in self._pool.by_node().items():
             for reason, count in dict(counters.by_shared).items():
                 by_shared[reason] += count
