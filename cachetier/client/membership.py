@@ -73,11 +73,10 @@ class Membership:
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
-            found = {name: Counters() for name in self._gone}
-            for name, counters in self._gone.items():
-                found[name].absorb(counters)
-            for name, client in self.clients().items():
-                found.setdefault(self.label(name), Counters()).absorb(client.counters)
+            found: dict[str, Counters] = {}
+            present = [(self.label(name), one.counters) for name, one in self.clients().items()]
+            for label, counters in (*self._gone.items(), *present):
+                found.setdefault(label, Counters()).absorb(counters)
         return found
 
     def label(self, name: str) -> str:

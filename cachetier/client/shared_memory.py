@@ -38,7 +38,7 @@ MIN_BYTES = 16 * 1024
 
 
 class SharedResult(StrEnum):
-    """Result of a shared memory read, used as counter label; all but OK are read over the socket."""
+    """Result of a shared memory read, a counter label; all but OK are read over the socket."""
 
     OK = "ok"
     UNKNOWN_COMMAND = "unknown_command"  # Redis, Valkey or an older node
@@ -97,11 +97,9 @@ class SharedMemory:
         try:
             lease = parse_lease(connection.read_value(deadline), len(items))
         except ReplyError as exc:
-            raise SharedMemoryUnavailable(
-                SharedResult.UNKNOWN_COMMAND
-                if "unknown command" in str(exc).lower()
-                else SharedResult.NOT_SHARED
-            ) from None
+            is_unknown = "unknown command" in str(exc).lower()
+            why = SharedResult.UNKNOWN_COMMAND if is_unknown else SharedResult.NOT_SHARED
+            raise SharedMemoryUnavailable(why) from None
         try:
             fd = self._open_arena(lease)
             try:
