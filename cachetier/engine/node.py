@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cachetier.engine.config import Config, parse_listen_address
 from cachetier.engine.counters import Counters
@@ -43,12 +43,11 @@ _DISK_POLL_S = 0.005
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class CallCounts:
-    __slots__ = ("count", "failed", "seconds")
-
-    def __init__(self) -> None:
-        self.count = self.failed = 0
-        self.seconds = 0.0
+    count: int = 0
+    failed: int = 0
+    seconds: float = 0.0
 
 
 class Node:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -41,6 +42,7 @@ class WriteOutcome(StrEnum):
     CORRUPT = "corrupt"  # source record of a move is corrupt
 
 
+@dataclass(slots=True, eq=False)
 class Write:
     """Pending write: the bytes under `hold`, or a record moved from `source`.
 
@@ -48,30 +50,20 @@ class Write:
     `readers` and `ended` belong to the event loop.
     """
 
-    __slots__ = (
-        "cancelled", "ended", "ends_ms", "hold", "key", "length", "outcome", "place", "readers",
-        "source", "views",
-    )  # fmt: skip
+    key: bytes
+    length: int
+    ends_ms: int
+    hold: Hold | None = None
+    source: tuple[SegmentFile, Record] | None = None
+    views: Sequence[memoryview] | None = field(init=False)
+    readers: int = 0
+    ended: bool = False
+    cancelled: bool = False
+    place: tuple[SegmentFile, Record] | None = None
+    outcome: WriteOutcome = WriteOutcome.CANCELLED
 
-    def __init__(
-        self,
-        key: bytes,
-        length: int,
-        ends_ms: int,
-        hold: Hold | None = None,
-        source: tuple[SegmentFile, Record] | None = None,
-    ) -> None:
-        self.key = key
-        self.length = length
-        self.ends_ms = ends_ms
-        self.hold = hold
-        self.views = None if hold is None else hold.views
-        self.readers = 0
-        self.ended = False
-        self.source = source
-        self.cancelled = False
-        self.place: tuple[SegmentFile, Record] | None = None
-        self.outcome = WriteOutcome.CANCELLED
+    def __post_init__(self) -> None:
+        self.views = None if self.hold is None else self.hold.views
 
 
 class Events(Protocol):

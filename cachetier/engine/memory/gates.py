@@ -84,15 +84,13 @@ class Census(Gate):
             del self._spaces[oldest]
 
 
+@dataclass(slots=True)
 class _NamespaceValues:
     """Values of one namespace with their own eviction order."""
 
-    __slots__ = ("limit", "policy", "used")
-
-    def __init__(self, limit: int, policy: EvictionPolicy) -> None:
-        self.limit = limit
-        self.policy = policy
-        self.used = 0
+    limit: int
+    policy: EvictionPolicy
+    used: int = 0
 
 
 class Quotas(Gate):
@@ -155,16 +153,14 @@ _OPEN_ABOVE_SHARE: Final = 0.05  # share of rejected bytes requested again in ti
 _MAX_NAMESPACES: Final = 256
 
 
+@dataclass(slots=True)
 class _NamespaceState:
-    __slots__ = ("again", "gone", "gone_bytes", "refused", "shut", "uses")
-
-    def __init__(self) -> None:
-        self.gone = 0
-        self.gone_bytes = 0
-        self.uses = 0  # of any value
-        self.refused = 0  # bytes
-        self.again = 0  # bytes of them requested again
-        self.shut: GhostList | None = None  # recently rejected keys; None: namespace open
+    gone: int = 0
+    gone_bytes: int = 0
+    uses: int = 0  # of any value
+    refused: int = 0  # bytes
+    again: int = 0  # bytes of them requested again
+    shut: GhostList | None = None  # recently rejected keys; None: namespace open
 
 
 class NamespaceAdmission(Gate):
