@@ -26,6 +26,15 @@ from cachetier.engine.policies.base import EvictionPolicy
 from cachetier.engine.store import Hold, Store
 from cachetier.wire import replies
 
+log = logging.getLogger(__name__)
+
+DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes/s
+# Maximum bytes pinned and in flight per peer.
+_BATCH_BYTES: Final = 8 * 1024 * 1024
+_BATCH_KEYS: Final = 64
+# Share of a peer's capacity that may be filled even if it must evict.
+_PEER_SHARE: Final = 4
+_TOO_MANY_REFUSALS: Final = 64
 _CONNECT_S = 5.0
 _ANSWER_S = 30.0
 _MAX_LINE = 64 * 1024
@@ -124,17 +133,6 @@ def command(*words: bytes) -> bytes:
 def _parse_number(facts: dict[str, str], name: str) -> int:
     text = facts.get(name, "0")
     return int(text) if text.isdigit() else 0
-
-
-log = logging.getLogger(__name__)
-
-DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes/s
-# Maximum bytes pinned and in flight per peer.
-_BATCH_BYTES: Final = 8 * 1024 * 1024
-_BATCH_KEYS: Final = 64
-# Share of a peer's capacity that may be filled even if it must evict.
-_PEER_SHARE: Final = 4
-_TOO_MANY_REFUSALS: Final = 64
 
 
 class HandoverRunningError(Exception): ...

@@ -18,6 +18,8 @@ REDIS_VERSION = "7.2.0"
 _REFUSAL_DELAY_S = 1.0
 # Share of --max-clients that may wait for a delayed error; others get it at once.
 _DELAYED_SHARE = 8
+_MAX_NAME = 256
+_TYPES = (b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB")
 
 log = logging.getLogger(__name__)
 
@@ -155,11 +157,6 @@ def whoami(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.text(session.user))
 
 
-_MAX_NAME = 256
-_TYPES = (b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB")
-_NO_SUCH = "ERR No such client"
-
-
 def parse_client_name(word: bytes, what: str = "Client names") -> str:
     if len(word) > _MAX_NAME or any(byte < 33 or byte > 126 for byte in word):
         raise CommandError(f"ERR {what} cannot contain spaces, newlines or special characters.")
@@ -230,7 +227,7 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     if len(words) == 1:
         found = [one for one in everyone if one.peer.encode() == words[0]]
         if not found:
-            raise CommandError(_NO_SUCH)
+            raise CommandError("ERR No such client")
         _close(session, found)
         session.reply(replies.OK)
         return

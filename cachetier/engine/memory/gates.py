@@ -13,7 +13,13 @@ from cachetier.engine.policies.base import GhostList
 from cachetier.engine.store import Declined, DeclineReason, EvictionReason, Gate
 from cachetier.wire import envelope
 
-MAX_EMPTY: Final = 1024
+MAX_EMPTY: Final = 1024  # namespaces without values
+# Admission control.
+_WINDOW: Final = 4  # decisions per capacity evicted or rejected
+_SHUT_BELOW_USES: Final = 0.01  # uses per evicted value
+_OPEN_ABOVE_SHARE: Final = 0.05  # share of rejected bytes requested again in time
+# Namespace names come from clients: the least recent one is dropped and starts anew.
+_MAX_NAMESPACES: Final = 256
 
 
 @dataclass(slots=True)
@@ -144,13 +150,6 @@ class Quotas(Gate):
 
     def _share(self, key: bytes) -> _NamespaceValues | None:
         return self._shares.get(envelope.parse_namespace(key))
-
-
-_WINDOW: Final = 4  # decisions per capacity evicted or rejected
-_SHUT_BELOW_USES: Final = 0.01  # uses per evicted value
-_OPEN_ABOVE_SHARE: Final = 0.05  # share of rejected bytes requested again in time
-# Namespace names come from clients: the least recent one is dropped and starts anew.
-_MAX_NAMESPACES: Final = 256
 
 
 @dataclass(slots=True)
