@@ -22,7 +22,7 @@ from zlib import crc32
 
 from bench.fleet import workloads
 from bench.fleet.hardware import LLAMA_70B
-from cachetier.engine.memory.admission import NamespaceAdmission
+from cachetier.engine.memory.gates import NamespaceAdmission
 from cachetier.engine.policies import POLICIES, make_policy
 from cachetier.engine.store import EvictionReason
 from cachetier.wire.envelope import block_key

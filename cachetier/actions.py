@@ -55,11 +55,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
     try:
         return _create(actor, checked, spec)
     except IntegrityError:
-        text = f"There is a cache tier {checked} already."
-        raise Refused(
-            Problem("name", checked, text, "Choose another name, or change that one.", "taken"),
-            status_code=409,
-        ) from None
+        raise Refused(tier_spec.name_taken(checked), status_code=409) from None
 
 
 def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:
@@ -127,16 +123,9 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         used_by = signals.users(name)
         if used_by:
-            raise Refused(
-                Problem(
-                    "name",
-                    name,
-                    f"Cache tier {name} is used by {', '.join(used_by)}.",
-                    "Turn L2 off there first, or delete them.",
-                    "in_use",
-                ),
-                status_code=409,
-            )
+            text = f"Cache tier {name} is used by {', '.join(used_by)}."
+            remedy = "Turn L2 off there first, or delete them."
+            raise Refused(Problem("name", name, text, remedy, "in_use"), status_code=409)
         tier.deleted_at = timezone.now()
         tier.generation += 1
         tier.save(update_fields=["deleted_at", "generation"])
@@ -148,10 +137,10 @@ def _lock_tier(name: str) -> CacheTier:
     """Return the tier with its row locked; raise if it is being deleted."""
     tier = CacheTier.objects.select_for_update().filter(name=name).first()
     if tier is None or tier.deleted_at is not None:
-        what = "is being deleted" if tier is not None else "does not exist"
+        what, status = ("does not exist", 404) if tier is None else ("is being deleted", 409)
+        text = f"Cache tier {name} {what}."
         raise Refused(
-            Problem("name", name, f"Cache tier {name} {what}.", "Choose another.", "not_found"),
-            status_code=404 if tier is None else 409,
+            Problem("name", name, text, "Choose another.", "not_found"), status_code=status
         )
     return tier
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import fields
 from datetime import datetime
 
 from django.conf import settings
@@ -47,19 +48,7 @@ class CacheTier(Desired):
 
     @property
     def spec(self) -> TierSpec:
-        return TierSpec(
-            memory_bytes=self.memory_bytes,
-            disk_bytes=self.disk_bytes,
-            node_count=self.node_count,
-            copies=self.copies,
-            policy=self.policy,
-            cluster=self.cluster,
-            namespace=self.namespace,
-            storage_class=self.storage_class,
-            cpu_millis=self.cpu_millis,
-            cpu_limit_millis=self.cpu_limit_millis,
-            memory_limit_bytes=self.memory_limit_bytes,
-        )
+        return TierSpec(**{one.name: getattr(self, one.name) for one in fields(TierSpec)})
 
     @property
     def shown_phase(self) -> str:

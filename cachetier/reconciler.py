@@ -7,7 +7,7 @@ and retried. Sole writer of CacheTierStatus and CacheNode.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -136,13 +136,7 @@ def _remove_workload(held: Claim, tier: CacheTier, provisioner: Provisioner) -> 
                 node_list_file(tier.name).unlink(missing_ok=True)
         return CHANGE_INTERVAL_S
     verdict = judge_tier(seen, "", wanted=0, was_ready=False, deleting=True)
-    held.write(
-        phase=verdict.phase,
-        reason=verdict.reason,
-        message=verdict.message,
-        observed_generation=tier.generation,
-        url="",
-    )
+    held.write(**asdict(verdict), observed_generation=tier.generation, url="")
     return CHANGE_INTERVAL_S
 
 
@@ -155,12 +149,7 @@ def _write_status(
 ) -> bool:
     """Write status and nodes in one transaction; return False if the claim is lost."""
     before = tier.status
-    fields: dict[str, Any] = {
-        "phase": verdict.phase,
-        "reason": verdict.reason,
-        "message": verdict.message,
-        "observed_generation": tier.generation,
-    }
+    fields: dict[str, Any] = asdict(verdict) | {"observed_generation": tier.generation}
     listed = (
         []
         if tier.cluster

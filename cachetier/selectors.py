@@ -6,7 +6,7 @@ They return plain values; the number of queries does not grow with the number of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,15 +14,21 @@ from urllib.parse import urlsplit
 import psutil
 from django.conf import settings
 from django.db.models import QuerySet
+from django.http import Http404
 from django.urls import reverse
 
 from cachetier import signals
 from cachetier.models import CacheNode, CacheTier
 from cachetier.node_admin import password_file
-from cachetier.tier.advice import WhatIf, compute_what_if, merge_namespaces
-from cachetier.tier.curve_chart import CurveDrawing, draw_curve
+from cachetier.tier.advice import (
+    CurveDrawing,
+    WhatIf,
+    compute_what_if,
+    draw_curve,
+    merge_namespaces,
+)
 from cachetier.tier.lifecycle import DEFAULT_TIER, TierPhase, TierReason
-from cachetier.tier.node_stats import Namespace, NodeStats
+from cachetier.tier.node_stats import Namespace, NodeNumbers, NodeStats
 from cachetier.tier.spec import SpareCapacity
 from console.accounts import gate
 from console.accounts.permissions import Somebody
@@ -60,30 +66,19 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class TierNumbers:
+class TierNumbers(NodeNumbers):
     """Statistics summed over a tier's nodes; None where no node reported the value."""
 
-    used_bytes: float | None
-    capacity_bytes: float | None
-    disk_used_bytes: float | None
-    disk_capacity_bytes: float | None
-    blocks: float | None
-    lookups: float | None
-    hits: float | None
-    evictions: float | None
-    seen_at: datetime | None
+    seen_at: datetime | None = None
 
     @property
     def disk_percent(self) -> int | None:
-        if self.disk_used_bytes is None or not self.disk_capacity_bytes:
-            return None
-        return round(100 * min(1.0, self.disk_used_bytes / self.disk_capacity_bytes))
+        share = _share(self.disk_used_bytes, self.disk_capacity_bytes)
+        return None if share is None else round(100 * share)
 
     @property
     def fill(self) -> float | None:
-        if self.used_bytes is None or not self.capacity_bytes:
-            return None
-        return min(1.0, self.used_bytes / self.capacity_bytes)
+        return _share(self.used_bytes, self.capacity_bytes)
 
     @property
     def fill_percent(self) -> int | None:
@@ -94,6 +89,10 @@ class TierNumbers:
         if self.hits is None or not self.lookups:
             return None
         return round(100 * self.hits / self.lookups)
+
+
+def _share(used: float | None, capacity: float | None) -> float | None:
+    return None if used is None or not capacity else min(1.0, used / capacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +170,19 @@ def get_tier(name: str) -> CacheTier | None:
     return tiers().filter(name=name).first()
 
 
+def get_tier_or_404(name: str) -> CacheTier:
+    tier = get_tier(name)
+    if tier is None:
+        raise Http404
+    return tier
+
+
 def numbers(tier: CacheTier) -> TierNumbers:
     nodes = list(tier.nodes.all())
     seen = [node.stats_at for node in nodes if node.stats_at is not None]
     return TierNumbers(
-        used_bytes=_sum_known(nodes, "used_bytes"),
-        capacity_bytes=_sum_known(nodes, "capacity_bytes"),
-        disk_used_bytes=_sum_known(nodes, "disk_used_bytes"),
-        disk_capacity_bytes=_sum_known(nodes, "disk_capacity_bytes"),
-        blocks=_sum_known(nodes, "blocks"),
-        lookups=_sum_known(nodes, "lookups"),
-        hits=_sum_known(nodes, "hits"),
-        evictions=_sum_known(nodes, "evictions"),
-        seen_at=min(seen) if seen else None,
+        **{one.name: _sum_known(nodes, one.name) for one in fields(NodeNumbers)},
+        seen_at=min(seen, default=None),
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.fuzz import resp_reference as reference
 from bench.fuzz.splitting import splits
 from cachetier.engine import store
-from cachetier.engine.commands import arguments, clients, connection, scan, values
+from cachetier.engine.commands import arguments, connection, scan, values
 from cachetier.engine.commands import node as commands_node
 from cachetier.engine.config import parse
 from cachetier.engine.memory import memory_store
@@ -170,7 +170,7 @@ class _Clock:
 
 
 def _stop_clocks() -> None:
-    for module in (commands_node, clients, connection, arguments, session, values, scan):
+    for module in (commands_node, connection, arguments, session, values, scan):
         vars(module)["time"] = _Clock
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
@@ -9,7 +10,7 @@ from rest_framework import serializers
 
 from cachetier import selectors
 from cachetier.models import CacheNode, CacheTier
-from cachetier.tier.spec import POLICIES
+from cachetier.tier.spec import POLICIES, TierSpec
 
 
 class NodeSerializer(serializers.ModelSerializer[CacheNode]):
@@ -43,17 +44,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         model = CacheTier
         fields = (
             "name",
-            "memory_bytes",
-            "disk_bytes",
-            "node_count",
-            "copies",
-            "policy",
-            "cluster",
-            "namespace",
-            "storage_class",
-            "cpu_millis",
-            "cpu_limit_millis",
-            "memory_limit_bytes",
+            *(one.name for one in fields(TierSpec)),
             "generation",
             "observed_generation",
             "phase",
@@ -72,18 +63,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
     )
     def get_usage(self, tier: CacheTier) -> dict[str, Any]:
         """Usage reported by the nodes; null: not reported."""
-        numbers = selectors.numbers(tier)
-        return {
-            "used_bytes": numbers.used_bytes,
-            "capacity_bytes": numbers.capacity_bytes,
-            "disk_used_bytes": numbers.disk_used_bytes,
-            "disk_capacity_bytes": numbers.disk_capacity_bytes,
-            "blocks": numbers.blocks,
-            "lookups": numbers.lookups,
-            "hits": numbers.hits,
-            "evictions": numbers.evictions,
-            "seen_at": numbers.seen_at,
-        }
+        return asdict(selectors.numbers(tier))
 
     def get_used_by(self, tier: CacheTier) -> list[str]:
         """Users such as "endpoint demo"; a tier in use cannot be deleted."""
@@ -91,45 +71,36 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         return users
 
 
+def _number(text: str) -> serializers.IntegerField:
+    return serializers.IntegerField(required=False, help_text=text)
+
+
+def _text(text: str) -> serializers.CharField:
+    return serializers.CharField(required=False, help_text=text)
+
+
 class ChangeSerializer(serializers.Serializer[Any]):
     """Fields to change; omitted ones keep their value."""
 
-    memory_bytes = serializers.IntegerField(
-        required=False, help_text="Each node's memory, at least 67108864 (64 MiB). Applies live."
-    )
-    disk_bytes = serializers.IntegerField(
-        required=False, help_text="Each node's disk, 0 for none. Nodes restart one at a time."
-    )
-    node_count = serializers.IntegerField(required=False, help_text="1 to 16. Applies live.")
-    copies = serializers.IntegerField(
-        required=False, help_text="1 or 2 nodes for each value. Workers restart one at a time."
-    )
+    memory_bytes = _number("Each node's memory, at least 67108864 (64 MiB). Applies live.")
+    disk_bytes = _number("Each node's disk, 0 for none. Nodes restart one at a time.")
+    node_count = _number("1 to 16. Applies live.")
+    copies = _number("1 or 2 nodes for each value. Workers restart one at a time.")
     policy = serializers.ChoiceField(
         required=False, choices=POLICIES, help_text="Eviction. Nodes restart one at a time."
     )
-    cpu_millis = serializers.IntegerField(
-        required=False, help_text="CPU request of each node on a cluster, 10 to 64000 millicores."
-    )
-    cpu_limit_millis = serializers.IntegerField(
-        required=False, help_text="CPU limit of each node on a cluster; 0: no limit."
-    )
-    memory_limit_bytes = serializers.IntegerField(
-        required=False,
-        help_text="Memory limit of each node on a cluster; 0: its memory and 192 MiB.",
+    cpu_millis = _number("CPU request of each node on a cluster, 10 to 64000 millicores.")
+    cpu_limit_millis = _number("CPU limit of each node on a cluster; 0: no limit.")
+    memory_limit_bytes = _number(
+        "Memory limit of each node on a cluster; 0: its memory and 192 MiB."
     )
 
 
 class CreateSerializer(ChangeSerializer):
     name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
-    cluster = serializers.CharField(
-        required=False, help_text="Where it runs; empty: this machine. Cannot be changed."
-    )
-    namespace = serializers.CharField(
-        required=False, help_text="Empty: the cluster's own. Cannot be changed."
-    )
-    storage_class = serializers.CharField(
-        required=False, help_text="Of nodes' disks on a cluster. Cannot be changed."
-    )
+    cluster = _text("Where it runs; empty: this machine. Cannot be changed.")
+    namespace = _text("Empty: the cluster's own. Cannot be changed.")
+    storage_class = _text("Of nodes' disks on a cluster. Cannot be changed.")
 
 
 class FlushSerializer(serializers.Serializer[Any]):

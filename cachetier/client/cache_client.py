@@ -26,7 +26,7 @@ from cachetier.client.connection import (
 )
 from cachetier.client.outcomes import Counters, KeyOutcome
 from cachetier.client.replies import Redirects
-from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable
+from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable, SharedResult
 
 __all__ = ["CacheClient", "Counters", "KeyOutcome"]
 
@@ -57,7 +57,7 @@ class CacheClient:
         self.breaker = breaker or CircuitBreaker()
         self.counters = Counters()
         self._password = password
-        self._on_change = on_change
+        self._on_change = on_change or (lambda _text: None)
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._lock = threading.Lock()
@@ -69,17 +69,14 @@ class CacheClient:
         keys: Sequence[bytes],
         timeout_s: float,
         redirects: Redirects | None = None,
-        *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        moved: Redirects = {} if redirects is None else redirects
-
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             ask = _ASKING if asking else b""
             connection.send([b"".join(ask + command(b"EXISTS", key) for key in keys)], deadline)
             for key in keys:
                 _skip_asking_reply(connection, asking, deadline)
-                outcomes.append(replies.read_exists_reply(connection, key, moved, deadline))
+                outcomes.append(replies.read_exists_reply(connection, key, redirects, deadline))
 
         return self._run("lookup", len(keys), talk, timeout_s)
 
@@ -88,11 +85,9 @@ class CacheClient:
         items: Sequence[tuple[bytes, memoryview]],
         timeout_s: float,
         redirects: Redirects | None = None,
-        *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
         """Fill each view with its key's body; views with another outcome than OK are undefined."""
-        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             leased = self._load_shared(connection, items, deadline)
@@ -104,7 +99,9 @@ class CacheClient:
                     outcomes.append(found)
                     continue
                 _skip_asking_reply(connection, asking, deadline)
-                outcomes.append(replies.read_load_reply(connection, key, target, moved, deadline))
+                outcomes.append(
+                    replies.read_load_reply(connection, key, target, redirects, deadline)
+                )
 
         size = items[0][1].nbytes if items else 0
         return self._run("load", len(items), talk, timeout_s, size)
@@ -115,11 +112,9 @@ class CacheClient:
         ttl_s: int,
         timeout_s: float,
         redirects: Redirects | None = None,
-        *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
         """Store each body unless its key exists: keys are content-addressed."""
-        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             tail = replies.encode_set_tail(ttl_s)
@@ -129,7 +124,7 @@ class CacheClient:
                 connection.send([ask + head, body, tail], deadline)
             for key, _ in items:
                 _skip_asking_reply(connection, asking, deadline)
-                outcomes.append(replies.read_store_reply(connection, key, moved, deadline))
+                outcomes.append(replies.read_store_reply(connection, key, redirects, deadline))
 
         size = items[0][1].nbytes if items else 0
         return self._run("store", len(items), talk, timeout_s, size)
@@ -152,8 +147,8 @@ class CacheClient:
             self.counters.add_shared(exc.reason, len(items))
             return nothing
         left = sum(outcome is None for outcome in found)
-        self.counters.add_shared(shared_memory.READ_OK, len(items) - left)
-        self.counters.add_shared(shared_memory.NOT_LEASED, left)
+        self.counters.add_shared(SharedResult.OK, len(items) - left)
+        self.counters.add_shared(SharedResult.NOT_LEASED, left)
         return found
 
     def ask(self, *words: bytes, timeout_s: float) -> Any:
@@ -208,13 +203,14 @@ class CacheClient:
             failure = KeyOutcome.ERROR
         else:
             if self.breaker.succeeded():
-                self._tell(f"{self.address} answers again")
+                self._on_change(f"{self.address} answers again")
             return
         outcomes += [failure] * (count - len(outcomes))
 
     def _attempt_once(self, talk: BatchRunner, outcomes: list[KeyOutcome], deadline: float) -> None:
         """Run the batch; retry once on a new connection if a pooled one was closed."""
-        connection = self._take_idle()
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
         if connection is not None:
             try:
                 self._talk(connection, talk, outcomes, deadline)
@@ -251,15 +247,7 @@ class CacheClient:
 
     def _failed(self, why: str) -> None:
         if self.breaker.failed(time.monotonic()):
-            self._tell(f"{self.address} is left alone for a while: {why}")
-
-    def _tell(self, text: str) -> None:
-        if self._on_change is not None:
-            self._on_change(text)
-
-    def _take_idle(self) -> Connection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
+            self._on_change(f"{self.address} is left alone for a while: {why}")
 
     def _drop_idle(self) -> None:
         with self._lock:

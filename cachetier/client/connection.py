@@ -102,11 +102,7 @@ class Connection:
         waiting = [memoryview(piece) for piece in pieces if len(piece)]
         while waiting:
             sent = self._send_some(waiting[:_MAX_PIECES], deadline)
-            while waiting and sent >= waiting[0].nbytes:
-                sent -= waiting[0].nbytes
-                del waiting[0]
-            if sent:
-                waiting[0] = waiting[0][sent:]
+            drop_prefix(waiting, sent)
 
     def _send_some(self, pieces: list[memoryview], deadline: float) -> int:
         left = _seconds_left(deadline)
@@ -221,6 +217,15 @@ class Connection:
         self.read_into(memoryview(two), deadline)
         if two != b"\r\n":
             raise BrokenError("bulk string not terminated at its length")
+
+
+def drop_prefix(views: list[memoryview], count: int) -> None:
+    """Remove the first `count` bytes from `views`, in place."""
+    while views and count >= views[0].nbytes:
+        count -= views[0].nbytes
+        del views[0]
+    if count:
+        views[0] = views[0][count:]
 
 
 def command(*words: bytes) -> bytes:

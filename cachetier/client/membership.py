@@ -40,7 +40,7 @@ class Membership:
     ) -> None:
         self._nodes = nodes
         self._password = password
-        self._on_change = on_change
+        self._on_change = on_change or (lambda _text: None)
         # guards writes of the fields below; `_now` is read without it
         self._lock = threading.Lock()
         # Replaced together, so that readers see nodes and placement of the same refresh.
@@ -73,9 +73,10 @@ class Membership:
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
-            found = {name: _sum_counters(one) for name, one in self._gone.items()}
-            for name, client in self.clients().items():
-                found.setdefault(self.label(name), Counters()).absorb(client.counters)
+            found: dict[str, Counters] = {}
+            present = [(self.label(name), one.counters) for name, one in self.clients().items()]
+            for label, counters in (*self._gone.items(), *present):
+                found.setdefault(label, Counters()).absorb(counters)
         return found
 
     def label(self, name: str) -> str:
@@ -141,7 +142,7 @@ class Membership:
         for client in left.values():
             client.close()
         if set(before) != set(wanted):
-            self._tell(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
+            self._on_change(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
 
     def _watch(self) -> None:
         while not self._closing.is_set():
@@ -202,15 +203,5 @@ class Membership:
 
     def _in_trouble(self, text: str) -> None:
         if text and text != self._trouble:
-            self._tell(text)
-        self._trouble = text
-
-    def _tell(self, text: str) -> None:
-        if self._on_change is not None:
             self._on_change(text)
-
-
-def _sum_counters(counters: Counters) -> Counters:
-    copy = Counters()
-    copy.absorb(counters)
-    return copy
+        self._trouble = text

@@ -22,16 +22,12 @@ class KeyOutcome(StrEnum):
 
 
 # Outcomes of a healthy node; all others count as node failures.
-HEALTHY_OUTCOMES = frozenset(
-    {
-        KeyOutcome.OK,
-        KeyOutcome.MISSING,
-        KeyOutcome.CORRUPT,
-        KeyOutcome.UNREADABLE,
-        KeyOutcome.REFUSED,
-        KeyOutcome.MOVED,
-    }
-)
+HEALTHY_OUTCOMES = frozenset(KeyOutcome) - {
+    KeyOutcome.TIMEOUT,
+    KeyOutcome.ERROR,
+    KeyOutcome.OPEN,
+    KeyOutcome.NO_NODE,
+}
 
 
 @dataclass(slots=True)

@@ -53,40 +53,35 @@ class CachePool:
         return self._members.place(key, 0)
 
     def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[KeyOutcome]:
-        def call(
-            node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
-        ) -> list[KeyOutcome]:
-            return node.exists([keys[i] for i in places], left_s, moved, asking=asking)
-
-        outcomes = self._first_copy_that_has(keys, call, timeout_s)
+        outcomes = self._first_copy_that_has(
+            keys, lambda node, at, *batch: node.exists([keys[i] for i in at], *batch), timeout_s
+        )
         self.counters.add("lookup", outcomes, 0)
         return outcomes
 
     def load(self, items: Items, timeout_s: float) -> list[KeyOutcome]:
         """Fill each view with its key's body; views with another outcome than OK are undefined."""
-
-        def call(
-            node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
-        ) -> list[KeyOutcome]:
-            return node.load([items[i] for i in places], left_s, moved, asking=asking)
-
-        outcomes = self._first_copy_that_has([key for key, _ in items], call, timeout_s)
+        outcomes = self._first_copy_that_has(
+            [key for key, _ in items],
+            lambda node, at, *batch: node.load([items[i] for i in at], *batch),
+            timeout_s,
+        )
         self.counters.add("load", outcomes, _count_ok_bytes(items, outcomes))
         return outcomes
 
     def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[KeyOutcome]:
         """Store each body unless its key exists; OK if at least one of its nodes stored it."""
-
-        def call(
-            node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
-        ) -> list[KeyOutcome]:
-            return node.store([items[i] for i in places], ttl_s, left_s, moved, asking=asking)
-
         keys = [key for key, _ in items]
         deadline = time.monotonic() + timeout_s
         outcomes = [KeyOutcome.NO_NODE] * len(items)
         for rank in range(self.nodes.replicas):
-            got = self._at_rank(keys, list(range(len(keys))), rank, call, self._share(deadline))
+            got = self._at_rank(
+                keys,
+                list(range(len(keys))),
+                rank,
+                lambda node, at, *batch: node.store([items[i] for i in at], ttl_s, *batch),
+                _seconds_left(deadline),
+            )
             outcomes = [_choose_outcome(was, now) for was, now in zip(outcomes, got, strict=True)]
         self.counters.add("store", outcomes, _count_ok_bytes(items, outcomes))
         return outcomes
@@ -123,7 +118,7 @@ class CachePool:
         waiting = list(range(len(keys)))
         copies = self.nodes.replicas
         for rank in range(copies):
-            share = self._share(deadline) / (2 if rank + 1 < copies else 1)
+            share = _seconds_left(deadline) / (2 if rank + 1 < copies else 1)
             found = self._at_rank(keys, waiting, rank, call, share)
             for place, outcome in zip(waiting, found, strict=True):
                 outcomes[place] = _choose_outcome(outcomes[place], outcome)
@@ -180,10 +175,13 @@ class CachePool:
             here = (node, places, asking)
         if here is not None:
             node, places, asking = here
-            got = call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
+            got = call(node, places, _seconds_left(deadline), moved, asking)
             outcomes.update(zip(places, got, strict=True))
         for places, job in waiting:
-            outcomes.update(zip(places, _collect_outcomes(job, len(places)), strict=True))
+            try:
+                outcomes.update(zip(places, job.result(), strict=True))
+            except CancelledError:
+                outcomes.update(dict.fromkeys(places, KeyOutcome.ERROR))
         if any(outcome not in HEALTHY_OUTCOMES for outcome in outcomes.values()):
             self._members.poke()  # slots may have moved to another node
 
@@ -195,13 +193,11 @@ class CachePool:
         moved: Redirects,
     ) -> Future[list[KeyOutcome]] | None:
         node, places, asking = part
-
-        def work() -> list[KeyOutcome]:
-            return call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
-
         assert self._threads is not None  # a single node has a single part
         try:
-            return self._threads.submit(work)
+            return self._threads.submit(
+                lambda: call(node, places, _seconds_left(deadline), moved, asking)
+            )
         except RuntimeError:  # pool closed
             return None
 
@@ -218,15 +214,9 @@ class CachePool:
                     following.setdefault((there, not redirect.moved), []).append(place)
         return following
 
-    def _share(self, deadline: float) -> float:
-        return max(deadline - time.monotonic(), 0.0)
 
-
-def _collect_outcomes(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
-    try:
-        return job.result()
-    except CancelledError:
-        return [KeyOutcome.ERROR] * count
+def _seconds_left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)
 
 
 def _choose_outcome(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:

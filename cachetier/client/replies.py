@@ -32,7 +32,7 @@ Redirects = dict[bytes, Redirect]
 
 
 def read_exists_reply(
-    connection: Connection, key: bytes, redirects: Redirects, deadline: float
+    connection: Connection, key: bytes, redirects: Redirects | None, deadline: float
 ) -> KeyOutcome:
     try:
         return KeyOutcome.OK if connection.read_integer(deadline) else KeyOutcome.MISSING
@@ -41,7 +41,7 @@ def read_exists_reply(
 
 
 def read_store_reply(
-    connection: Connection, key: bytes, redirects: Redirects, deadline: float
+    connection: Connection, key: bytes, redirects: Redirects | None, deadline: float
 ) -> KeyOutcome:
     try:
         connection.read_ok(deadline)  # False: the key existed, which counts as stored
@@ -51,7 +51,11 @@ def read_store_reply(
 
 
 def read_load_reply(
-    connection: Connection, key: bytes, target: memoryview, redirects: Redirects, deadline: float
+    connection: Connection,
+    key: bytes,
+    target: memoryview,
+    redirects: Redirects | None,
+    deadline: float,
 ) -> KeyOutcome:
     try:
         length = connection.read_bulk_length(deadline)
@@ -73,7 +77,7 @@ def read_load_reply(
     return INTEGRITY_OUTCOMES[envelope.is_intact(header, target)]
 
 
-def _map_error_reply(exc: ReplyError, key: bytes, redirects: Redirects) -> KeyOutcome:
+def _map_error_reply(exc: ReplyError, key: bytes, redirects: Redirects | None) -> KeyOutcome:
     """Convert an error reply about the value to an outcome; re-raise one about the node."""
     text = str(exc)
     if text.startswith(_NODE_ERROR_CODES):
@@ -81,7 +85,8 @@ def _map_error_reply(exc: ReplyError, key: bytes, redirects: Redirects) -> KeyOu
     redirect = parse_redirect(text)
     if redirect is None:
         return KeyOutcome.REFUSED
-    redirects[key] = redirect
+    if redirects is not None:
+        redirects[key] = redirect
     return KeyOutcome.MOVED
 
 

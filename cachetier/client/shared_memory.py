@@ -21,10 +21,11 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cachetier.client.connection import Connection, ReplyError, command
+from cachetier.client.connection import Connection, ReplyError, command, drop_prefix
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.replies import INTEGRITY_OUTCOMES
 from cachetier.wire import arena, envelope
@@ -34,33 +35,28 @@ PAUSE_S = 30.0
 _LEASE_S = 10.0
 # Shorter values are not in the arena.
 MIN_BYTES = 16 * 1024
-# Failure reasons, used as counter labels.
-UNKNOWN_COMMAND = "unknown_command"  # Redis, Valkey or an older node
-NOT_SHARED = "off"  # the node does not share its arena
-OTHER_MACHINE = "other_machine"  # no such arena on this machine
-STALE_ARENA = "stale_arena"  # arena of another node
-NO_ACCESS = "no_access"
-BAD_REPLY = "bad_answer"
-NOT_LEASED = "not_leased"  # missing, on disk, or too short for the arena
-READ_OK = "ok"
-REASONS = (
-    READ_OK,
-    UNKNOWN_COMMAND,
-    NOT_SHARED,
-    OTHER_MACHINE,
-    STALE_ARENA,
-    NO_ACCESS,
-    BAD_REPLY,
-    NOT_LEASED,
-)
+
+
+class SharedResult(StrEnum):
+    """Result of a shared memory read, a counter label; all but OK are read over the socket."""
+
+    OK = "ok"
+    UNKNOWN_COMMAND = "unknown_command"  # Redis, Valkey or an older node
+    NOT_SHARED = "off"  # the node does not share its arena
+    OTHER_MACHINE = "other_machine"  # no such arena on this machine
+    STALE_ARENA = "stale_arena"  # arena of another node
+    NO_ACCESS = "no_access"
+    BAD_REPLY = "bad_answer"
+    NOT_LEASED = "not_leased"  # missing, on disk, or too short for the arena
+
 
 Item = tuple[bytes, memoryview]
 
 
 class SharedMemoryUnavailable(Exception):
-    """Values must be read over the socket; `reason` is one of REASONS."""
+    """Values must be read over the socket; see `reason`."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: SharedResult) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -81,19 +77,15 @@ class SharedMemory:
     def __init__(self, folder: str = arena.FOLDER) -> None:
         self._folder = Path(folder)
         self._lock = threading.Lock()
-        self._open: _Arena | None = None
+        self._open: tuple[bytes, int] | None = None  # token and descriptor of the arena
         self._rest_until = 0.0
-        self._why = ""
+        self.why = ""
 
     def is_resting(self, now: float) -> bool:
         return now < self._rest_until
 
-    @property
-    def why(self) -> str:
-        return self._why
-
     def rest(self, reason: str, now: float) -> None:
-        self._why = reason
+        self.why = reason
         self._rest_until = now + PAUSE_S
 
     def load(
@@ -105,15 +97,18 @@ class SharedMemory:
         try:
             lease = parse_lease(connection.read_value(deadline), len(items))
         except ReplyError as exc:
-            raise SharedMemoryUnavailable(
-                UNKNOWN_COMMAND if "unknown command" in str(exc).lower() else NOT_SHARED
-            ) from None
+            is_unknown = "unknown command" in str(exc).lower()
+            why = SharedResult.UNKNOWN_COMMAND if is_unknown else SharedResult.NOT_SHARED
+            raise SharedMemoryUnavailable(why) from None
         try:
-            with self._arena(lease) as opened:
+            fd = self._open_arena(lease)
+            try:
                 return [
-                    None if runs is None else _read_value(opened, runs, key, target)
+                    None if runs is None else _read_value(fd, runs, key, target)
                     for runs, (key, target) in zip(lease.places, items, strict=True)
                 ]
+            finally:
+                os.close(fd)
         finally:
             connection.send([command(b"UNLEASE", b"%d" % lease.number)], deadline)
             with contextlib.suppress(ReplyError):  # lease expired
@@ -121,62 +116,41 @@ class SharedMemory:
 
     def close(self) -> None:
         with self._lock:
-            opened, self._open = self._open, None
+            self._close_arena()
+
+    def _close_arena(self) -> None:
+        opened, self._open = self._open, None
         if opened is not None:
-            opened.leave()
+            os.close(opened[1])
 
-    def _arena(self, lease: Lease) -> _Arena:
-        """Return the lease's arena, entered; it is kept open while its node lives."""
+    def _open_arena(self, lease: Lease) -> int:
+        """Return a new descriptor of the lease's arena, which is kept open while its node lives."""
         with self._lock:
-            if self._open is None or self._open.token != lease.token:
-                if self._open is not None:
-                    self._open.leave()
-                self._open = None
-                self._open = _Arena(self._folder, lease)
-            self._open.enter()
-            return self._open
+            if self._open is None or self._open[0] != lease.token:
+                self._close_arena()
+                self._open = lease.token, _open_file(self._folder, lease)
+            return os.dup(self._open[1])
 
 
-class _Arena:
-    """Open arena, closed when the owner and all readers have left it."""
-
-    def __init__(self, folder: Path, lease: Lease) -> None:
-        if "/" in lease.name or lease.name.startswith(".") or not lease.name:
-            raise SharedMemoryUnavailable(BAD_REPLY)
-        self.token = lease.token
-        self._lock = threading.Lock()
-        self._users = 1
-        try:
-            self.fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            raise SharedMemoryUnavailable(OTHER_MACHINE) from None
-        except OSError:
-            raise SharedMemoryUnavailable(NO_ACCESS) from None
-        header = arena.unpack(os.pread(self.fd, arena.HEADER_BYTES, 0))
-        if header is None or header.token != lease.token:
-            os.close(self.fd)
-            raise SharedMemoryUnavailable(STALE_ARENA)
-
-    def enter(self) -> None:
-        with self._lock:
-            self._users += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                os.close(self.fd)
-
-    def __enter__(self) -> _Arena:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.leave()
+def _open_file(folder: Path, lease: Lease) -> int:
+    if "/" in lease.name or lease.name.startswith(".") or not lease.name:
+        raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
+    try:
+        fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise SharedMemoryUnavailable(SharedResult.OTHER_MACHINE) from None
+    except OSError:
+        raise SharedMemoryUnavailable(SharedResult.NO_ACCESS) from None
+    header = arena.unpack(os.pread(fd, arena.HEADER_BYTES, 0))
+    if header is None or header.token != lease.token:
+        os.close(fd)
+        raise SharedMemoryUnavailable(SharedResult.STALE_ARENA)
+    return fd
 
 
 def _read_value(
-    opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview
-) -> Any:
+    fd: int, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview
+) -> KeyOutcome | None:
     """Fill `target` with the value and return its outcome."""
     header = bytearray(envelope.HEADER_BYTES)
     if sum(length for _, length in runs) != len(header) + target.nbytes:
@@ -186,13 +160,13 @@ def _read_value(
         while length:
             wanted = _take_prefix(waiting, length)
             try:
-                count = os.preadv(opened.fd, wanted, offset)
+                count = os.preadv(fd, wanted, offset)
             except OSError:
                 return None
             if not count:
                 return None  # beyond the end of the arena
             offset, length = offset + count, length - count
-            _drop_prefix(waiting, count)
+            drop_prefix(waiting, count)
     if envelope.expected_length(header, key) != target.nbytes:
         return KeyOutcome.CORRUPT
     return INTEGRITY_OUTCOMES[envelope.is_intact(header, target)]
@@ -210,22 +184,13 @@ def _take_prefix(views: Sequence[memoryview], count: int) -> list[memoryview]:
     return found
 
 
-def _drop_prefix(views: list[memoryview], count: int) -> None:
-    """Remove the first `count` bytes from `views`, in place."""
-    while views and count >= views[0].nbytes:
-        count -= views[0].nbytes
-        del views[0]
-    if count:
-        views[0] = views[0][count:]
-
-
 def parse_lease(reply: Any, keys: int) -> Lease:
     """Parse a LEASE reply; raise SharedMemoryUnavailable if invalid, with the stream in sync."""
     match reply:
         case [int(number), bytes(name), bytes(token), list(places)] if len(places) == keys:
             runs = tuple(_parse_runs(place) for place in places)
             return Lease(number, name.decode(errors="replace"), token, runs)
-    raise SharedMemoryUnavailable(BAD_REPLY)
+    raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
 
 
 def _parse_runs(place: Any) -> tuple[tuple[int, int], ...] | None:
@@ -239,7 +204,7 @@ def _parse_runs(place: Any) -> tuple[tuple[int, int], ...] | None:
                     case [int(offset), int(part)] if offset >= 0 and part > 0:
                         found.append((offset, part))
                     case _:
-                        raise SharedMemoryUnavailable(BAD_REPLY)
+                        raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
             if sum(part for _, part in found) == length:
                 return tuple(found)
-    raise SharedMemoryUnavailable(BAD_REPLY)
+    raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)

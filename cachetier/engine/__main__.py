@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable
 
 from cachetier.engine.admin import AdminServer
-from cachetier.engine.config import Config, parse
+from cachetier.engine.config import Config, MemoryFile, parse
 from cachetier.engine.disk.folder import FolderInUseError
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.memory.arena import ArenaError
-from cachetier.engine.memory.size_file import MemoryFile
 from cachetier.engine.node import Node
 from cachetier.engine.server import NodeServer
 

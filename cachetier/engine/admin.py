@@ -1,8 +1,9 @@
 """Admin port: HTTP/1.1, one request per connection, bodies ignored.
 
-GET /healthz /readyz /metrics for probes and Prometheus; GET /stats /namespaces /curve as JSON; POST
-/flush /resize /drain (admin_orders.py). Only a small head is read; responses contain no keys or
-values. Requests from browsers are rejected (processkit.browsers).
+GET /healthz /readyz /metrics for probes and Prometheus; GET /stats /namespaces /curve as JSON,
+whose field names are a contract with the console; POST /flush /resize /drain (admin_orders.py).
+Only a small head is read; responses contain no keys or values. Requests from browsers are rejected
+(processkit.browsers).
 """
 
 from __future__ import annotations
@@ -10,40 +11,101 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable
+from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from cachetier.engine import admin_json
 from cachetier.engine.admin_orders import AdminCommands
 from cachetier.engine.config import ListenAddress
+from cachetier.engine.metrics import render_metrics
 from cachetier.engine.net.listener import TlsListener
 from cachetier.engine.net.tls import LiveContext
-from cachetier.engine.node import Node
+from cachetier.engine.node import VERSION, Node
 from console.processkit import listener
+from console.processkit.metrics import CONTENT_TYPE
+
+# Number of namespaces listed, largest first; metrics have the totals.
+_MAX_LISTED = 200
+
+
+def stats_json(node: Node) -> dict[str, Any]:
+    counters, config = node.counters, node.config
+    hits, lookups = counters.hit_rate()
+    return {
+        "version": VERSION,
+        "pool": config.pool,
+        "listen": str(config.listen),
+        "uptime_s": round(time.monotonic() - node.started_at, 3),
+        "draining": node.draining,
+        "connections": len(node.sessions),
+        "policy": config.policy,
+        "policy_ghosts": node.policy.ghosts(),
+        "quotas": dict(config.quotas),
+        "refused_namespaces": None if node.admission is None else node.admission.shut(),
+        "memory": asdict(node.store.usage()),
+        "disk": None if node.disk is None else asdict(node.disk.usage()),
+        "shm": {"name": node.store.arena.shm, "off": node.shm_off},
+        "lookups": lookups,
+        "hits": hits,
+        "read_bytes": counters.read_bytes,
+        "written_bytes": counters.written_bytes,
+        "evicted": {reason.value: count for reason, count in counters.evicted.items()},
+        "rejected": dict(counters.rejected),
+        "integrity_failures": counters.integrity_failures,
+        "handover": node.handover.facts() if node.handover is not None else None,
+    }
+
+
+def namespaces_json(node: Node) -> dict[str, Any]:
+    spaces = node.census.spaces()
+    listed = [
+        {
+            "namespace": name,
+            "bytes": space.bytes,
+            "blocks": space.blocks,
+            "lookups": space.lookups,
+            "hits": space.hits,
+            "evicted": sum(space.evicted.values()),
+            "evicted_by": {reason.value: count for reason, count in space.evicted.items()},
+            "quota_bytes": node.config.quotas.get(name),
+        }
+        for name, space in spaces[:_MAX_LISTED]
+    ]
+    return {"namespaces": listed, "not_listed": max(len(spaces) - _MAX_LISTED, 0)}
+
+
+def curve_json(node: Node) -> dict[str, Any]:
+    """Return the LRU hit curve (`points`) beside the node's measured hit rate."""
+    capacity = node.store.usage().capacity_bytes
+    found = node.census.curve
+    hits, lookups = node.counters.hit_rate()
+    points = found.points(capacity) if found.lookups else []
+    return {
+        "capacity_bytes": capacity,
+        "requests": found.lookups,
+        "samples": found.samples,
+        "sampled_share": found.sampled_share,
+        "measured_hit_rate": hits / lookups if lookups else None,
+        "knee_bytes": found.knee(capacity),
+        "points": [
+            {"bytes": point.capacity_bytes, "hit_rate": round(point.hit_ratio, 4)}
+            for point in points
+        ],
+    }
+
 
 _MAX_HEAD = 8192
 _DEADLINE_S = 5.0
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
-_REASONS = {
-    200: "OK",
-    202: "Accepted",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    409: "Conflict",
-    429: "Too Many Requests",
-    503: "Service Unavailable",
-}
 
 _PAGES: dict[str, Callable[[Node], dict[str, Any]]] = {
-    "/stats": admin_json.stats_json,
-    "/namespaces": admin_json.namespaces_json,
-    "/curve": admin_json.curve_json,
+    "/stats": stats_json,
+    "/namespaces": namespaces_json,
+    "/curve": curve_json,
 }
 
 AdminResponse = tuple[int, str, str]
@@ -136,7 +198,7 @@ class AdminServer:
                 return 503, _TEXT, "draining\n"
             return 200, _TEXT, "ready\n"
         if path == "/metrics":
-            return 200, _METRICS, self._node.render_metrics()
+            return 200, CONTENT_TYPE, render_metrics(self._node)
         if path in _PAGES:
             return 200, _JSON, json.dumps(_PAGES[path](self._node)) + "\n"
         return 404, _TEXT, "not found\n"
@@ -154,7 +216,7 @@ def _parse_headers(lines: list[str]) -> dict[str, str]:
 
 def _encode_response(status: int, kind: str, body: bytes) -> bytes:
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {kind}\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {kind}\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     return head.encode() + body

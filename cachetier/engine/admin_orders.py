@@ -24,13 +24,7 @@ _BEARER: Final = "bearer "
 class AdminCommandError(Exception):
     def __init__(self, status: int, code: str, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.field = field
-
-    def reply(self) -> AdminReply:
-        return self.status, {"code": self.code, "field": self.field, "detail": self.detail}
+        self.reply: AdminReply = status, {"code": code, "field": field, "detail": detail}
 
 
 class AdminCommands:
@@ -62,7 +56,7 @@ class AdminCommands:
                     raise AdminCommandError(400, "unknown_field", text, name[:64])
             return order(query)
         except AdminCommandError as exc:
-            return exc.reply()
+            return exc.reply
 
     def _check_bearer(self, header: str, host: str) -> None:
         node = self._node

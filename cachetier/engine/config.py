@@ -1,22 +1,29 @@
 """Command line of the cache node, parsed into a Config; any error rejects it as a whole.
 
-A node reachable from other machines requires a password.
+A node reachable from other machines requires a password. `--memory @FILE` resizes a running node
+when the file changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import ipaddress
+import logging
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.net import guards as guard_flags
-from cachetier.engine.net import passwords
+from cachetier.engine.net.access import read_passwords
 from cachetier.engine.net.guards import Guards
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
+from cachetier.engine.store import Declined
+
+log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -62,7 +69,7 @@ class Config:
     memory_bytes: int
     memory_file: str = ""
     admin: ListenAddress | None = None
-    # At startup: the file is reread when it changes (see passwords).
+    # At startup: the file is reread when it changes (see PasswordFile).
     passwords: tuple[str, ...] = field(default=(), repr=False)
     password_file: str = ""
     pool: str = "default"
@@ -124,7 +131,7 @@ def parse_listen_address(text: str) -> ListenAddress:
 def parse(argv: Sequence[str]) -> Config:
     """Parse flags; raise ConfigError (argparse itself exits on syntax errors)."""
     args = _make_parser().parse_args(argv)
-    lines = passwords.read_passwords(args.password_file) if args.password_file else ()
+    lines = read_passwords(args.password_file) if args.password_file else ()
     memory_file = args.memory.removeprefix("@") if args.memory.startswith("@") else ""
     config = Config(
         listen=parse_listen_address(args.listen),
@@ -228,3 +235,48 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--shm", default="", metavar="NAME", help="in /dev/shm, so readers here need not copy")
     guard_flags.add_flags(parser)
     return parser
+
+
+_POLL_INTERVAL_S = 1.0
+
+# Apply a size; return the reason if rejected.
+Resize = Callable[[int, float], Declined | None]
+
+
+class MemoryFile:
+    """Watched size file; `size` is the current size."""
+
+    def __init__(self, path: str, size: int, resize: Resize) -> None:
+        self._path = path
+        self._size = size
+        self._resize = resize
+        self._told = ""
+
+    async def follow(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+            self.look(time.monotonic())
+
+    def look(self, now: float) -> None:
+        try:
+            wanted = parse_size(read_memory_file(self._path))
+        except ConfigError as exc:
+            self._tell(f"{exc}; the size stays {self._size} bytes")
+            return
+        if wanted == self._size:
+            self._told = ""
+            return
+        if wanted < MIN_MEMORY:
+            self._tell(f"{wanted} bytes in {Path(self._path).name} are too little: at least 1MiB")
+            return
+        declined = self._resize(wanted, now)
+        if declined is not None:
+            self._tell(f"cannot be {wanted} bytes large yet: {declined.detail or declined.reason}")
+            return
+        log.info("Resized from %d to %d bytes", self._size, wanted)
+        self._size, self._told = wanted, ""
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            log.warning("%s", text)
+        self._told = text

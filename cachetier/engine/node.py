@@ -11,31 +11,24 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cachetier.engine.config import Config, parse_listen_address
 from cachetier.engine.counters import Counters
-from cachetier.engine.disk.counters import render as disk_lines
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.handover import Handover, HandoverRunningError, HandoverState
-from cachetier.engine.handover import metric_lines as handover_lines
-from cachetier.engine.memory import share_metrics
-from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.memory.arena import Arena, NoRoomError
-from cachetier.engine.memory.census import Census
+from cachetier.engine.memory.gates import Census, NamespaceAdmission, Quotas
 from cachetier.engine.memory.leases import Leases
 from cachetier.engine.memory.memory_store import MemoryStore
-from cachetier.engine.memory.quotas import Quotas
-from cachetier.engine.net.access import Gatekeeper
-from cachetier.engine.net.passwords import PasswordFile
-from cachetier.engine.net.timeouts import OpenSession
+from cachetier.engine.net.access import Gatekeeper, PasswordFile
+from cachetier.engine.net.guards import OpenSession
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.policies import make_policy
 from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
 from cachetier.wire.envelope import parse_namespace
-from console.processkit.metrics import escape
 
 VERSION = "0.1.0"
 # Concurrent SCANs; the oldest is dropped.
@@ -50,12 +43,11 @@ _DISK_POLL_S = 0.005
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class CallCounts:
-    __slots__ = ("count", "failed", "seconds")
-
-    def __init__(self) -> None:
-        self.count = self.failed = 0
-        self.seconds = 0.0
+    count: int = 0
+    failed: int = 0
+    seconds: float = 0.0
 
 
 class Node:
@@ -63,13 +55,23 @@ class Node:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.counters = Counters(config.pool, str(config.listen))
+        self.counters = Counters()
         self.census = Census()
         # why local readers cannot use shared memory
         self.shm_off = "" if config.shm else "not asked for"
         self.policy = make_policy(config.policy, config.memory_bytes)
-        self.admission = NamespaceAdmission(self._capacity_bytes) if config.admission else None
-        self.disk = _open_disk(config)
+        self.admission = None
+        if config.admission:
+            self.admission = NamespaceAdmission(lambda: self.store.usage().capacity_bytes)
+        self.disk: DiskTier | None = None
+        if config.disk is not None:
+            self.disk = DiskTier(
+                config.disk.path,
+                config.disk.size_bytes,
+                queue_bytes=config.disk_queue_bytes,
+                max_index_bytes=config.disk_index_bytes,
+                post=asyncio.get_running_loop().call_soon_threadsafe,
+            )
         self.store = MemoryStore(
             config.memory_bytes,
             self.counters.evict,
@@ -99,7 +101,7 @@ class Node:
 
     def _make_arena(self, config: Config) -> Arena:
         """Make a shared arena if possible, else a private one (slower for local readers)."""
-        most = _machine_bytes()
+        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         try:
             return Arena(config.memory_bytes, limit_bytes=most, shm=config.shm)
         except NoRoomError as exc:
@@ -114,9 +116,6 @@ class Node:
         if self.config.quotas:
             gates.append(Quotas(self.config.quotas, self.config.policy))
         return gates
-
-    def _capacity_bytes(self) -> int:
-        return self.store.usage().capacity_bytes
 
     def soon(self, call: Callable[[], None]) -> None:
         """Run `call` in the next event loop iteration."""
@@ -162,24 +161,6 @@ class Node:
         if declined is None:
             self.config = replace(self.config, memory_bytes=memory_bytes)
         return declined
-
-    def render_metrics(self) -> str:
-        self.counters.connections = len(self.sessions)
-        up = not self.draining
-        disk = None if self.disk is None else self.disk.usage()
-        usage, ghosts = self.store.usage(), self.policy.ghosts()
-        text = self.counters.render(usage, disk, up=up)
-        policy = (self.config.policy, ghosts)
-        quotas = self.config.quotas
-        shared = share_metrics.render(
-            self.config.pool, usage, self.census, self.admission, policy, quotas
-        )
-        text += "\n".join(shared) + "\n"
-        text += "\n".join(handover_lines(escape(self.config.pool), self.handover)) + "\n"
-        if self.disk is not None and disk is not None:
-            lines = disk_lines(escape(self.config.pool), disk, self.disk.counters)
-            text += "\n".join(lines) + "\n"
-        return text + "\n".join(self.leases.render(escape(self.config.pool))) + "\n"
 
     def entries(self) -> int:
         disk = None if self.disk is None else self.disk.usage()
@@ -261,20 +242,3 @@ class Node:
             del self._walks[number]
             return 0, keys[place:]
         return number << 32 | stop, keys[place:stop]
-
-
-def _open_disk(config: Config) -> DiskTier | None:
-    """Open the disk tier with its existing values. Raise InUseError."""
-    if config.disk is None:
-        return None
-    return DiskTier(
-        config.disk.path,
-        config.disk.size_bytes,
-        queue_bytes=config.disk_queue_bytes,
-        max_index_bytes=config.disk_index_bytes,
-        post=asyncio.get_running_loop().call_soon_threadsafe,
-    )
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -14,8 +14,9 @@ import socket
 import time
 from typing import cast
 
-from cachetier.engine.commands import clients, connection, leases, manual, scan, values
+from cachetier.engine.commands import connection, leases, manual, scan, values
 from cachetier.engine.commands import node as commands_node
+from cachetier.engine.net.guards import find_timeout
 from cachetier.engine.net.listener import Listener, TlsListener
 from cachetier.engine.net.session import ClientSession
 from cachetier.engine.net.sockets import (
@@ -23,9 +24,7 @@ from cachetier.engine.net.sockets import (
     LOW_WATER,
     ClientSocket,
     SocketClient,
-    set_addresses,
 )
-from cachetier.engine.net.timeouts import find_timeout
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
@@ -35,7 +34,6 @@ log = logging.getLogger(__name__)
 
 HANDLERS = {
     **connection.HANDLERS,
-    **clients.HANDLERS,
     **values.HANDLERS,
     **scan.HANDLERS,
     **commands_node.HANDLERS,
@@ -47,17 +45,16 @@ _POLL_S = 0.05
 _CAPACITY_RECHECK_S = 0.02
 
 
-class ClientProtocol(asyncio.BufferedProtocol):
+class ClientProtocol(ClientSocket, asyncio.BufferedProtocol):
     """Adapter between a transport and a ClientSession, for TLS, where bytes are copied anyway."""
 
+    _transport: asyncio.Transport  # once connected
+
     def __init__(self, node: Node, clients: set[ClientSocket]) -> None:
-        self._node = node
-        self._clients = clients
-        self._transport: asyncio.Transport | None = None
+        super().__init__(node, clients)
         self._session: ClientSession | None = None
         self._paused = False
         self._resting = False  # a reply waits for the disk
-        self._waiting_op = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -72,16 +69,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         self._session = ClientSession(self._node, self, HANDLERS)
         ends = (transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
-        set_addresses(self._session, *ends, self._transport.abort)
-        self._node.sessions[self._session.id] = self._session
-        self._clients.add(self)
+        self._register(self._session, *ends, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._count_waiting("")
-        self._clients.discard(self)
         if self._session is not None:
-            self._node.sessions.pop(self._session.id, None)
-            self._session.close()
+            self._unregister(self._session)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         if self._session is None:  # rejected: drop further input
@@ -95,50 +87,29 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._paused = True
-        assert self._transport is not None
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._paused = False
         self._count_waiting("")
-        assert self._transport is not None
-        if self._session is None or self._transport.is_closing():
-            return
-        self._serve(self._session)
-        if not self.is_behind():
-            self._transport.resume_reading()
+        self._go_on()
 
     def leave_if_idle(self) -> None:
-        """Close between two requests; replies in progress are still sent."""
         if self._session is None or self._session.parser.is_idle:
-            assert self._transport is not None
             self._transport.close()
-
-    def leave_if_broken(self) -> None:
-        """Do nothing: transports detect errors themselves."""
 
     def _serve(self, session: ClientSession) -> None:
         session.feed()
-        if session.closing and self._transport is not None:
+        if session.closing:
             self._transport.close()
         elif self._paused:
             self._count_waiting(session.last_op)
 
-    def _count_waiting(self, op: str) -> None:
-        in_flight = self._node.counters.in_flight
-        if self._waiting_op:
-            in_flight[self._waiting_op] -= 1
-        if op:
-            in_flight[op] += 1
-        self._waiting_op = op
-
     def write(self, data: bytes) -> None:
-        assert self._transport is not None
         self._transport.write(data)
 
     def send(self, value: Hold | DiskValue) -> None:
         """Send a copy: a transport buffers unsent bytes."""
-        assert self._transport is not None
         if isinstance(value, Hold):
             self._transport.write(value.tobytes())
         else:
@@ -146,20 +117,20 @@ class ClientProtocol(asyncio.BufferedProtocol):
         value.release()
 
     def pending(self) -> int:
-        assert self._transport is not None
         return self._transport.get_write_buffer_size()
 
     def is_behind(self) -> bool:
         return self._paused or self._resting
 
     def pause(self) -> None:
-        assert self._transport is not None
         self._resting = True
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        assert self._transport is not None
         self._resting = False
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._session is None or self._transport.is_closing():
             return
         self._serve(self._session)
@@ -250,10 +221,6 @@ class NodeServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    def _close_broken(self) -> None:
-        for client in list(self._clients):
-            client.leave_if_broken()
-
     def _close_overdue(self) -> None:
         now, node = time.monotonic(), self._node
         for session in list(node.sessions.values()):
@@ -266,7 +233,8 @@ class NodeServer:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
-            self._close_broken()
+            for client in list(self._clients):
+                client.leave_if_broken()
             self._close_overdue()
             for context in self._node.tls_contexts:
                 context.renew()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from cachetier.wire.frames import Landing
+
 # Minimum length of values received and sent in place; shorter ones are cheaper to copy and are kept
 # as plain bytes.
 LONG_BYTES = 16 * 1024
@@ -113,16 +115,8 @@ class DiskValue(Protocol):
     def release(self) -> None: ...
 
 
-class WriteReservation(Protocol):
+class WriteReservation(Landing, Protocol):
     """Space for one incoming value, ended by `commit` or `abandon`; a second end is harmless."""
-
-    @property
-    def views(self) -> Sequence[memoryview]:
-        """Return writable views of `length` bytes in total."""
-        ...
-
-    @property
-    def length(self) -> int: ...
 
     def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
         """Make it the key's value (None), unless the condition is unmet by now."""
@@ -211,21 +205,21 @@ class Store(Protocol):
         ...
 
 
-class Gate(Protocol):
+class Gate:
     """Gate before insertions, notified of every change in memory: quotas, admission, census."""
 
-    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None: ...
+    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
+        return None
 
-    def crowded(self, key: bytes, cost: int) -> bytes | None:
+    def crowded(self, key: bytes, cost: int) -> bytes | None:  # noqa: ARG002
         """Return a key to evict before `key` takes `cost` bytes; repeated until None."""
-        ...
+        return None
 
     def added(self, key: bytes, cost: int) -> None: ...
     def used(self, key: bytes) -> None: ...
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
         """Record a removal; `reason` None: deleted or replaced."""
-        ...
 
 
 class LowerTier(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -70,7 +70,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
     if request.method == "POST":
         try:
@@ -79,7 +79,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
             actions.change(actor_of(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
             if any(one.code == STALE for one in error.errors):
-                return _render_conflict(request, form, _get_tier(name))
+                return _render_conflict(request, form, selectors.get_tier_or_404(name))
             form.refuse(error.errors)
             return _render_form(request, form, found, error.status_code)
         messages.success(request, f"Cache tier {name} is being changed.")
@@ -112,7 +112,7 @@ def _render_form(
 @role_required("operator")
 def flush(request: HttpRequest, name: str) -> HttpResponseBase:
     """Flush a namespace after it was typed for confirmation ("all" for everything)."""
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     namespace = request.POST.get("namespace", "")
     if request.POST.get("typed", "").strip() != (namespace or found.name):
         messages.error(
@@ -131,7 +131,7 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     return confirm_by_name(
         request,
         name,
@@ -150,9 +150,7 @@ def preview_create(request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "").strip()
     problems = _render_errors(lambda: spec.check_name(name))
     if not problems and selectors.get_tier(name) is not None:
-        text = f"There is a cache tier {name} already."
-        remedy = "Choose another name, or change that one."
-        problems = (Problem("name", name, text, remedy, "taken"),)
+        problems = (spec.name_taken(name),)
     problems += _render_errors(lambda: spec.create_spec(form.typed(), room))
     return _render_preview(request, form, problems, None, {})
 
@@ -160,7 +158,7 @@ def preview_create(request: HttpRequest) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def preview_change(request: HttpRequest, name: str) -> HttpResponse:
-    found = _get_tier(name)
+    found = selectors.get_tier_or_404(name)
     form = TierForm(request.POST, spec=found.spec)
     wanted: list[TierSpec] = []
     problems = _render_errors(
@@ -230,7 +228,3 @@ def list_changed_rows(changes: dict[str, list[Any]]) -> list[dict[str, str]]:
         }
         for name, (before, after) in changes.items()
     ]
-
-
-def _get_tier(name: str) -> CacheTier:
-    return get_object_or_404(selectors.tiers(), name=name)

@@ -1,13 +1,25 @@
-"""Dispatch of `render` to the connector's renderer."""
+"""Renderers by connector: vLLM's tiering, LMCache and Mooncake Store.
+
+LMCache and Mooncake settings follow their documentation and vLLM's connectors; neither was run here
+(see docs/cache-workers.md).
+"""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from cachetier.client.address import AddressError
 from cachetier.client.node_list import Nodes
-from cachetier.rendering import external, sizes
-from cachetier.rendering.spec import CacheSpec, Connector, Rendered, RenderError, Volume
+from cachetier.rendering import sizes
+from cachetier.rendering.spec import (
+    CacheSpec,
+    Connector,
+    Rendered,
+    RenderedFile,
+    RenderError,
+    Volume,
+)
 from cachetier.vllm_connector.settings import (
     PASSWORD_ENV,
     PLATFORMS,
@@ -15,7 +27,7 @@ from cachetier.vllm_connector.settings import (
     kv_transfer_config,
 )
 
-SHM = "/dev/shm"  # noqa: S108  (where vLLM puts L1)
+SHM = "/dev/shm"  # noqa: S108  (shared memory's own place)
 
 
 def render(spec: CacheSpec) -> Rendered:
@@ -25,11 +37,11 @@ def render(spec: CacheSpec) -> Rendered:
         case Connector.NATIVE:
             return _render_native(spec)
         case Connector.LMCACHE:
-            return external.render_lmcache(spec)
+            return render_lmcache(spec)
         case Connector.LMCACHE_SERVER:
-            return external.render_lmcache_server(spec)
+            return render_lmcache_server(spec)
         case Connector.MOONCAKE:
-            return external.render_mooncake(spec)
+            return render_mooncake(spec)
 
 
 def _check_spec(spec: CacheSpec) -> None:
@@ -74,9 +86,191 @@ def _render_native(spec: CacheSpec) -> Rendered:
     shm = sizes.shared_memory_bytes(found.used_bytes, spec.shape)
     secret = {PASSWORD_ENV: l2.password_file} if l2 is not None and l2.password_file else {}
     return Rendered(
-        args=("--kv-transfer-config", json.dumps(config, sort_keys=True, separators=(",", ":"))),
+        args=_transfer(config),
         secret_env=secret,
         volumes=(Volume("l1", SHM, shm),),
         memory_bytes=shm,
         sizes=sizes.explain_sizes(spec.l1, spec.shape, found, shm),
     )
+
+
+# All workers must hash alike to find each other's blocks.
+_SEED = {"PYTHONHASHSEED": "0"}
+_YAML = "lmcache.yaml"
+_MOONCAKE = "mooncake.json"
+_MOONCAKE_BUFFER = 512 * 1024**2
+
+
+def render_lmcache(spec: CacheSpec) -> Rendered:
+    """Render LMCache inside the worker: one object per rank and chunk, a separate L1 per rank."""
+    _require_gpu(spec)
+    _require_lru(spec)
+    each = sizes.per_rank(spec.l1.size_bytes, spec.shape)
+    values: dict[str, Any] = {
+        "chunk_size": spec.l1.chunk_tokens or sizes.LMCACHE_CHUNK_TOKENS,
+        "local_cpu": True,
+        "max_local_cpu_size": _to_gib(each),
+    }
+    secret: dict[str, str] = {}
+    if spec.l2 is not None:
+        values["remote_serde"] = "naive"
+        if spec.l2.url_file:
+            secret["LMCACHE_REMOTE_URL"] = spec.l2.url_file
+        else:
+            values["remote_url"] = _remote_url(spec)
+    env, files = _render_settings(values, in_yaml=spec.in_yaml)
+    lines = (
+        f"LMCache keeps {sizes.format_size(each)} for each of {spec.shape.ranks} ranks, "
+        f"{sizes.format_size(spec.l1.size_bytes)} in all; "
+        "the memory is pinned when the worker starts, which fails if the pod has less.",
+        f"A chunk is {values['chunk_size']} tokens, one object a rank in L2.",
+    )
+    return Rendered(
+        args=_transfer({"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}),
+        env=_SEED | env,
+        secret_env=secret,
+        files=files,
+        memory_bytes=each * spec.shape.ranks,
+        sizes=lines,
+    )
+
+
+def render_lmcache_server(spec: CacheSpec) -> Rendered:
+    """Render LMCache as a separate process, whose size is shared by the machine's workers."""
+    _require_gpu(spec)
+    _require_lru(spec)
+    host, _, port = spec.server.rpartition(":")
+    if not host or not port.isdigit():
+        raise RenderError(f"server: {spec.server!r} is not HOST:PORT: write localhost:5555")
+    companion = ["lmcache", "server", "--l1-size-gb", str(_to_gib(spec.l1.size_bytes))]
+    if spec.l2 is not None:
+        node = _one_node(spec)
+        adapter = {"type": "resp", "host": node.host, "port": node.port}
+        companion += ["--l2-adapter", _json(adapter)]
+        if spec.l2.password_file or spec.l2.url_file:
+            raise RenderError(
+                "l2.password_file: LMCache's server takes no password from a file: use a node "
+                "without one inside the cluster's network, or the connector native"
+            )
+    config = {
+        "kv_connector": "LMCacheMPConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {
+            "lmcache.mp.host": f"tcp://{host}",
+            "lmcache.mp.port": int(port),
+        },
+    }
+    shm = sizes.shared_memory_bytes(spec.l1.size_bytes, spec.shape)
+    lines = (
+        f"LMCache's server keeps {sizes.format_size(spec.l1.size_bytes)} for "
+        "all workers of its machine.",
+        f"Workers and the server share /dev/shm, which must hold "
+        f"{sizes.format_size(shm)}: both pods mount the machine's, or run as one pod.",
+    )
+    return Rendered(
+        args=_transfer(config),
+        env=_SEED,
+        volumes=(Volume("lmcache", SHM, shm),),
+        companion=tuple(companion),
+        memory_bytes=shm,
+        sizes=lines,
+    )
+
+
+def render_mooncake(spec: CacheSpec) -> Rendered:
+    """Render Mooncake: every rank contributes memory to one pool managed by a master."""
+    _require_gpu(spec)
+    store = spec.mooncake
+    if store is None or ":" not in store.master:
+        raise RenderError("mooncake.master: is missing: give HOST:PORT of mooncake_master")
+    if store.protocol not in ("rdma", "tcp"):
+        raise RenderError(f"mooncake.protocol: {store.protocol!r} is not one of rdma, tcp")
+    if spec.l2 is not None:
+        raise RenderError("l2: Mooncake Store is the shared tier itself: leave l2 out")
+    each = sizes.per_rank(spec.l1.size_bytes, spec.shape)
+    content = {
+        "mode": "embedded",
+        "metadata_server": store.metadata,
+        "master_server_address": store.master,
+        "protocol": store.protocol,
+        "device_name": store.device,
+        "global_segment_size": each,
+        "local_buffer_size": _MOONCAKE_BUFFER,
+    }
+    total = (each + _MOONCAKE_BUFFER) * spec.shape.ranks
+    lines = (
+        f"Each of {spec.shape.ranks} ranks gives {sizes.format_size(each)} to the pool and keeps "
+        f"{sizes.format_size(_MOONCAKE_BUFFER)} to move bytes: "
+        f"{sizes.format_size(total)} a worker.",
+        "With rdma the memory is registered with the network card: the pod needs the device and "
+        "no limit on locked memory.",
+    )
+    return Rendered(
+        args=_transfer({"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both"}),
+        env=_SEED | {"MOONCAKE_CONFIG_PATH": f"{{dir}}/{_MOONCAKE}"},
+        files=(RenderedFile(_MOONCAKE, json.dumps(content, indent=2) + "\n"),),
+        memory_bytes=total,
+        sizes=lines,
+    )
+
+
+def _render_settings(
+    values: dict[str, Any], *, in_yaml: bool
+) -> tuple[dict[str, str], tuple[RenderedFile, ...]]:
+    """Return settings as LMCACHE_<KEY> variables or one YAML file (JSON values are valid YAML)."""
+    if in_yaml:
+        text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
+        return {"LMCACHE_CONFIG_FILE": f"{{dir}}/{_YAML}"}, (RenderedFile(_YAML, text),)
+    env = {
+        f"LMCACHE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+    }
+    return env, ()
+
+
+def _remote_url(spec: CacheSpec) -> str:
+    assert spec.l2 is not None
+    if spec.l2.password_file:
+        raise RenderError(
+            "l2.password_file: LMCache takes a password only inside its URL: give l2.url_file, a "
+            "file which holds the whole URL"
+        )
+    node = _one_node(spec)
+    return f"{'rediss' if node.tls else 'redis'}://{node.host}:{node.port}"
+
+
+def _one_node(spec: CacheSpec) -> Any:
+    assert spec.l2 is not None
+    if not spec.l2.url:
+        raise RenderError("l2.url: is missing: give redis://HOST:PORT")
+    nodes = Nodes.parse(spec.l2.url)
+    if nodes.kind != "list" or len(nodes.addresses) != 1:
+        raise RenderError(
+            f"l2.url: {nodes} is more than one node, and LMCache's connector talks to one: name "
+            "one node, or use the connector native"
+        )
+    return nodes.addresses[0]
+
+
+def _require_gpu(spec: CacheSpec) -> None:
+    if spec.shape.platform != "cuda":
+        raise RenderError(
+            f"connector: {spec.connector} needs a GPU: use the connector native on a CPU worker"
+        )
+
+
+def _require_lru(spec: CacheSpec) -> None:
+    if spec.l1.policy != "lru":
+        raise RenderError(f"l1.policy: LMCache knows no {spec.l1.policy!r} here: use lru")
+
+
+def _to_gib(count: int) -> float:
+    return round(count / sizes.GIB, 3)
+
+
+def _transfer(config: dict[str, Any]) -> tuple[str, ...]:
+    return ("--kv-transfer-config", _json(config))
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,11 +1,14 @@
-"""Combined statistics of a tier's nodes: namespaces, what-if curve and sizing advice. Pure.
+"""Combined statistics of a tier's nodes: namespaces, what-if curve, its chart and sizing
+advice. Pure.
 
 Keys are spread over nodes by hash, so each node's curve is a fair sample of the tier's: at equal
-shares of capacity, hit rates are averaged weighted by lookups.
+shares of capacity, hit rates are averaged weighted by lookups. The chart's horizontal axis is
+logarithmic, since sizes are compared by factors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -67,12 +70,12 @@ def compute_what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | 
     if asked < MIN_LOOKUPS or not capacity_bytes:
         return None
     shares = sorted({size / curve.capacity_bytes for curve in usable for size, _ in curve.points})
-    points = tuple(Point(one, one * capacity_bytes, _rate(usable, one, asked)) for one in shares)
-    shown = tuple(
-        Point(one, one * capacity_bytes, _rate(usable, one, asked))
-        for one in SHARES
-        if shares[0] <= one <= shares[-1]
-    )
+
+    def point(share: float) -> Point:
+        return Point(share, share * capacity_bytes, _rate(usable, share, asked))
+
+    points = tuple(map(point, shares))
+    shown = tuple(point(one) for one in SHARES if shares[0] <= one <= shares[-1])
     best = points[-1].hit_rate
     knee = next(point for point in points if point.hit_rate >= _KNEE_SHARE * best)
     return WhatIf(points, shown, knee, _advise(points, knee, _rate(usable, 1.0, asked)))
@@ -103,20 +106,70 @@ def _advise(points: Sequence[Point], knee: Point, now: float) -> str:
         return (
             "Hardly anything is asked for twice: no size would help. L2 may not be worth it here."
         )
+    found = f"{knee.share:.2g} times the size would find {_format_percent(knee.hit_rate)}"
     if knee.share > 1 and knee.hit_rate - now >= _MIN_GAIN:
-        return (
-            f"{knee.share:.2g} times the size would find "
-            f"{_format_percent(knee.hit_rate)} instead of "
-            f"{_format_percent(now)}; beyond that little is gained."
-        )
+        return f"{found} instead of {_format_percent(now)}; beyond that little is gained."
     if knee.share < 1:
-        return (
-            f"{knee.share:.2g} times the size would find "
-            f"{_format_percent(knee.hit_rate)}, nearly as much "
-            f"as now ({_format_percent(now)}): memory can be given back."
-        )
+        return f"{found}, nearly as much as now ({_format_percent(now)}): memory can be given back."
     return f"The size fits: more memory would find at most {_format_percent(best.hit_rate)}."
 
 
 def _format_percent(rate: float) -> str:
     return f"{100 * rate:.0f} %"
+
+
+WIDTH, HEIGHT = 640, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 16, 12, 36
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    x: float
+    y: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurveDrawing:
+    """Coordinates in a view box of `width` x `height`; `line` is the polyline's `points`."""
+
+    line: str
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    now: Dot
+    knee: Dot
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    bottom: int = HEIGHT - _BOTTOM
+
+
+def draw_curve(found: WhatIf) -> CurveDrawing:
+    low, high = (math.log2(found.points[at].share) for at in (0, -1))
+    span = max(high - low, 1e-9)
+
+    def across(share: float) -> float:
+        return round(_LEFT + (math.log2(share) - low) / span * (WIDTH - _LEFT - _RIGHT), 1)
+
+    def up(rate: float) -> float:
+        return round(HEIGHT - _BOTTOM - rate * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    def dot(point: Point) -> Dot:
+        return Dot(across(point.share), up(point.hit_rate), _format_percent(point.hit_rate))
+
+    doubled = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
+    present = min(found.points, key=lambda point: abs(math.log2(point.share)))
+    return CurveDrawing(
+        line=" ".join(f"{across(p.share)},{up(p.hit_rate)}" for p in found.points),
+        across=tuple(Tick(across(2.0**step), f"x {2.0**step:g}") for step in doubled),
+        up=tuple(Tick(up(rate / 100), f"{rate} %") for rate in (0, 25, 50, 75, 100)),
+        now=dot(present),
+        knee=dot(found.knee),
+    )

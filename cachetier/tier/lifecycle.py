@@ -54,18 +54,13 @@ def judge_tier(
     current = len(seen.ready(spec_hash))
     if current >= wanted:
         return TierVerdict(TierPhase.READY, TierReason.SERVING, "")
+    phase = TierPhase.DEGRADED if was_ready else TierPhase.PROVISIONING
     broken = [r for r in seen.replicas if r.state in (ReplicaState.BACKOFF, ReplicaState.EXITED)]
     outdated = [r for r in seen.replicas if r.spec_hash != spec_hash]
     if outdated:
         text = f"{outdated[0].name} restarts with its new settings."
-        return TierVerdict(_unready_phase(was_ready), TierReason.REPLACING_NODES, text)
+        return TierVerdict(phase, TierReason.REPLACING_NODES, text)
     if broken:
         text = f"{broken[0].name} ended and is started again. {broken[0].message}".strip()
-        return TierVerdict(_unready_phase(was_ready), TierReason.NODE_RESTARTING, text)
-    return TierVerdict(
-        _unready_phase(was_ready), TierReason.STARTING_NODES, f"{current} of {wanted} ready."
-    )
-
-
-def _unready_phase(was_ready: bool) -> TierPhase:
-    return TierPhase.DEGRADED if was_ready else TierPhase.PROVISIONING
+        return TierVerdict(phase, TierReason.NODE_RESTARTING, text)
+    return TierVerdict(phase, TierReason.STARTING_NODES, f"{current} of {wanted} ready.")

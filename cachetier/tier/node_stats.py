@@ -44,8 +44,8 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStats:
-    """Node statistics; bytes, and counts since the node's start."""
+class NodeNumbers:
+    """Bytes, and counts since the start; None where not reported."""
 
     used_bytes: float | None = None
     capacity_bytes: float | None = None
@@ -55,6 +55,12 @@ class NodeStats:
     lookups: float | None = None
     hits: float | None = None
     evictions: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStats(NodeNumbers):
+    """Statistics of one node."""
+
     connections: float | None = None
     namespaces: tuple[Namespace, ...] = field(default=())
     curve: Curve | None = None

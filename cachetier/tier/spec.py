@@ -175,15 +175,14 @@ def check_name(name: Any) -> str:
     """Raise Refused unless the name is valid for processes, files and objects."""
     if isinstance(name, str) and _NAME.fullmatch(name) and name not in _RESERVED:
         return name
-    raise Refused(
-        Problem(
-            "name",
-            name,
-            "This cannot name a cache tier.",
-            "Use 1 to 40 small letters, digits and dashes, beginning with a letter, such as chat.",
-            "invalid_name",
-        )
-    )
+    text = "This cannot name a cache tier."
+    remedy = "Use 1 to 40 small letters, digits and dashes, beginning with a letter, such as chat."
+    raise Refused(Problem("name", name, text, remedy, "invalid_name"))
+
+
+def name_taken(name: str) -> Problem:
+    text = f"There is a cache tier {name} already."
+    return Problem("name", name, text, "Choose another name, or change that one.", "taken")
 
 
 def create_spec(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
@@ -193,14 +192,9 @@ def create_spec(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
 
 def change_spec(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """Apply `data` to `before`; raise Refused with all errors."""
+    remedy = "Make another tier, name it at the endpoints, then delete this one."
     fixed = [
-        Problem(
-            name,
-            value,
-            f"{BY_NAME[name].label} of a tier cannot be changed.",
-            "Make another tier, name it at the endpoints, then delete this one.",
-            "fixed",
-        )
+        Problem(name, value, f"{BY_NAME[name].label} of a tier cannot be changed.", remedy, "fixed")
         for name, value in data.items()
         if name in BY_NAME
         and BY_NAME[name].effect is Effect.FIXED
@@ -240,32 +234,30 @@ def _check_field(name: str, value: Any) -> list[Problem]:
     if found is None:
         remedy = f"Send one or more of: {', '.join(BY_NAME)}."
         return [Problem(name, value, f"{name} cannot be changed.", remedy, "unknown_field")]
+    error = _find_error(found, value)
+    return [Problem(name, value, *error)] if error else []
+
+
+def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
+    """Return message, remedy and code."""
     if found.text:
         if isinstance(value, str) and (not value or _OBJECT.fullmatch(value)):
-            return []
+            return None
         remedy = "Use lower-case letters, digits, dashes and dots, or leave it empty."
-        text = f"{found.label} cannot be so called."
-        return [Problem(name, value, text, remedy, "invalid_name")]
+        return f"{found.label} cannot be so called.", remedy, "invalid_name"
     if found.choices:
         if value in found.choices:
-            return []
+            return None
         remedy = f"Choose one of: {', '.join(found.choices)}."
-        text = f"{value!r} is not a known {found.label.lower()}."
-        return [Problem(name, value, text, remedy, "invalid_choice")]
+        return f"{value!r} is not a known {found.label.lower()}.", remedy, "invalid_choice"
+    remedy = _describe_range(found)
     if isinstance(value, bool) or not isinstance(value, int):
-        text, remedy = f"{found.label} must be a whole number.", _describe_range(found)
-        return [Problem(name, value, text, remedy, "type")]
+        return f"{found.label} must be a whole number.", remedy, "type"
     if value < found.minimum:
-        return [
-            Problem(
-                name, value, f"{found.label} is too small.", _describe_range(found), "min_value"
-            )
-        ]
+        return f"{found.label} is too small.", remedy, "min_value"
     if found.maximum and value > found.maximum:
-        return [
-            Problem(name, value, f"{found.label} is too much.", _describe_range(found), "max_value")
-        ]
-    return []
+        return f"{found.label} is too much.", remedy, "max_value"
+    return None
 
 
 def _describe_range(found: TierField) -> str:
@@ -282,17 +274,14 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
         text = f"There is no cluster {wanted.cluster}."
         remedy = f"Choose one of: {known}; or add it on the page Clusters."
         return [Problem("cluster", wanted.cluster, text, remedy, "unknown_cluster")]
-    return [
-        Problem(
-            name,
-            getattr(wanted, name),
-            f"{BY_NAME[name].label} is for a tier on a cluster only.",
-            "Leave it out, or give cluster.",
-            "cluster_only",
-        )
-        for name in ("namespace", "storage_class", *(one.name for one in FIELDS if one.on_cluster))
-        if getattr(wanted, name) != getattr(TierSpec(), name)
-    ]
+    found = []
+    for name in ("namespace", "storage_class", *(one.name for one in FIELDS if one.on_cluster)):
+        value = getattr(wanted, name)
+        if value != getattr(TierSpec(), name):
+            text = f"{BY_NAME[name].label} is for a tier on a cluster only."
+            remedy = "Leave it out, or give cluster."
+            found.append(Problem(name, value, text, remedy, "cluster_only"))
+    return found
 
 
 def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
@@ -301,27 +290,15 @@ def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> lis
     here = not wanted.cluster
     if here and wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
         largest = room.memory_bytes // wanted.node_count
-        found.append(
-            Problem(
-                "memory_bytes",
-                wanted.memory_bytes,
-                f"{wanted.node_count} x {wanted.memory_bytes / GIB:.1f} GiB is more than this "
-                f"machine can spare.",
-                f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or fewer nodes.",
-                "max_value",
-            )
-        )
+        size = f"{wanted.node_count} x {wanted.memory_bytes / GIB:.1f} GiB"
+        text = f"{size} is more than this machine can spare."
+        remedy = f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or fewer nodes."
+        found.append(Problem("memory_bytes", wanted.memory_bytes, text, remedy, "max_value"))
     found += [*_check_disk(wanted, before, room), *_check_limits(wanted)]
     if wanted.copies > wanted.node_count:
-        found.append(
-            Problem(
-                "copies",
-                wanted.copies,
-                f"{wanted.copies} copies need as many nodes.",
-                "Add a node, or keep one copy.",
-                "too_few_nodes",
-            )
-        )
+        text = f"{wanted.copies} copies need as many nodes."
+        remedy = "Add a node, or keep one copy."
+        found.append(Problem("copies", wanted.copies, text, remedy, "too_few_nodes"))
     return found
 
 
@@ -348,18 +325,11 @@ def _check_disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list
     total = wanted.disk_bytes * wanted.node_count
     if wanted.disk_bytes < MIN_DISK_BYTES:
         remedy = f"Give 0 for none, or at least {MIN_DISK_BYTES} (256 MiB)."
-        return [
-            Problem("disk_bytes", wanted.disk_bytes, "The disk is too small.", remedy, "min_value")
-        ]
+        text = "The disk is too small."
+        return [Problem("disk_bytes", wanted.disk_bytes, text, remedy, "min_value")]
     if not wanted.cluster and total > max(room.disk_bytes, before.disk_bytes * before.node_count):
         largest = room.disk_bytes // wanted.node_count
-        return [
-            Problem(
-                "disk_bytes",
-                wanted.disk_bytes,
-                "That is more than this machine's disk can spare.",
-                f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or 0 for none.",
-                "max_value",
-            )
-        ]
+        text = "That is more than this machine's disk can spare."
+        remedy = f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or 0 for none."
+        return [Problem("disk_bytes", wanted.disk_bytes, text, remedy, "max_value")]
     return []

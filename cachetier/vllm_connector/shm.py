@@ -54,18 +54,16 @@ def sweep_dead_files(
 
 
 def _age_s(path: Path, now: float) -> float:
-    try:
+    with contextlib.suppress(OSError):
         return now - path.stat().st_ctime
-    except OSError:
-        return 0.0
+    return 0.0
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _is_locked(path: Path) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from cachetier.client.outcomes import Counters, KeyOutcome
 from cachetier.client.pool import CachePool
-from cachetier.client.shared_memory import REASONS
+from cachetier.client.shared_memory import SharedResult
 from cachetier.vllm_connector.compat import (
     OffloadingConnectorStats,
     OffloadingCounterMetadata,
@@ -55,41 +55,33 @@ _SERIES = tuple(
 _Series = tuple[str, tuple[str, ...]]
 
 
+# Help text and labels.
+_COUNTERS = {
+    OPERATIONS: ("Blocks asked of L2, by operation and result.", "op", "result"),
+    BYTES: ("Bytes of blocks moved from and to L2.", "op"),
+    TIMED_OUT: ("Lookups answered as a miss because L2 had not answered in time.",),
+    DROPPED: ("Blocks not stored in L2 because too many were waiting.",),
+    SHARED: ("Blocks read from shared memory (ok), or over the socket and why.", "result"),
+    NODE_OPERATIONS: (
+        "Blocks asked of a node of L2, by operation and result.", "node", "op", "result",
+    ),
+    NODE_BYTES: ("Bytes of blocks moved from and to a node of L2.", "node", "op"),
+}  # fmt: skip
+_GAUGES = {
+    BREAKER: ("1 while every node of L2 is left alone after failures.",),
+    NODES: ("Nodes of L2 that are known.",),
+    NODE_BREAKER: ("1 while this node of L2 is left alone after failures.", "node"),
+}
+
+
 def metric_definitions() -> dict[str, OffloadingMetricMetadata]:
     return {
-        OPERATIONS: OffloadingCounterMetadata(
-            documentation="Blocks asked of L2, by operation and result.",
-            labelnames=("op", "result"),
-        ),
-        BYTES: OffloadingCounterMetadata(
-            documentation="Bytes of blocks moved from and to L2.", labelnames=("op",)
-        ),
-        TIMED_OUT: OffloadingCounterMetadata(
-            documentation="Lookups answered as a miss because L2 had not answered in time."
-        ),
-        DROPPED: OffloadingCounterMetadata(
-            documentation="Blocks not stored in L2 because too many were waiting."
-        ),
-        SHARED: OffloadingCounterMetadata(
-            documentation="Blocks read from shared memory (ok), or over the socket and why.",
-            labelnames=("result",),
-        ),
-        BREAKER: OffloadingGaugeMetadata(
-            documentation="1 while every node of L2 is left alone after failures."
-        ),
-        NODES: OffloadingGaugeMetadata(documentation="Nodes of L2 that are known."),
-        NODE_OPERATIONS: OffloadingCounterMetadata(
-            documentation="Blocks asked of a node of L2, by operation and result.",
-            labelnames=("node", "op", "result"),
-        ),
-        NODE_BYTES: OffloadingCounterMetadata(
-            documentation="Bytes of blocks moved from and to a node of L2.",
-            labelnames=("node", "op"),
-        ),
-        NODE_BREAKER: OffloadingGaugeMetadata(
-            documentation="1 while this node of L2 is left alone after failures.",
-            labelnames=("node",),
-        ),
+        name: kind(documentation=text, labelnames=tuple(labels))
+        for kind, families in (
+            (OffloadingCounterMetadata, _COUNTERS),
+            (OffloadingGaugeMetadata, _GAUGES),
+        )
+        for name, (text, *labels) in families.items()
     }
 
 
@@ -149,7 +141,7 @@ class Reporter:
             (TIMED_OUT, ()): self._board.timed_out,
             (DROPPED, ()): self._dropped,
         }
-        by_shared = dict.fromkeys(REASONS, 0)
+        by_shared = {result.value: 0 for result in SharedResult}
         for node, counters in self._pool.by_node().items():
             for reason, count in dict(counters.by_shared).items():
                 by_shared[reason] += count

@@ -203,8 +203,7 @@ class EmberlineL2Tier(SecondaryTierManager):
 
     def _exists(self, keys: Sequence[bytes]) -> Sequence[bool]:
         names = [self._block_key(OffloadKey(key)) for key in keys]
-        outcomes = self._l2.exists(names, self._lookup_timeout_s)
-        return [outcome is KeyOutcome.OK for outcome in outcomes]
+        return _succeeded(self._l2.exists(names, self._lookup_timeout_s))
 
     def _load(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
         return _succeeded(self._l2.load(items, timeout_s))

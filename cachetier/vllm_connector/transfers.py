@@ -102,10 +102,6 @@ class TransferPool:
         self._finished: SimpleQueue[FinishedJob] = SimpleQueue()
 
     @property
-    def queued_store_bytes(self) -> int:
-        return self._store_bytes
-
-    @property
     def is_loading(self) -> bool:
         return self._unfinished_loads > 0
 

@@ -10,6 +10,7 @@ describes differences from Redis.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,12 @@ class Command:
     name: str
     arity: int
     summary: str
-    flags: tuple[str, ...] = ("fast",)
+    flags: tuple[str, ...]
+    usage: str = ""
     op: str = ""
     first_key: int = 0
     last_key: int = 0
     step: int = 0
-    usage: str = ""
     group: str = "server"
     since: str = "1.0.0"
     differs: str = ""
@@ -51,76 +52,54 @@ _ADMIN = ("admin", "noscript", "loading", "stale")
 _CLIENT = ("noscript", "loading", "stale")
 
 
-def _one_key(
-    name: str,
-    arity: int,
-    summary: str,
-    op: str = "",
-    flags: tuple[str, ...] = _READ,
-    *,
-    usage: str = "key",
-    group: str = "string",
-    since: str = "1.0.0",
-    differs: str = "",
-) -> Command:
-    return Command(name, arity, summary, flags, op, 1, 1, 1, usage, group, since, differs)
+_one_key = partial(
+    Command, flags=_READ, usage="key", first_key=1, last_key=1, step=1, group="string"
+)
+_many_keys = partial(
+    Command, flags=_READ, usage="key [key ...]", first_key=1, last_key=-1, step=1, group="generic"
+)
 
 
-def _many_keys(
+def _named(group: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    return tuple(replace(command, group=group) for command in commands)
+
+
+def _container(
     name: str,
     summary: str,
-    op: str,
-    flags: tuple[str, ...] = _READ,
+    subcommands: tuple[Command, ...],
     *,
-    group: str = "generic",
-    since: str = "1.0.0",
-    differs: str = "",
-) -> Command:
-    return Command(name, -2, summary, flags, op, 1, -1, 1, "key [key ...]", group, since, differs)
-
-
-def _other(
-    name: str,
-    arity: int,
-    summary: str,
-    flags: tuple[str, ...],
-    usage: str = "",
-    *,
+    since: str,
+    differs: str,
     group: str = "server",
-    since: str = "1.0.0",
-    differs: str = "",
 ) -> Command:
-    return Command(
-        name, arity, summary, flags, usage=usage, group=group, since=since, differs=differs
-    )
-
-
-def _container(name: str, summary: str, subcommands: tuple[Command, ...], **facts: str) -> Command:
     """Build a command that requires a subcommand; HELP is added."""
-    help_ = _other("help", 2, "This text.", _ANYTIME, since="5.0.0")
-    parts = tuple(replace(one, group=facts.get("group", "server")) for one in (*subcommands, help_))
-    return replace(_other(name, -2, summary, (), **facts), subcommands=parts)
+    help_ = Command("help", 2, "This text.", _ANYTIME, since="5.0.0")
+    return Command(
+        name, -2, summary, (), group=group, since=since, differs=differs,
+        subcommands=_named(group, (*subcommands, help_)),
+    )  # fmt: skip
 
 
 _CONNECTION = (
-    _other("ping", -1, "Answer PONG, or the word given.", ("fast",), "[word]"),
-    _other("echo", 2, "Answer the word given.", ("loading", "stale", "fast"), "word"),
-    _other(
+    Command("ping", -1, "Answer PONG, or the word given.", ("fast",), "[word]"),
+    Command("echo", 2, "Answer the word given.", ("loading", "stale", "fast"), "word"),
+    Command(
         "hello", -1, "Choose the protocol version, log in.", _OPEN,
         "[2 | 3 [AUTH user password] [SETNAME name]]", since="6.0.0",
         differs="`server` is `emberline`",
     ),
-    _other(
+    Command(
         "auth", -2, "Log in.", _OPEN, "[user] password",
         differs="after many wrong passwords from one address a further one is answered late and "
         "ends the connection; the right one is always accepted",
     ),
-    _other("quit", -1, "Close this connection.", _OPEN[:-1]),
-    _other(
+    Command("quit", -1, "Close this connection.", _OPEN[:-1]),
+    Command(
         "select", 2, "Choose a database.", ("loading", "stale", "fast"), "index",
         differs="there is only 0",
     ),
-    _other(
+    Command(
         "reset", 1, "Forget this connection's name and login.", _OPEN, since="6.2.0"
     ),
 )  # fmt: skip
@@ -129,34 +108,34 @@ _CLIENTS = _container(
     "client",
     "Facts about connections.",
     (
-        _other("getname", 2, "The name of this connection.", _CLIENT, since="2.6.9"),
-        _other(
+        Command("getname", 2, "The name of this connection.", _CLIENT, since="2.6.9"),
+        Command(
             "getredir", 2, "Always -1: nothing is redirected.", _CLIENT, since="6.0.0",
         ),
-        _other("id", 2, "The number of this connection.", _CLIENT, since="5.0.0"),
-        _other("info", 2, "This connection in words.", _CLIENT, since="6.2.0"),
-        _other(
+        Command("id", 2, "The number of this connection.", _CLIENT, since="5.0.0"),
+        Command("info", 2, "This connection in words.", _CLIENT, since="6.2.0"),
+        Command(
             "kill", -3, "Close connections.", _ADMIN,
             "host:port | [ID number] [ADDR host:port] [LADDR host:port] [USER name] "
             "[TYPE normal] [SKIPME yes | no]", since="2.4.0",
         ),
-        _other(
+        Command(
             "list", -2, "Every connection in words.", _ADMIN, "[TYPE normal] [ID number ...]",
             since="2.4.0", differs="fields of replication, Pub/Sub and transactions are left out",
         ),
-        _other(
+        Command(
             "no-evict", 3, "Taken, and means nothing: connections are not evicted.", _ADMIN,
             "ON | OFF", since="7.0.0",
         ),
-        _other(
+        Command(
             "no-touch", 3, "Whether reads leave the order of eviction alone.", _CLIENT,
             "ON | OFF", since="7.2.0", differs="only OFF, which is so",
         ),
-        _other(
+        Command(
             "setinfo", 4, "The client library's name and version.", _CLIENT,
             "LIB-NAME name | LIB-VER version", since="7.2.0",
         ),
-        _other("setname", 3, "Name this connection.", _CLIENT, "name", since="2.6.9"),
+        Command("setname", 3, "Name this connection.", _CLIENT, "name", since="2.6.9"),
     ),
     group="connection",
     since="2.4.0",
@@ -164,28 +143,29 @@ _CLIENTS = _container(
 )  # fmt: skip
 
 _VALUES = (
-    _many_keys("exists", "How many of the keys are there.", "exists",
+    _many_keys("exists", -2, "How many of the keys are there.", op="exists",
                differs="counts as a use"),
-    _one_key("get", 2, "The value of a key.", "get"),
-    _many_keys("mget", "The values of keys.", "get", group="string"),
+    _one_key("get", 2, "The value of a key.", op="get"),
+    _many_keys("mget", -2, "The values of keys.", op="get", group="string"),
     _one_key(
-        "set", -3, "Store a value.", "put", _STORE,
+        "set", -3, "Store a value.", op="put", flags=_STORE,
         usage="key value [NX | XX] [EX seconds | PX milliseconds | EXAT unix-seconds | "
         "PXAT unix-milliseconds | KEEPTTL]",
         differs="no GET; a block (`emb1:`) whose envelope does not fit is refused",
     ),
-    _one_key("setex", 4, "Store a value for some seconds.", "put", _STORE,
+    _one_key("setex", 4, "Store a value for some seconds.", op="put", flags=_STORE,
              usage="key seconds value", since="2.0.0"),
-    _one_key("psetex", 4, "Store a value for some milliseconds.", "put", _STORE,
+    _one_key("psetex", 4, "Store a value for some milliseconds.", op="put", flags=_STORE,
              usage="key milliseconds value", since="2.6.0"),
-    _one_key("setnx", 3, "Store a value unless the key is there.", "put", (*_STORE, "fast"),
-             usage="key value"),
+    _one_key("setnx", 3, "Store a value unless the key is there.", op="put",
+             flags=(*_STORE, "fast"), usage="key value"),
     _one_key("strlen", 2, "The length of a value, not counted as a use.", since="2.2.0"),
-    _one_key("getrange", 4, "Part of a value.", "get", _LOOK, usage="key first last",
+    _one_key("getrange", 4, "Part of a value.", op="get", flags=_LOOK, usage="key first last",
              since="2.4.0"),
-    _many_keys("del", "Drop keys.", "delete", _DROP),
-    _many_keys("unlink", "Drop keys (the same as DEL here).", "delete", _CHANGE, since="4.0.0"),
-    _many_keys("touch", "Count as a use; how many of the keys are there.", "exists",
+    _many_keys("del", -2, "Drop keys.", op="delete", flags=_DROP),
+    _many_keys("unlink", -2, "Drop keys (the same as DEL here).", op="delete", flags=_CHANGE,
+               since="4.0.0"),
+    _many_keys("touch", -2, "Count as a use; how many of the keys are there.", op="exists",
                since="3.2.1"),
     _one_key("type", 2, "`string`, or `none`.", group="generic"),
 )  # fmt: skip
@@ -212,26 +192,26 @@ _LIVES = tuple(
 )  # fmt: skip
 
 _WALKS = (
-    _other("dbsize", 1, "How many keys.", _READ),
-    _other(
+    Command("dbsize", 1, "How many keys.", _READ),
+    Command(
         "scan", -2, "Walk over the keys.", _LOOK,
         "cursor [MATCH pattern] [COUNT number] [TYPE string]", group="generic", since="2.8.0",
         differs="a walk sees the keys that were there when it began; at most 16 at once, the "
         "oldest is forgotten; a pattern has at most 1,024 bytes, COUNT counts up to 10,000",
     ),
-    _other("keys", 2, "Keys which match a pattern.", _LOOK, "pattern", group="generic",
+    Command("keys", 2, "Keys which match a pattern.", _LOOK, "pattern", group="generic",
            differs="others are served meanwhile; a pattern has at most 1,024 bytes"),
 )  # fmt: skip
 
 _NODE = (
-    _other("info", -1, "Facts about this node.", _ANYTIME, "[section ...]"),
-    _other("time", 1, "The node's clock: seconds and microseconds.", (*_ANYTIME, "fast"),
+    Command("info", -1, "Facts about this node.", _ANYTIME, "[section ...]"),
+    Command("time", 1, "The node's clock: seconds and microseconds.", (*_ANYTIME, "fast"),
            since="2.6.0"),
     _container(
         "config",
         "Read the settings.",
         (
-            _other("get", -3, "Settings which match patterns.", _ADMIN, "pattern [pattern ...]",
+            Command("get", -3, "Settings which match patterns.", _ADMIN, "pattern [pattern ...]",
                    since="2.0.0", differs="at most 64 patterns, of 1,024 bytes each"),
         ),
         since="2.0.0",
@@ -241,8 +221,8 @@ _NODE = (
         "memory",
         "What a key costs.",
         (
-            Command("usage", -3, "Bytes of the capacity a key takes.", _LOOK, "", 2, 2, 1,
-                    "key [SAMPLES number]", since="4.0.0"),
+            Command("usage", -3, "Bytes of the capacity a key takes.", _LOOK,
+                    "key [SAMPLES number]", first_key=2, last_key=2, step=1, since="4.0.0"),
         ),
         since="4.0.0",
         differs="the node's own accounting; no DOCTOR, STATS, PURGE",
@@ -250,7 +230,7 @@ _NODE = (
     _container(
         "acl",
         "Who is asking.",
-        (_other("whoami", 2, "The user of this connection.", _CLIENT, since="6.0.0"),),
+        (Command("whoami", 2, "The user of this connection.", _CLIENT, since="6.0.0"),),
         since="6.0.0",
         differs="users are given on the command line",
     ),
@@ -259,14 +239,14 @@ _NODE = (
             "command",
             "This table.",
             (
-                _other("count", 2, "How many commands.", _ANYTIME, since="2.8.13"),
-                _other("docs", -2, "What commands are for.", _ANYTIME, "[name ...]",
+                Command("count", 2, "How many commands.", _ANYTIME, since="2.8.13"),
+                Command("docs", -2, "What commands are for.", _ANYTIME, "[name ...]",
                        since="7.0.0", differs="no complexity; syntax as one text"),
-                _other("getkeys", -3, "The keys among a command's words.", _ANYTIME,
+                Command("getkeys", -3, "The keys among a command's words.", _ANYTIME,
                        "command [word ...]", since="2.8.13"),
-                _other("info", -2, "Arity, flags and key positions.", _ANYTIME, "[name ...]",
+                Command("info", -2, "Arity, flags and key positions.", _ANYTIME, "[name ...]",
                        since="2.8.13"),
-                _other("list", -2, "The names.", _ANYTIME, since="7.0.0",
+                Command("list", -2, "The names.", _ANYTIME, since="7.0.0",
                        differs="no FILTERBY"),
             ),
             since="2.8.13",
@@ -275,9 +255,9 @@ _NODE = (
         arity=-1,
         flags=_ANYTIME,
     ),
-    _other("flushall", -1, "Drop everything.", _DROP, "[ASYNC | SYNC]",
+    Command("flushall", -1, "Drop everything.", _DROP, "[ASYNC | SYNC]",
            differs="refused unless the node was started with `--allow-flush`"),
-    _other("flushdb", -1, "The same as FLUSHALL.", _DROP, "[ASYNC | SYNC]",
+    Command("flushdb", -1, "The same as FLUSHALL.", _DROP, "[ASYNC | SYNC]",
            differs="as FLUSHALL"),
 )  # fmt: skip
 
@@ -285,19 +265,15 @@ _NODE = (
 # Not in Redis: see cachetier/engine/commands/leases.py.
 LEASES = (
     Command(
-        "lease", -3, "Pin values in shared memory for a reader on this host.", _LOOK, "get",
-        2, -1, 1, "milliseconds key [key ...]", group="emberline",
+        "lease", -3, "Pin values in shared memory for a reader on this host.", _LOOK,
+        "milliseconds key [key ...]", "get", 2, -1, 1, group="emberline",
         differs="not in Redis; at most 4,096 keys",
     ),
-    _other(
+    Command(
         "unlease", 2, "End a lease before its time.", ("fast",), "number", group="emberline",
         differs="not in Redis",
     ),
 )  # fmt: skip
-
-
-def _named(group: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    return tuple(replace(command, group=group) for command in commands)
 
 
 TABLE: dict[str, Command] = {

@@ -124,7 +124,7 @@ class RequestParser:
         self._bulk = -1  # length of the current bulk, -1 between bulks
         self._landing: Landing | None = None
         self._targets: list[memoryview] = []  # unfilled views of the landing
-        self._missing = 0  # their bytes
+        self.missing = 0  # bytes missing from the current long value; 0 between values
         self._window = SCRATCH_BYTES  # read size
         self._had_long = False
         self._skip = 0  # bytes of a rejected bulk left to discard
@@ -135,11 +135,11 @@ class RequestParser:
         return self._start == self._end and not self._missing_args
 
     def get_buffer(self) -> memoryview:
-        return self._targets[0] if self._missing else self._scratch_view()
+        return self._targets[0] if self.missing else self._scratch_view()
 
     def get_buffers(self) -> list[memoryview]:
         """Return buffers for a scatter receive: the rest of the value, then the scratch."""
-        if not self._missing:
+        if not self.missing:
             return [self._scratch_view()]
         return [*self._targets[:_MAX_TARGETS], *self._after()]
 
@@ -158,22 +158,17 @@ class RequestParser:
             self._start, self._end = 0, rest
         return self._view[self._end : self._end + self._window]
 
-    @property
-    def missing(self) -> int:
-        """Return the bytes missing from the current long value; 0 between values."""
-        return self._missing
-
     def received(self, count: int) -> None:
-        if not self._missing:
+        if not self.missing:
             self._end += count
             return
-        if count < self._missing:
-            self._missing -= count
+        if count < self.missing:
+            self.missing -= count
             self._fill(count)
             return
-        if count > self._missing:
-            self._start, self._end = 0, count - self._missing
-        self._missing = 0
+        if count > self.missing:
+            self._start, self._end = 0, count - self.missing
+        self.missing = 0
         self._targets = []
 
     def _fill(self, count: int) -> None:
@@ -263,7 +258,7 @@ class RequestParser:
         if self._refusal is not None:
             return self._finish(self._refusal)
         if self._landing is not None:
-            return None if self._missing else self._finish(self._landing)
+            return None if self.missing else self._finish(self._landing)
         if self._end - self._start < self._bulk + 2:
             return None
         value = bytes(self._scratch[self._start : self._start + self._bulk])
@@ -309,7 +304,7 @@ class RequestParser:
         """Receive into the landing from now on; bytes already buffered are moved there."""
         self._landing = landing
         self._targets = list(landing.views)
-        self._missing = landing.length
+        self.missing = landing.length
         self._window = _FRAMING_BYTES
         self._had_long = True
         there = min(landing.length, self._end - self._start)
@@ -325,11 +320,11 @@ class RequestParser:
             if not left:
                 break
         self._start = start
-        if count < self._missing:
-            self._missing -= count
+        if count < self.missing:
+            self.missing -= count
             self._fill(count)
         else:
-            self._missing = 0
+            self.missing = 0
             self._targets = []
 
     def _drop(self) -> bool:

@@ -1,13 +1,14 @@
-"""Connection commands: AUTH, HELLO, protocol version and similar."""
+"""Connection commands: AUTH, HELLO, protocol version and similar, and CLIENT."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from cachetier.engine.commands.arguments import SYNTAX, make_container, parse_integer
-from cachetier.engine.commands.clients import parse_client_name
 from cachetier.engine.net.access import LoginVerdict
+from cachetier.engine.net.guards import OpenSession
 from cachetier.engine.net.session import ClientSession, CommandError, Handler, ReplySteps
 from cachetier.wire import replies
 
@@ -17,6 +18,8 @@ REDIS_VERSION = "7.2.0"
 _REFUSAL_DELAY_S = 1.0
 # Share of --max-clients that may wait for a delayed error; others get it at once.
 _DELAYED_SHARE = 8
+_MAX_NAME = 256
+_TYPES = (b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB")
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +157,153 @@ def whoami(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.text(session.user))
 
 
+def parse_client_name(word: bytes, what: str = "Client names") -> str:
+    if len(word) > _MAX_NAME or any(byte < 33 or byte > 126 for byte in word):
+        raise CommandError(f"ERR {what} cannot contain spaces, newlines or special characters.")
+    return word.decode()
+
+
+def setname(session: ClientSession, words: list[bytes]) -> None:
+    session.name = parse_client_name(words[0])
+    session.reply(replies.OK)
+
+
+def setinfo(session: ClientSession, words: list[bytes]) -> None:
+    attribute = words[0].decode(errors="replace").lower()
+    if attribute not in ("lib-name", "lib-ver"):
+        said = words[0][:32].decode(errors="replace")
+        raise CommandError(f"ERR Unrecognized option '{said}'")
+    session.library[attribute] = parse_client_name(words[1], attribute)
+    session.reply(replies.OK)
+
+
+def getname(session: ClientSession, _words: list[bytes]) -> None:
+    name = session.name
+    session.reply(replies.text(name) if name else replies.null(session.version))
+
+
+def id_(session: ClientSession, _words: list[bytes]) -> None:
+    session.reply(replies.integer(session.id))
+
+
+def getredir(session: ClientSession, _words: list[bytes]) -> None:
+    session.reply(replies.integer(-1))
+
+
+def info(session: ClientSession, _words: list[bytes]) -> None:
+    session.reply(replies.verbatim(_describe(session) + "\n", session.version))
+
+
+def list_(session: ClientSession, words: list[bytes]) -> None:
+    chosen = list(session.node.sessions.values())
+    if words:
+        what, rest = words[0].upper(), words[1:]
+        if what == b"TYPE" and len(rest) == 1:
+            chosen = chosen if _is_normal(rest[0]) else []
+        elif what == b"ID" and rest:
+            wanted = {_parse_client_id(word, "Invalid client ID") for word in rest}
+            chosen = [one for one in chosen if one.id in wanted]
+        else:
+            raise CommandError(SYNTAX)
+    text = "".join(_describe(one) + "\n" for one in chosen)
+    session.reply(replies.verbatim(text, session.version))
+
+
+def no_evict(session: ClientSession, words: list[bytes]) -> None:
+    if words[0].upper() not in (b"ON", b"OFF"):
+        raise CommandError(SYNTAX)
+    session.reply(replies.OK)
+
+
+def no_touch(session: ClientSession, words: list[bytes]) -> None:
+    if words[0].upper() != b"OFF":
+        raise CommandError("ERR every read counts as a use here, NO-TOUCH can only be OFF")
+    session.reply(replies.OK)
+
+
+def kill(session: ClientSession, words: list[bytes]) -> None:
+    """Close connections. The old form (an address) replies OK, the new one a count."""
+    everyone = list(session.node.sessions.values())
+    if len(words) == 1:
+        found = [one for one in everyone if one.peer.encode() == words[0]]
+        if not found:
+            raise CommandError("ERR No such client")
+        _close(session, found)
+        session.reply(replies.OK)
+        return
+    if len(words) % 2:
+        raise CommandError(SYNTAX)
+    skip_me = True
+    tests: dict[bytes, Callable[[OpenSession], bool]] = {}  # the last of duplicate filters counts
+    for option, word in zip(words[::2], words[1::2], strict=True):
+        name = option.upper()
+        if name == b"SKIPME":
+            if word.upper() not in (b"YES", b"NO"):
+                raise CommandError(SYNTAX)
+            skip_me = word.upper() == b"YES"
+        else:
+            tests[name] = _make_kill_filter(session, name, word)
+    chosen = [one for one in everyone if all(test(one) for test in tests.values())]
+    if skip_me:
+        chosen = [one for one in chosen if one is not session]
+    _close(session, chosen)
+    session.reply(replies.integer(len(chosen)))
+
+
+def _make_kill_filter(
+    session: ClientSession, name: bytes, word: bytes
+) -> Callable[[OpenSession], bool]:
+    if name == b"ID":
+        number = _parse_client_id(word, "client-id should be greater than 0")
+        return lambda one: one.id == number
+    if name in (b"ADDR", b"LADDR"):
+        return lambda one: (one.peer if name == b"ADDR" else one.local).encode() == word
+    if name == b"USER":
+        if word.decode(errors="replace") not in session.node.gate.users:
+            raise CommandError(f"ERR No such user '{word[:64].decode(errors='replace')}'")
+        return lambda one: one.user.encode() == word
+    if name == b"TYPE":
+        normal = _is_normal(word)
+        return lambda _one: normal
+    raise CommandError(SYNTAX)
+
+
+def _close(asking: ClientSession, chosen: list[OpenSession]) -> None:
+    """Close the connections, the caller's own last: its reply is still to be sent."""
+    for one in chosen:
+        one.closing = True
+        if one is not asking:
+            one.hang_up()
+
+
+def _parse_client_id(word: bytes, refusal: str) -> int:
+    try:
+        number = parse_integer(word)
+    except CommandError:
+        number = 0
+    if number <= 0:
+        raise CommandError(f"ERR {refusal}")
+    return number
+
+
+def _is_normal(word: bytes) -> bool:
+    if word.upper() not in _TYPES:
+        said = word[:32].decode(errors="replace")
+        raise CommandError(f"ERR Unknown client type '{said}'")
+    return word.upper() == b"NORMAL"
+
+
+def _describe(session: OpenSession) -> str:
+    now = time.monotonic()
+    library = session.library
+    return (
+        f"id={session.id} addr={session.peer} laddr={session.local} name={session.name} "
+        f"age={int(now - session.born_at)} idle={int(now - session.active_at)} flags=N db=0 "
+        f"cmd={session.last_command or 'NULL'} user={session.user} resp={session.version} "
+        f"lib-name={library.get('lib-name', '')} lib-ver={library.get('lib-ver', '')}"
+    )
+
+
 HANDLERS: dict[str, Handler] = {
     "ping": ping,
     "echo": echo,
@@ -162,5 +312,20 @@ HANDLERS: dict[str, Handler] = {
     "select": select,
     "auth": auth,
     "hello": hello,
+    "client": make_container(
+        "client",
+        {
+            "getname": getname,
+            "getredir": getredir,
+            "id": id_,
+            "info": info,
+            "kill": kill,
+            "list": list_,
+            "no-evict": no_evict,
+            "no-touch": no_touch,
+            "setinfo": setinfo,
+            "setname": setname,
+        },
+    ),
     "acl": make_container("acl", {"whoami": whoami}),
 }

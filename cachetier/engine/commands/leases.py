@@ -14,6 +14,7 @@ detects. The total of leased bytes is bounded; beyond it values are reported as 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Final
 
 from cachetier.engine.commands.arguments import parse_integer
@@ -53,14 +54,12 @@ def lease(session: ClientSession, words: list[bytes]) -> None:
     )
 
 
+@dataclass(slots=True)
 class _PendingHolds:
     """Holds of the lease being built; `length` is a running sum."""
 
-    __slots__ = ("holds", "length")
-
-    def __init__(self) -> None:
-        self.holds: list[Hold] = []
-        self.length = 0
+    holds: list[Hold] = field(default_factory=list)
+    length: int = 0
 
 
 def _encode_key_lease(

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 from cachetier.engine.commands.arguments import (
     MAX_TTL_S,
@@ -149,13 +150,10 @@ def set_(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.OK if stored else replies.null(session.version))
 
 
-def setex(session: ClientSession, words: list[bytes]) -> None:
-    _put(session, words[0], parse_lifetime(words[1], 1.0, "setex"), Condition.ALWAYS)
-    session.reply(replies.OK)
-
-
-def psetex(session: ClientSession, words: list[bytes]) -> None:
-    _put(session, words[0], parse_lifetime(words[1], 0.001, "psetex"), Condition.ALWAYS)
+def _set_expiring(
+    session: ClientSession, words: list[bytes], *, command: str, unit_s: float
+) -> None:
+    _put(session, words[0], parse_lifetime(words[1], unit_s, command), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
@@ -230,42 +228,22 @@ def _drop(node: Node, key: bytes) -> bool:
     return there
 
 
-def ttl(session: ClientSession, words: list[bytes]) -> None:
-    _reply_ttl(session, words[0], 1.0)
-
-
-def pttl(session: ClientSession, words: list[bytes]) -> None:
-    _reply_ttl(session, words[0], 1000.0)
-
-
-def _reply_ttl(session: ClientSession, key: bytes, per_second: float) -> None:
-    left = session.node.store.ttl(key, time.monotonic())
-    if left is None:
-        answer = -2
-    elif left == math.inf:
-        answer = -1
+def _reply_ttl(
+    session: ClientSession, words: list[bytes], *, per_second: int, is_moment: bool = False
+) -> None:
+    """Reply with the time left, or with the wall clock time of the end."""
+    left = session.node.store.ttl(words[0], time.monotonic())
+    if left is None or left == math.inf:
+        answer = -2 if left is None else -1
     else:
-        answer = round(left * per_second)
+        answer = round((left + (time.time() if is_moment else 0.0)) * per_second)
     session.reply(replies.integer(answer))
 
 
-def expire(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, parse_integer(words[1]))
-
-
-def pexpire(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, parse_integer(words[1]) / 1000)
-
-
-def expireat(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, parse_integer(words[1]) - time.time())
-
-
-def pexpireat(session: ClientSession, words: list[bytes]) -> None:
-    _expire(session, words, parse_integer(words[1]) / 1000 - time.time())
-
-
-def _expire(session: ClientSession, words: list[bytes], seconds: float) -> None:
+def _expire(
+    session: ClientSession, words: list[bytes], *, per_second: int, is_moment: bool = False
+) -> None:
+    seconds = parse_integer(words[1]) / per_second - (time.time() if is_moment else 0.0)
     store, now, key = session.node.store, time.monotonic(), words[0]
     left = store.ttl(key, now)
     allowed = may_expire(words[2:], math.inf if left is None else left, seconds)
@@ -276,23 +254,6 @@ def _expire(session: ClientSession, words: list[bytes], seconds: float) -> None:
     else:
         done = store.expire(key, min(seconds, MAX_TTL_S), now)
     session.reply(replies.integer(int(done)))
-
-
-def expiretime(session: ClientSession, words: list[bytes]) -> None:
-    _reply_end(session, words[0], 1.0)
-
-
-def pexpiretime(session: ClientSession, words: list[bytes]) -> None:
-    _reply_end(session, words[0], 1000.0)
-
-
-def _reply_end(session: ClientSession, key: bytes, per_second: float) -> None:
-    left = session.node.store.ttl(key, time.monotonic())
-    if left is None or left == math.inf:
-        answer = -2 if left is None else -1
-    else:
-        answer = round((time.time() + left) * per_second)
-    session.reply(replies.integer(answer))
 
 
 def persist(session: ClientSession, words: list[bytes]) -> None:
@@ -313,18 +274,18 @@ HANDLERS: dict[str, Handler] = {
     "strlen": strlen,
     "type": type_,
     "set": set_,
-    "setex": setex,
-    "psetex": psetex,
+    "setex": partial(_set_expiring, command="setex", unit_s=1.0),
+    "psetex": partial(_set_expiring, command="psetex", unit_s=0.001),
     "setnx": setnx,
     "del": delete,
     "unlink": delete,
-    "ttl": ttl,
-    "pttl": pttl,
-    "expire": expire,
-    "pexpire": pexpire,
-    "expireat": expireat,
-    "pexpireat": pexpireat,
-    "expiretime": expiretime,
-    "pexpiretime": pexpiretime,
+    "ttl": partial(_reply_ttl, per_second=1),
+    "pttl": partial(_reply_ttl, per_second=1000),
+    "expire": partial(_expire, per_second=1),
+    "pexpire": partial(_expire, per_second=1000),
+    "expireat": partial(_expire, per_second=1, is_moment=True),
+    "pexpireat": partial(_expire, per_second=1000, is_moment=True),
+    "expiretime": partial(_reply_ttl, per_second=1, is_moment=True),
+    "pexpiretime": partial(_reply_ttl, per_second=1000, is_moment=True),
     "persist": persist,
 }

@@ -151,10 +151,6 @@ def _slot_check(number: int, slot: int, ends_ms: int, crc: int) -> int:
     return zlib.crc32(_SLOT_PLACE.pack(number, slot, ends_ms, crc))
 
 
-def crc32(data: Buffer, before: int = 0) -> int:
-    return zlib.crc32(data, before)
-
-
 def value_crc(views: Iterable[Buffer]) -> int:
     crc = 0
     for view in views:

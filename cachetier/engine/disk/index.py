@@ -42,7 +42,11 @@ class Segment:
 
     def put(self, record: Record, ends_ms: int) -> None:
         while len(self.keys) <= record.slot:
-            self._append(None, 0, 0, 0, 0)
+            self.keys.append(None)
+            for column in (self._offsets, self._lengths, self._crcs, self.ends):
+                column.append(0)
+            self._uses.append(0)
+            self._has_risen.append(0)
         slot = record.slot
         self.keys[slot] = record.key
         self._offsets[slot], self._lengths[slot] = record.offset, record.length
@@ -79,15 +83,6 @@ class Segment:
     def sink(self, slot: int) -> None:
         self.risen -= self._has_risen[slot]
         self._has_risen[slot] = 0
-
-    def _append(self, key: bytes | None, offset: int, length: int, crc: int, ends: int) -> None:
-        self.keys.append(key)
-        self._offsets.append(offset)
-        self._lengths.append(length)
-        self._crcs.append(crc)
-        self.ends.append(ends)
-        self._uses.append(0)
-        self._has_risen.append(0)
 
 
 class Index:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -99,7 +100,7 @@ class SegmentFile:
         _write_all(self.fd, [header], self.end)
         place, check = copied.value_offset, 0
         for chunk in source._chunks(record):
-            check = layout.crc32(chunk, check)
+            check = zlib.crc32(chunk, check)
             _write_all(self.fd, [chunk], place)
             place += len(chunk)
         if check != crc:
@@ -158,7 +159,7 @@ class SegmentFile:
     def seal(self) -> None:
         """Write the toc for fast opening; no appends afterwards."""
         toc = layout.pack_toc(self.records)
-        seal = Seal(self.end, len(toc), layout.crc32(toc), len(self.records))
+        seal = Seal(self.end, len(toc), zlib.crc32(toc), len(self.records))
         _write_all(self.fd, [toc], self.end)
         _write_all(self.fd, [layout.pack_seal(seal, self.number)], layout.SEAL_OFFSET)
         self.sealed = True
@@ -273,27 +274,27 @@ class SegmentFile:
 
 
 def _write_all(fd: int, views: Sequence[Buffer], offset: int) -> None:
-    rest = [memoryview(view) for view in views if len(view)]
-    first = 0
-    while first < len(rest):
-        written = os.pwritev(fd, rest[first : first + _MAX_VIEWS], offset)
-        if written <= 0:
-            raise OSError(errno.EIO, "nothing was written")
-        offset += written
-        while first < len(rest) and written >= len(rest[first]):
-            written -= len(rest[first])
-            first += 1
-        if written:
-            rest[first] = rest[first][written:]
+    _transfer(os.pwritev, fd, views, offset, OSError(errno.EIO, "nothing was written"))
 
 
 def _read_into(fd: int, views: Sequence[memoryview], offset: int) -> None:
-    rest = [view for view in views if len(view)]
+    _transfer(os.preadv, fd, views, offset, FormatError("the file ends within the record"))
+
+
+def _transfer(
+    call: Callable[[int, list[memoryview], int], int],
+    fd: int,
+    views: Sequence[Buffer],
+    offset: int,
+    stopped: Exception,
+) -> None:
+    """Move all bytes of `views`; raise `stopped` if a call moves none."""
+    rest = [memoryview(view) for view in views if len(view)]
     first = 0
     while first < len(rest):
-        count = os.preadv(fd, rest[first : first + _MAX_VIEWS], offset)
+        count = call(fd, rest[first : first + _MAX_VIEWS], offset)
         if count <= 0:
-            raise FormatError("the file ends within the record")
+            raise stopped
         offset += count
         while first < len(rest) and count >= len(rest[first]):
             count -= len(rest[first])

@@ -11,8 +11,8 @@ from typing import Final
 
 from cachetier.engine.disk.counters import DiskCounters
 from cachetier.engine.disk.index import Index, Segment
-from cachetier.engine.disk.pending_writes import PendingWrites
 from cachetier.engine.disk.segment import SegmentFile
+from cachetier.engine.disk.values import PendingWrites
 from cachetier.engine.disk.writer import Write, WriteOutcome, Writer
 
 # Segments with a smaller live share are compacted; otherwise the oldest is removed.
@@ -128,7 +128,6 @@ class Space:
             oldest = self._index.oldest()
             if oldest is None:
                 return
-            self._counters.removed_segments += 1
             self._counters.evicted += oldest.live
             self.retire(oldest)
 

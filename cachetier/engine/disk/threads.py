@@ -115,8 +115,8 @@ class Syncer:
 
     def forget(self, file: SegmentFile) -> None:
         """Wait for syncs of a file that is about to be closed."""
-        for _, _, sync in [one for one in self._syncs if one[0] is file]:
-            if not sync.cancel():
+        for synced, _, sync in self._syncs:
+            if synced is file and not sync.cancel():
                 sync.exception()
 
     def _finish_first(self) -> None:

@@ -22,11 +22,10 @@ from cachetier.engine.disk.folder import DiskFolder, recover_index
 from cachetier.engine.disk.format import NO_EXPIRY, FormatError, Record, record_bytes
 from cachetier.engine.disk.health import DiskHealth, DiskState
 from cachetier.engine.disk.index import Index, Segment
-from cachetier.engine.disk.pending_writes import PendingWrites
 from cachetier.engine.disk.segment import SegmentFile
 from cachetier.engine.disk.space import Space
 from cachetier.engine.disk.threads import Done, Mailbox, Post, Reader
-from cachetier.engine.disk.values import SharedHold, StoredValue
+from cachetier.engine.disk.values import PendingWrites, SharedHold, StoredValue
 from cachetier.engine.disk.writer import Write, WriteOutcome, Writer
 from cachetier.engine.store import Hold, StoreFacts
 from cachetier.wire import envelope as block_keys
@@ -132,7 +131,6 @@ class DiskTier:
 
     @property
     def spare_bytes(self) -> int:
-        """Return the memory to keep free for values to be written, less what they use now."""
         if not self.health.is_ok:
             return 0
         return max(self._queue_bytes - self._under_way.waiting_bytes, 0)

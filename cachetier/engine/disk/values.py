@@ -1,14 +1,78 @@
-"""Values handed out by the disk tier: pinned in their segment, or still being written."""
+"""Values of the disk tier: queued for disk, and handed out.
+
+Event loop only; state shared with the writer thread is guarded by the lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from cachetier.engine.disk.format import FormatError, Record
 from cachetier.engine.disk.index import Segment
 from cachetier.engine.disk.writer import Write
 from cachetier.engine.store import Declined, Hold
+
+
+class PendingWrites:
+    """Pending writes, at most one valid per key; cancelled ones end silently."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.lock = lock
+        self.waiting_bytes = 0  # in memory until written
+        self._writes: dict[bytes, Write] = {}
+        self._held: set[Write] = set()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._writes)
+
+    def get(self, key: bytes) -> Write | None:
+        return self._writes.get(key)
+
+    def value(self, key: bytes, now_ms: int) -> Write | None:
+        """Return the key's write if its value can still be read from memory."""
+        write = self._writes.get(key)
+        return write if write is not None and write.hold and write.ends_ms > now_ms else None
+
+    def add(self, write: Write) -> None:
+        self._writes[write.key] = write
+        if write.hold is not None:
+            self._held.add(write)
+            self.waiting_bytes += write.length
+
+    def cancel(self, key: bytes) -> Write | None:
+        """Cancel the key's write; if already committed, its `place` is to be wiped."""
+        write = self._writes.pop(key, None)
+        if write is not None:
+            with self.lock:
+                write.cancelled = True
+        return write
+
+    def ended(self, write: Write) -> bool:
+        """Record that the writer finished; return whether the write was still valid."""
+        stood = self._writes.get(write.key) is write
+        if stood:
+            del self._writes[write.key]
+        write.ended = True
+        self.let_go(write)
+        return stood
+
+    def let_go(self, write: Write) -> None:
+        """Release the hold once neither writer nor readers need it."""
+        if not write.ended or write.readers or write.hold is None:
+            return
+        self._held.discard(write)
+        self.waiting_bytes -= write.length
+        hold, write.hold, write.views = write.hold, None, None
+        hold.release()
+
+    def end_all(self) -> None:
+        self._writes.clear()
+        for write in list(self._held):
+            write.ended = True
+            self.let_go(write)
+
 
 # Uses after which a disk value is promoted to memory.
 _PROMOTED_AT = 2
@@ -37,7 +101,7 @@ class ValueSource(Protocol):
 
 
 class StoredValue:
-    """Disk value, pinned until `release`: its file stays open even if removed."""
+    """See store.DiskValue; pinned until `release`: its file stays open even if removed."""
 
     __slots__ = ("_is_released", "_segment", "_tier", "record", "uses")
 
@@ -72,11 +136,6 @@ class StoredValue:
     def fetch(
         self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
     ) -> None:
-        """Read and verify on another thread, into `views` or the page cache, then call `done` with
-        the result.
-
-        A corrupt value is dropped. `views` must stay valid until then, even after `release`.
-        """
         tier, segment = self._tier, self._segment
         segment.pins += 1
 
@@ -88,7 +147,6 @@ class StoredValue:
         tier.read(segment, self.record, views, read)
 
     def bring_up(self, commit: Callable[[], Declined | None]) -> bool:
-        """Return whether `commit` stored these bytes in memory."""
         return self._tier.bring_up(self._segment, self.record, commit)
 
     def release(self) -> None:

@@ -14,9 +14,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from cachetier.engine.disk.folder import DiskFolder, FolderInUseError
 from cachetier.engine.disk.format import FormatError, Record, value_crc
@@ -29,9 +30,8 @@ log = logging.getLogger(__name__)
 
 # Bytes per sync.
 _SYNC_BYTES: Final = 64 * 1024 * 1024
-
-
 _NO_WORK: Final[deque[Write]] = deque()
+T = TypeVar("T")
 
 
 class WriteOutcome(StrEnum):
@@ -42,6 +42,7 @@ class WriteOutcome(StrEnum):
     CORRUPT = "corrupt"  # source record of a move is corrupt
 
 
+@dataclass(slots=True, eq=False)
 class Write:
     """Pending write: the bytes under `hold`, or a record moved from `source`.
 
@@ -49,30 +50,20 @@ class Write:
     `readers` and `ended` belong to the event loop.
     """
 
-    __slots__ = (
-        "cancelled", "ended", "ends_ms", "hold", "key", "length", "outcome", "place", "readers",
-        "source", "views",
-    )  # fmt: skip
+    key: bytes
+    length: int
+    ends_ms: int
+    hold: Hold | None = None
+    source: tuple[SegmentFile, Record] | None = None
+    views: Sequence[memoryview] | None = field(init=False)
+    readers: int = 0
+    ended: bool = False
+    cancelled: bool = False
+    place: tuple[SegmentFile, Record] | None = None
+    outcome: WriteOutcome = WriteOutcome.CANCELLED
 
-    def __init__(
-        self,
-        key: bytes,
-        length: int,
-        ends_ms: int,
-        hold: Hold | None = None,
-        source: tuple[SegmentFile, Record] | None = None,
-    ) -> None:
-        self.key = key
-        self.length = length
-        self.ends_ms = ends_ms
-        self.hold = hold
-        self.views = None if hold is None else hold.views
-        self.readers = 0
-        self.ended = False
-        self.source = source
-        self.cancelled = False
-        self.place: tuple[SegmentFile, Record] | None = None
-        self.outcome = WriteOutcome.CANCELLED
+    def __post_init__(self) -> None:
+        self.views = None if self.hold is None else self.hold.views
 
 
 class Events(Protocol):
@@ -128,23 +119,19 @@ class Writer:
         self._thread.start()
 
     def write(self, write: Write) -> None:
-        with self._wake:
-            self._writes.append(write)
-            self._wake.notify()
+        self._queue(self._writes, write)
 
     def move(self, write: Write) -> None:
-        with self._wake:
-            self._moves.append(write)
-            self._wake.notify()
+        self._queue(self._moves, write)
 
     def remove(self, file: SegmentFile) -> None:
-        self._do(lambda: self._remove(file))
+        self._queue(self._urgent, lambda: self._remove(file))
 
     def retry(self) -> None:
-        self._do(self._retry)
+        self._queue(self._urgent, self._retry)
 
     def check(self) -> None:
-        self._do(self._check)
+        self._queue(self._urgent, self._check)
 
     def stop(self, finish_s: float) -> None:
         """Finish queued work for up to `finish_s` seconds and close the folder cleanly."""
@@ -156,9 +143,9 @@ class Writer:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _do(self, piece: Callable[[], None]) -> None:
+    def _queue(self, queue: deque[T], piece: T) -> None:
         with self._wake:
-            self._urgent.append(piece)
+            queue.append(piece)
             self._wake.notify()
 
     def _run(self) -> None:

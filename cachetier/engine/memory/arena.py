@@ -64,7 +64,6 @@ class Arena:
         self._count = count
         self._warm = bytearray(self._limit)  # per page: 1 once it has memory
         self._mark = self._first  # pages from here on were never warmed
-        self.short_of_memory = False
 
     def _map_private(self, count: int) -> mmap.mmap:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -179,7 +178,6 @@ class Arena:
 
     def _give_up_cold(self) -> None:
         """Remove never used pages, for which the system has no memory."""
-        self.short_of_memory = True
         for run in self._pages.runs():
             cold = list(self._cold_parts(*run))
             if cold:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from cachetier.engine.memory.arena import Arena, Extent
 from cachetier.engine.store import Condition, Declined, Hold
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
     """Value in `data` or the arena. `gone`: removed, but kept for holders."""
 
-    __slots__ = ("born_at", "cost", "data", "ends_at", "extents", "gone", "holds", "length")
-
-    def __init__(
-        self, length: int, cost: int, data: bytes | None, extents: Sequence[Extent] = ()
-    ) -> None:
-        self.data = data
-        self.extents = extents
-        self.length = length
-        self.cost = cost
-        self.born_at = 0.0
-        self.ends_at = math.inf
-        self.holds = 0
-        self.gone = False
+    length: int
+    cost: int
+    data: bytes | None
+    extents: Sequence[Extent] = ()
+    born_at: float = 0.0
+    ends_at: float = math.inf
+    holds: int = 0
+    gone: bool = False
 
 
 class EntryOwner(Protocol):

@@ -119,13 +119,9 @@ class HitCurve:
         self._sums.add(sample.slot, sample.cost)
         if len(self._samples) > self._max:
             self._lower_threshold()
-        if self._asked * self._share > _MEMORY * self._max:
+        if self._asked * self.sampled_share > _MEMORY * self._max:
             self._weigh(0.5)
             self._asked /= 2
-
-    @property
-    def _share(self) -> float:
-        return self._threshold / _PLACES
 
     def _lower_threshold(self) -> None:
         """Remove the keys with the highest hash and lower the threshold below it."""
@@ -159,7 +155,7 @@ class HitCurve:
 
     @property
     def sampled_share(self) -> float:
-        return self._share
+        return self._threshold / _PLACES
 
     @property
     def lookups(self) -> int:
@@ -169,7 +165,7 @@ class HitCurve:
     def hit_ratio(self, capacity: int) -> float:
         if self._asked == 0 or capacity <= 0:
             return 0.0
-        expected = self._asked * self._share
+        expected = self._asked * self.sampled_share
         measured = sum(self._buckets) + self._never
         # SHARDS adjustment: sampling error is dominated by a few hot keys, whose reuse distances
         # are short.

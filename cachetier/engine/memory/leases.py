@@ -6,9 +6,7 @@ connection, so that a dead client pins nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from cachetier.engine.store import Hold
 
@@ -72,29 +70,3 @@ class Leases:
         self.pinned_bytes -= lease.pinned_bytes
         for hold in lease.holds:
             hold.release()
-
-    def render(self, pool: str) -> Iterable[str]:
-        """Yield Prometheus lines; `pool` is already escaped."""
-        gauges = {"leases": len(self), "leased_bytes": self.pinned_bytes}
-        counters = {
-            "leases_granted": self.granted,
-            "leases_expired": self.expired,
-            "leases_refused": self.refused,
-        }
-        for name, value in gauges.items():
-            yield f"# HELP emberline_l2_{name} {_HELP[name]}"
-            yield f"# TYPE emberline_l2_{name} gauge"
-            yield f'emberline_l2_{name}{{pool="{pool}"}} {value}'
-        for name, value in counters.items():
-            yield f"# HELP emberline_l2_{name}_total {_HELP[name]}"
-            yield f"# TYPE emberline_l2_{name}_total counter"
-            yield f'emberline_l2_{name}_total{{pool="{pool}"}} {value}'
-
-
-_HELP: Final = {
-    "leases": "Leases which readers on this host hold.",
-    "leased_bytes": "Bytes which leases pin.",
-    "leases_granted": "Leases given.",
-    "leases_expired": "Leases whose time was over before they were given back.",
-    "leases_refused": "Values not leased as too much was leased already.",
-}

@@ -26,14 +26,9 @@ class Pages:
         self._by_length: dict[int, dict[int, None]] = {}  # length -> first pages, oldest first
         self._lengths: list[int] = []  # sorted keys of _by_length
         self._retired: list[Run] = []
-        self._top = first
+        self.top = first  # first page that was never in the pool
         self.retired = 0
         self.extend(count)
-
-    @property
-    def top(self) -> int:
-        """Return the first page that was never in the pool."""
-        return self._top
 
     def take(self, count: int) -> list[Run] | None:
         """Allocate `count` pages as runs, None if fewer are free."""
@@ -71,8 +66,8 @@ class Pages:
     def extend(self, count: int) -> None:
         """Add `count` never used pages."""
         if count:
-            self.give([(self._top, count)])
-            self._top += count
+            self.give([(self.top, count)])
+            self.top += count
 
     def retire(self, count: int) -> list[Run]:
         """Remove up to `count` free pages from the pool and return them."""

@@ -89,7 +89,7 @@ class ClientSession:
         # Both addresses as host:port, the peer's host, and a callback that closes the connection;
         # set by the socket's owner.
         self.peer = self.local = self.host = ""
-        self.hang_up: Callable[[], None] = _do_nothing
+        self.hang_up: Callable[[], None] = lambda: None
         self.library: dict[str, str] = {}  # lib-name and lib-ver from CLIENT SETINFO
         self.version = 2
         self.logged_in = not node.config.passwords
@@ -339,10 +339,6 @@ def _unknown_command_error(request: Request) -> str:
     return (
         f"ERR unknown command '{_word(request[0])[:_MAX_SHOWN]}', with args beginning with: {shown}"
     )
-
-
-def _do_nothing() -> None:
-    """Do nothing: no connection to close."""
 
 
 def _word(argument: Argument) -> str:

@@ -12,7 +12,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from cachetier.engine.net.session import ClientSession, Handler
 from cachetier.engine.node import Node
@@ -29,9 +28,44 @@ _MAX_PIECES = 512
 _MIN_WAKEUP_BYTES = 512 * 1024
 
 
-class ClientSocket(Protocol):
-    def leave_if_idle(self) -> None: ...
-    def leave_if_broken(self) -> None: ...
+class ClientSocket:
+    """Connection of one client, plain or TLS; one of `clients` while it is open."""
+
+    def __init__(self, node: Node, clients: set[ClientSocket]) -> None:
+        self._node = node
+        self._clients = clients
+        self._waiting_op = ""
+
+    def leave_if_idle(self) -> None:
+        """Close between two requests; replies in progress are still sent."""
+        raise NotImplementedError
+
+    def leave_if_broken(self) -> None:
+        """Do nothing: transports detect errors themselves."""
+
+    def _register(
+        self, session: ClientSession, peer: object, local: object, hang_up: Callable[[], None]
+    ) -> None:
+        session.peer = _format_address(peer)
+        session.local = _format_address(local)
+        session.host = session.peer.rpartition(":")[0].strip("[]")
+        session.hang_up = hang_up
+        self._node.sessions[session.id] = session
+        self._clients.add(self)
+
+    def _unregister(self, session: ClientSession) -> None:
+        self._count_waiting("")
+        self._clients.discard(self)
+        self._node.sessions.pop(session.id, None)
+        session.close()
+
+    def _count_waiting(self, op: str) -> None:
+        in_flight = self._node.counters.in_flight
+        if self._waiting_op:
+            in_flight[self._waiting_op] -= 1
+        if op:
+            in_flight[op] += 1
+        self._waiting_op = op
 
 
 class _File:
@@ -50,7 +84,7 @@ class _File:
 _Piece = bytes | memoryview | Hold | _File
 
 
-class SocketClient:
+class SocketClient(ClientSocket):
     def __init__(
         self,
         sock: socket.socket,
@@ -58,22 +92,18 @@ class SocketClient:
         clients: set[ClientSocket],
         handlers: dict[str, Handler],
     ) -> None:
+        super().__init__(node, clients)
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._fd = sock.fileno()
-        self._node = node
-        self._clients = clients
         self._pieces: deque[_Piece] = deque()
         self._queued = 0
         self._is_reading = self._is_writing = False
         self._is_closed = False
         self._is_resting = False  # a reply waits for the disk or a timer
         self._low_water = 1  # current SO_RCVLOWAT
-        self._waiting_op = ""
         self._session = ClientSession(node, self, handlers)
-        set_addresses(self._session, sock.getpeername(), sock.getsockname(), self.abort)
-        node.sessions[self._session.id] = self._session
-        clients.add(self)
+        self._register(self._session, sock.getpeername(), sock.getsockname(), self.abort)
         self._settle()
 
     def write(self, data: bytes) -> None:
@@ -236,7 +266,6 @@ class SocketClient:
             self._pieces.popleft()
 
     def leave_if_idle(self) -> None:
-        """Close between two requests; replies in progress are still sent."""
         if self._session.is_between_requests():
             self.abort()
 
@@ -255,15 +284,12 @@ class SocketClient:
         self._is_closed = True
         self._session.closing = True
         self._listen_no_more()
-        self._count_waiting("")
         while self._pieces:
             piece = self._pieces.popleft()
             if isinstance(piece, Hold | _File):
                 piece.release()
         self._queued = 0
-        self._clients.discard(self)
-        self._node.sessions.pop(self._session.id, None)
-        self._session.close()
+        self._unregister(self._session)
         self._sock.close()
 
     def _listen_no_more(self) -> None:
@@ -272,24 +298,6 @@ class SocketClient:
         if self._is_writing:
             self._loop.remove_writer(self._fd)
         self._is_reading = self._is_writing = False
-
-    def _count_waiting(self, op: str) -> None:
-        in_flight = self._node.counters.in_flight
-        if self._waiting_op:
-            in_flight[self._waiting_op] -= 1
-        if op:
-            in_flight[op] += 1
-        self._waiting_op = op
-
-
-def set_addresses(
-    session: ClientSession, peer: object, local: object, hang_up: Callable[[], None]
-) -> None:
-    """Set a session's addresses and its close callback."""
-    session.peer = _format_address(peer)
-    session.local = _format_address(local)
-    session.host = session.peer.rpartition(":")[0].strip("[]")
-    session.hang_up = hang_up
 
 
 def _format_address(place: object) -> str:

@@ -27,17 +27,13 @@ class TlsFiles:
     client_ca: Path | None = None
 
 
-def _ignore_failure(_reason: str) -> None:
-    """Do nothing: failures are not counted."""
-
-
 class LiveContext:
     """TLS context of the last good files. Raise ConfigError if the initial files are bad."""
 
     def __init__(
         self,
         files: TlsFiles,
-        failed: Failed = _ignore_failure,
+        failed: Failed = lambda _reason: None,
         *,
         certificates_optional: bool = False,
     ) -> None:

@@ -24,9 +24,6 @@ class Arc:
         self._often_gone = GhostList()  # B2
         self._came_from_often = False
 
-    def __len__(self) -> int:
-        return len(self._once.costs) + len(self._often.costs)
-
     def __contains__(self, key: bytes) -> bool:
         return key in self._once.costs or key in self._often.costs
 

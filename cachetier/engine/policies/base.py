@@ -12,10 +12,6 @@ from typing import Final, Protocol
 
 
 class EvictionPolicy(Protocol):
-    def __len__(self) -> int:
-        """Return the number of keys without ghosts."""
-        ...
-
     def __contains__(self, key: bytes) -> bool: ...
 
     def added(self, key: bytes, cost: int) -> None:

@@ -12,9 +12,6 @@ class Lru:
         self._capacity = capacity
         self._queue = CostQueue()
 
-    def __len__(self) -> int:
-        return len(self._queue.costs)
-
     def __contains__(self, key: bytes) -> bool:
         return key in self._queue.costs
 

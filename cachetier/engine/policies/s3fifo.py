@@ -29,9 +29,6 @@ class S3Fifo:
         self._uses: dict[bytes, int] = {}
         self.resize(capacity)
 
-    def __len__(self) -> int:
-        return len(self._uses)
-
     def __contains__(self, key: bytes) -> bool:
         return key in self._uses
 

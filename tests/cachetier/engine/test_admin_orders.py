@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from cachetier.engine import admin_json
+from cachetier.engine import admin
 from cachetier.engine.admin_orders import AdminCommands
 from cachetier.engine.config import MIB, parse
+from cachetier.engine.metrics import render_metrics
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition
 from cachetier.wire.envelope import block_key
@@ -52,7 +53,7 @@ def test_namespaces_add_up_to_what_is_used() -> None:
     node.looked_up(block_key(A, 0, b"0"), True)
     node.looked_up(block_key(A, 0, b"9"), False)
     node.store.drop(block_key(A, 0, b"1"), time.monotonic())
-    listed = {one["namespace"]: one for one in admin_json.namespaces_json(node)["namespaces"]}
+    listed = {one["namespace"]: one for one in admin.namespaces_json(node)["namespaces"]}
     assert {name: one["blocks"] for name, one in listed.items()} == {A: 4, B: 3, "": 1}
     assert sum(one["bytes"] for one in listed.values()) == node.store.usage().used_bytes
     assert (listed[A]["lookups"], listed[A]["hits"]) == (2, 1)
@@ -65,11 +66,11 @@ def test_evictions_are_counted_for_whom_they_hit_and_why() -> None:
     node, _, _ = make("--quota", f"{A}=1MiB")
     for number in range(20):
         put(node, block_key(A, 0, b"%d" % number), 100_000)
-    listed = {one["namespace"]: one for one in admin_json.namespaces_json(node)["namespaces"]}
+    listed = {one["namespace"]: one for one in admin.namespaces_json(node)["namespaces"]}
     assert listed[A]["bytes"] <= MIB
     by = listed[A]["evicted_by"]
     assert by["quota"] == listed[A]["evicted"] == 20 - listed[A]["blocks"] > 0
-    assert admin_json.stats_json(node)["evicted"]["quota"] == by["quota"]
+    assert admin.stats_json(node)["evicted"]["quota"] == by["quota"]
 
 
 def test_names_from_clients_do_not_pile_up() -> None:
@@ -81,7 +82,7 @@ def test_names_from_clients_do_not_pile_up() -> None:
         put(node, gone)
         assert node.store.drop(gone, time.monotonic())
     assert len(node.census.spaces()) <= 1025
-    told = admin_json.namespaces_json(node)
+    told = admin.namespaces_json(node)
     assert told["namespaces"][0]["namespace"] == A
     assert len(told["namespaces"]) == 200
     assert told["not_listed"] == 825
@@ -89,7 +90,7 @@ def test_names_from_clients_do_not_pile_up() -> None:
 
 def test_the_curve_tells_what_other_sizes_would_find() -> None:
     node, _, _ = make()
-    assert admin_json.curve_json(node)["points"] == []
+    assert admin.curve_json(node)["points"] == []
     for turn in range(3):
         for number in range(100):
             key = block_key(A, 0, b"%d" % number)
@@ -97,7 +98,7 @@ def test_the_curve_tells_what_other_sizes_would_find() -> None:
             node.looked_up(key, found)
             if turn == 0:
                 put(node, key, 100_000)  # ten megabytes, asked for three times in turn
-    told = admin_json.curve_json(node)
+    told = admin.curve_json(node)
     rates = {point["bytes"]: point["hit_rate"] for point in told["points"]}
     assert rates[4 * MIB] < 0.1
     assert rates[64 * MIB] == pytest.approx(2 / 3, abs=0.01)
@@ -110,7 +111,7 @@ def test_the_curve_tells_what_other_sizes_would_find() -> None:
 def test_stats_are_those_of_the_node() -> None:
     node, _, _ = make("--policy", "arc", "--pool", "warm")
     fill(node)
-    told = admin_json.stats_json(node)
+    told = admin.stats_json(node)
     assert told["memory"]["entries"] == 9
     assert told["memory"]["capacity_bytes"] == 64 * MIB
     assert (told["policy"], told["pool"], told["draining"]) == ("arc", "warm", False)
@@ -120,7 +121,7 @@ def test_stats_are_those_of_the_node() -> None:
 def test_shares_are_told_to_prometheus() -> None:
     node, _, _ = make("--quota", f"{A}=2MiB", "--policy", "lru", "--admission")
     fill(node)
-    text = node.render_metrics()
+    text = render_metrics(node)
     used = read_metric(text, "emberline_l2_used_bytes", medium="memory")
     total = read_metric(text, "emberline_l2_namespace_used_bytes")
     assert total == used == node.store.usage().used_bytes
@@ -136,7 +137,7 @@ def test_shares_are_told_to_prometheus() -> None:
 async def test_the_disk_is_in_the_stats(tmp_path: Path) -> None:
     node, _, _ = make("--disk", f"{tmp_path / 'disk'}:64MiB")
     try:
-        told = json.loads(json.dumps(admin_json.stats_json(node)))["disk"]
+        told = json.loads(json.dumps(admin.stats_json(node)))["disk"]
         assert (told["state"], told["entries"]) == ("ok", 0)
     finally:
         assert node.disk is not None

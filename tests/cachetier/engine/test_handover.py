@@ -16,7 +16,7 @@ import redis
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine import handover
 from cachetier.engine.config import ListenAddress, parse
-from cachetier.engine.net.peer import Peer, PeerFacts
+from cachetier.engine.handover import Peer, PeerFacts
 from cachetier.engine.node import Node
 from cachetier.engine.policies import POLICIES, make_policy
 from cachetier.engine.store import Condition

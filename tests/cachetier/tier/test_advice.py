@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cachetier.tier.advice import compute_what_if, merge_namespaces
-from cachetier.tier.curve_chart import HEIGHT, WIDTH, draw_curve
+from cachetier.tier.advice import (
+    HEIGHT,
+    WIDTH,
+    compute_what_if,
+    draw_curve,
+    merge_namespaces,
+)
 from cachetier.tier.node_stats import Curve, Namespace
 
 GIB = 1024.0**3

@@ -82,7 +82,7 @@ def test_many_jobs_are_each_reported_once(make: Make) -> None:
         assert one.succeeded == (True,) * (one.job_id % 7 + 1)
         assert one.byte_count == 10 * len(one.succeeded)
         assert one.is_load == (one.job_id % 2 == 0)
-    assert pool.queued_store_bytes == 0
+    assert pool._store_bytes == 0
 
 
 def test_parts_that_fail_are_told_apart(make: Make) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cachetier.engine import admin_json
+from cachetier.engine import admin
 from cachetier.engine.config import parse
 from cachetier.engine.memory.arena import ArenaError
 from cachetier.engine.node import Node
@@ -29,7 +29,7 @@ def test_without_room_the_arena_is_private_and_the_reason_is_told(
     with caplog.at_level(logging.WARNING):
         made = node()
     try:
-        told = json.loads(json.dumps(admin_json.stats_json(made)))["shm"]
+        told = json.loads(json.dumps(admin.stats_json(made)))["shm"]
         assert told["name"] == ""
         assert "4096 bytes free" in told["off"]
         assert any("use TCP instead" in record.getMessage() for record in caplog.records)
@@ -40,7 +40,7 @@ def test_without_room_the_arena_is_private_and_the_reason_is_told(
 def test_with_room_it_is_shared_and_a_second_node_of_the_name_is_refused() -> None:
     made = node()
     try:
-        assert admin_json.stats_json(made)["shm"] == {"name": NAME, "off": ""}
+        assert admin.stats_json(made)["shm"] == {"name": NAME, "off": ""}
         with pytest.raises(ArenaError, match="belongs to a running node"):
             node()
     finally:

@@ -12,8 +12,7 @@ import redis
 
 from cachetier.engine.config import parse
 from cachetier.engine.errors import ConfigError
-from cachetier.engine.net.guards import Guards
-from cachetier.engine.net.timeouts import find_timeout
+from cachetier.engine.net.guards import Guards, find_timeout
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode
 from tests.support.certificates import authority, stranger

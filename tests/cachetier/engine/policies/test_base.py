@@ -60,7 +60,7 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "shelf"):
             return
         policy, costs = self.shelf.policy, self.shelf.costs
-        assert len(policy) == len(costs)
+        assert sorted(policy.ranking()) == sorted(costs)
         assert all(key in policy for key in costs)
         assert policy.ghosts() <= 2 * self.shelf.capacity  # each cost a byte at least
         victim = policy.victim()

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cachetier.engine.counters import Counters, StoreUsage
+from cachetier.engine.config import parse
+from cachetier.engine.metrics import render_metrics
+from cachetier.engine.node import Node
 from dashboards.alerts.rules import BY_NAME, GROUPS
 from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged
 
@@ -308,8 +310,7 @@ def test_a_rule_that_never_fires_would_be_noticed(tmp_path: Path, name: str) -> 
 
 
 def test_what_they_watch_of_a_tier_is_what_a_node_shows() -> None:
-    counters = Counters("default", "n0")
-    shown = set(re.findall(r"# TYPE (\S+)", counters.render(StoreUsage(0, 0, 0), up=True)))
+    shown = set(re.findall(r"# TYPE (\S+)", render_metrics(Node(parse(("--memory", "64MiB"))))))
     rules = " ".join(rule.expr for rule in GROUPS["emberline-cache"])
     watched = {name.removesuffix("_bucket") for name in re.findall(r"emberline_l2_\w+", rules)}
     assert len(watched) >= 5

@@ -6,8 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from cachetier.engine.counters import Counters
-from cachetier.engine.store import StoreUsage
+from cachetier.engine.config import parse
+from cachetier.engine.metrics import render_metrics
+from cachetier.engine.node import Node
 from console.processkit.metrics import MetricSample, parse_samples
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS, styles
@@ -67,9 +68,7 @@ def following_caches() -> set[str]:
 
 
 def node() -> list[MetricSample]:
-    return parse_samples(
-        Counters("default", "cache-default-0").render(StoreUsage(1, 2, 3), up=True)
-    )
+    return parse_samples(render_metrics(Node(parse(("--memory", "64MiB")))))
 
 
 def test_every_name_is_exported_by_somebody() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from cachetier.engine.config import parse
-from cachetier.engine.memory.admission import NamespaceAdmission
+from cachetier.engine.memory.gates import NamespaceAdmission
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition, Declined, DeclineReason

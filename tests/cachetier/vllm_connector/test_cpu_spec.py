@@ -20,7 +20,7 @@ from vllm.v1.kv_offload.base import (
     CanonicalKVCacheRef, CanonicalKVCaches, CanonicalKVCacheTensor, GPULoadStoreSpec)
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
-from cachetier.vllm_connector.cpu_worker import CpuCopyWorker
+from cachetier.vllm_connector.cpu_spec import CpuCopyWorker
 
 BLOCKS, CHUNKS = 24, 12
 for seed in range(60):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cachetier.engine.memory.arena import PAGE_BYTES
+from cachetier.engine.memory.gates import Quotas
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
-from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.policies import POLICIES
 from cachetier.engine.store import Condition, Declined, DeclineReason, EvictionReason
 from cachetier.wire.envelope import block_key
@@ -171,7 +171,7 @@ class Life(RuleBasedStateMachine):
         total = sum(one.cost for one in facts if one is not None)
         share = self.shop.quotas._shares[SMALL]
         assert total == share.used <= share.limit
-        assert len(share.policy) == len(self.shop.has(SMALL))
+        assert len(share.policy.ranking()) == len(self.shop.has(SMALL))
 
 
 TestLife = Life.TestCase
