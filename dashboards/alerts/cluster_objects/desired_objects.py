@@ -18,8 +18,8 @@ from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests as bodies
 from dashboards.alerts.notify import deliveries
 from dashboards.alerts.notify import selectors as notify
-from dashboards.alerts.notify.protocol import alertmanager_object
-from dashboards.alerts.notify.selectors import AlertmanagerExport
+from dashboards.alerts.notify.protocol import alertmanager_config
+from dashboards.alerts.notify.protocol.alertmanager_config import AlertmanagerExport
 from dashboards.alerts.rules import Settings
 from dashboards.alerts.settings import selectors as alerting
 
@@ -96,10 +96,10 @@ def _receivers(
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
     known = {
-        alertmanager_object.url_key(name): url
+        alertmanager_config.url_key(name): url
         for name, url in deliveries.receiver_addresses().items()
     }
-    known[alertmanager_object.MAIL_KEY] = settings.MAIL.password
+    known[alertmanager_config.MAIL_KEY] = settings.MAIL.password
     return {key: known.get(key, "") for key in keys}
 
 

@@ -7,7 +7,6 @@ role on the whole platform.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -19,8 +18,8 @@ from django.utils import timezone
 from console.accounts.permissions import Somebody, filter_visible
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
-from dashboards.alerts.notify.protocol import alertmanager_config, alertmanager_object
 from dashboards.alerts.notify.protocol.alertmanager_config import (
+    AlertmanagerExport,
     MailFacts,
     ReceiverFacts,
     RouteFacts,
@@ -60,31 +59,6 @@ def remote_ids() -> list[str]:
     """Return the Alertmanager ids of our silences."""
     rows = Silence.objects.exclude(remote={}).order_by("-created_at")
     return [one for row in rows.values_list("remote", flat=True)[:2000] for one in row.values()]
-
-
-@dataclass(frozen=True, slots=True)
-class AlertmanagerExport:
-    """Configuration for an Alertmanager that sends what the console would send; holds no secret."""
-
-    receivers: list[ReceiverFacts]
-    routes: list[RouteFacts]
-    teams: Mapping[str, list[str]]
-    mail: MailFacts
-
-    def yml(self) -> str:
-        return alertmanager_config.render(self.receivers, self.routes, self.teams, self.mail)
-
-    def spec(self) -> dict[str, Any]:
-        """Return the `spec` of an AlertmanagerConfig."""
-        return alertmanager_object.spec(self.receivers, self.routes, self.teams, self.mail)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys that its Secret must contain."""
-        return alertmanager_object.keys(self.receivers, self.mail)
-
-    def object(self) -> str:
-        return alertmanager_object.render(self.receivers, self.routes, self.teams, self.mail)
 
 
 def alertmanager_export() -> AlertmanagerExport:

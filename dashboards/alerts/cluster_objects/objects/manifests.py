@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.notify.protocol import alertmanager_object
+from dashboards.alerts.notify.protocol import alertmanager_config
 from dashboards.alerts.rules import Settings, cluster_groups
 from endpoints.spec.validators import key_values_problem
 
@@ -54,7 +54,7 @@ def build_rules(
 def build_receivers(
     spec: Mapping[str, Any], install: str, namespace: str, labels: Mapping[str, str]
 ) -> Body:
-    head = _head(alertmanager_object.VERSION, alertmanager_object.KIND, alertmanager_object.NAME)
+    head = _head(alertmanager_config.VERSION, alertmanager_config.KIND, alertmanager_config.NAME)
     return _whole(head, install, namespace, labels, {"spec": dict(spec)})
 
 
@@ -64,7 +64,7 @@ def build_address_secret(
     """Return the Secret referenced by `receivers`. It has no digest, which would help guessing."""
     data = {key: base64.b64encode(text.encode()).decode() for key, text in sorted(texts.items())}
     body = {"type": "Opaque", "data": data}
-    head = _head("v1", "Secret", alertmanager_object.NAME)
+    head = _head("v1", "Secret", alertmanager_config.NAME)
     return _whole(head, install, namespace, labels, body, marked=False)
 
 
