@@ -7,14 +7,13 @@ from typing import Any
 
 from django import forms
 
-from console.core.errors import Refused
-from console.web.forms import Styled
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
+from dashboards.alerts.page_forms import ActionForm
 
 _PLAIN = {"spellcheck": "false", "autocomplete": "off"}
 
 
-class ClusterAlertsForm(Styled, forms.Form):
+class ClusterAlertsForm(ActionForm):
     rules = forms.BooleanField(
         label="Keep the alert rules there",
         required=False,
@@ -52,13 +51,6 @@ class ClusterAlertsForm(Styled, forms.Form):
         return {
             "rules": bool(self.data.get("rules")),
             "receivers": bool(self.data.get("receivers")),
-            "namespace": str(self.data.get("namespace", "")).strip(),
+            "namespace": self.text_of("namespace"),
             "labels": {name.strip(): value.strip() for name, _, value in pairs},
         }
-
-    def refuse(self, refused: Refused) -> None:
-        """Attach each problem to its field."""
-        self.full_clean()
-        for problem in refused.errors:
-            known = problem.field if problem.field in self.fields else None
-            self.add_error(known, f"{problem.message} {problem.remedy}")

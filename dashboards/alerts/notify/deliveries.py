@@ -18,8 +18,9 @@ from django.utils import timezone
 
 from console.core.counters import increment
 from console.vault import store
-from dashboards.alerts.notify.channels import BY_KIND, DeliveryTarget, PostError
+from dashboards.alerts.notify.channels import BY_KIND, DeliveryTarget
 from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver, ReceiverKind
+from dashboards.alerts.notify.protocol.http_post import PostError
 
 log = logging.getLogger(__name__)
 

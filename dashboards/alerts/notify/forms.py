@@ -7,9 +7,8 @@ from typing import Any
 
 from django import forms
 
-from console.core.errors import Refused
-from console.web.forms import Styled
 from dashboards.alerts.notify.models import ReceiverKind, Silence
+from dashboards.alerts.page_forms import MONOSPACE, ActionForm
 
 CONDITIONS = (
     'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
@@ -28,25 +27,19 @@ DURATIONS = (
 _MOMENT = {"type": "datetime-local"}
 
 
-class ProblemForm(Styled, forms.Form):
+class ValuesForm(ActionForm):
     """`given` returns the submitted values in the shape that the actions take."""
 
     def given(self) -> dict[str, Any]:
-        return {name: str(self.data.get(name, "")).strip() for name in self.fields}
-
-    def refuse(self, refused: Refused) -> None:
-        self.full_clean()
-        for problem in refused.errors:
-            known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+        return {name: self.text_of(name) for name in self.fields}
 
 
-class SilenceForm(ProblemForm):
+class SilenceForm(ValuesForm):
     matchers = forms.CharField(
         label="Which alerts",
         required=False,
         help_text=CONDITIONS,
-        widget=forms.Textarea({"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
+        widget=forms.Textarea({"rows": 4, **MONOSPACE}),
     )
     duration = forms.ChoiceField(label="For", choices=DURATIONS, initial="2h", required=False)
     starts_at = forms.CharField(
@@ -102,7 +95,7 @@ def _typed(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-class ReceiverForm(ProblemForm):
+class ReceiverForm(ValuesForm):
     """Fields of one kind of receiver. `known`: the receiver exists; an empty secret field then
     keeps the stored secret.
     """
@@ -167,13 +160,13 @@ def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
     return {"url": url, "secret": secret}
 
 
-class RouteForm(ProblemForm):
+class RouteForm(ValuesForm):
     receiver = forms.ChoiceField(label="Tell", required=False)
     matchers = forms.CharField(
         label="Which alerts",
         required=False,
         help_text=f"Empty: all. {CONDITIONS}",
-        widget=forms.Textarea({"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
+        widget=forms.Textarea({"rows": 3, **MONOSPACE}),
     )
     group_by = forms.CharField(
         label="Together if they share",

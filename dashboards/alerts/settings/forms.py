@@ -6,8 +6,7 @@ from typing import Any
 
 from django import forms
 
-from console.core.errors import Refused
-from console.web.forms import Styled
+from dashboards.alerts.page_forms import MONOSPACE, ActionForm
 from dashboards.alerts.rules import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.parameter import Parameter, format_duration
 from dashboards.alerts.settings.models import OwnRule
@@ -16,14 +15,7 @@ _SEVERITIES = [(one, one) for one in SEVERITIES]
 _STATES = {"": None, "on": True, "off": False}
 
 
-class _Refusing(Styled, forms.Form):
-    def refuse(self, refused: Refused) -> None:
-        for problem in refused.errors:
-            place = problem.field if problem.field in self.fields else None
-            self.add_error(place, f"{problem.message} {problem.remedy}")
-
-
-class SettingForm(_Refusing):
+class SettingForm(ActionForm):
     """`mine`: own settings; `wide`: inherited ones, shown as placeholders of empty fields."""
 
     def __init__(self, rule: Rule, mine: Setting, wide: Setting, *args: Any) -> None:
@@ -54,17 +46,17 @@ class SettingForm(_Refusing):
 
     def wish(self) -> dict[str, Any]:
         """Return all fields; an empty field resets its setting."""
-        given = {name: self.data.get(name, "").strip() or None for name in self.fields}
+        given = {name: self.text_of(name) or None for name in self.fields}
         return {**given, "enabled": _STATES.get(self.data.get("enabled", ""))}
 
 
-class OwnRuleForm(_Refusing):
+class OwnRuleForm(ActionForm):
     name = forms.CharField(
         max_length=80, label="Name", help_text="Letters, digits and underscores: LongPrompts."
     )
     expr = forms.CharField(
         label="Condition",
-        widget=forms.Textarea(attrs={"rows": 4, "class": "font-monospace", "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 4, **MONOSPACE}),
         help_text="PromQL. Each series it finds is an alert; a label endpoint names the endpoint.",
     )
     summary = forms.CharField(

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.accounts.permissions import require
+from console.accounts.permissions import actor_of, require
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
 from console.api.serializers import ErrorSerializer
@@ -69,7 +69,7 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     )
     def get(self, request: Request) -> Response:
         """List every cluster, by name. Needs a role on the whole platform."""
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         rows = [document(one) for one in selectors.cluster_summaries()]
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
@@ -83,7 +83,7 @@ class ClusterAlertsView(APIView):
         responses={200: ClusterAlertsSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         return _shown(name)
 
     @extend_schema(
@@ -140,7 +140,3 @@ def document(one: selectors.ClusterAlertsSummary) -> dict[str, Any]:
 def _shown(name: str, status: int = 200) -> Response:
     found = selectors.one(name)
     return with_generation(Response(document(found), status=status), found.row.generation)
-
-
-def _user(request: Request) -> Any:
-    return request.user

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from dashboards.alerts.notify import selectors
@@ -68,8 +69,7 @@ class DeliveryView(APIView):
         responses={200: DeliveryWholeSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, delivery: UUID) -> Response:
-        user: Any = request.user
-        found = selectors.delivery(user, delivery)
+        found = selectors.delivery(actor_of(request), delivery)
         return Response({**document(found), "body": found.body})
 
 

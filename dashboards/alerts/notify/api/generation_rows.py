@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.accounts.permissions import require
+from console.accounts.permissions import actor_of, require
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
@@ -94,7 +94,7 @@ class GenerationRowListView(GenericAPIView[Any]):
         return self.kind.find_all()
 
     def get(self, request: Request) -> Response:
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([self.kind.document(one) for one in page])
 
@@ -112,7 +112,7 @@ class GenerationRowView(APIView):
 
     # `named`: the URL identifies the row by one segment, whatever its field is called.
     def get(self, request: Request, **named: Any) -> Response:
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         return _answer(self.kind, self.kind.find(*named.values()))
 
     def patch(self, request: Request, **named: Any) -> Response:
@@ -131,7 +131,3 @@ def _expected(request: Request) -> dict[str, Any]:
 
 def _answer(kind: GenerationRowKind, row: Any, status: int = 200) -> Response:
     return with_generation(Response(kind.document(row), status=status), row.generation)
-
-
-def _user(request: Request) -> Any:
-    return request.user

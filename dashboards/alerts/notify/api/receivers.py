@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.accounts.permissions import require
+from console.accounts.permissions import actor_of, require
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
@@ -119,10 +119,6 @@ class AlertmanagerConfigView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Needs a role on the whole platform."""
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         found = selectors.alertmanager_export()
         return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
-
-
-def _user(request: Request) -> Any:
-    return request.user

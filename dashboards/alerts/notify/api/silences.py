@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
@@ -104,7 +105,7 @@ class SilenceView(APIView):
         responses={200: SilenceSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, silence: UUID) -> Response:
-        return Response(document(selectors.silence(_user(request), silence)))
+        return Response(document(selectors.silence(actor_of(request), silence)))
 
     @extend_schema(
         tags=_TAGS,
@@ -119,14 +120,14 @@ class SilenceView(APIView):
         """Omitted fields keep their values. 409 if the silence has expired; 502 if an Alertmanager
         rejects the change, which is then rolled back.
         """
-        row = selectors.silence(_user(request), silence)
+        row = selectors.silence(actor_of(request), silence)
         silences.change(request.user, row, request.data, request_id=request_log.current_id())
-        return Response(document(selectors.silence(_user(request), silence)))
+        return Response(document(selectors.silence(actor_of(request), silence)))
 
     @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
     def delete(self, request: Request, silence: UUID) -> Response:
         """Takes effect immediately; the silence stays in the list as expired."""
-        row = selectors.silence(_user(request), silence)
+        row = selectors.silence(actor_of(request), silence)
         silences.expire(request.user, row, request_id=request_log.current_id())
         return Response(status=204)
 
@@ -143,7 +144,3 @@ def document(row: Silence) -> dict[str, Any]:
         "author": row.author,
         "created_at": row.created_at,
     }
-
-
-def _user(request: Request) -> Any:
-    return request.user

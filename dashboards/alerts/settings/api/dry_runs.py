@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.serializers import ErrorSerializer
 from console.core.errors import expect_object
 from dashboards.alerts.evaluation.dry_run import KEYS, DryRun
@@ -85,7 +86,7 @@ class RuleDryRunView(APIView):
         """Return how often the rule would have fired with the submitted settings; omitted ones keep
         their values. Needs permission to change the rule. 503 if no Prometheus responds in time.
         """
-        documents.rule_document(rule, _user(request))
+        documents.rule_document(rule, actor_of(request))
         return _tried(request, rule)
 
 
@@ -159,7 +160,3 @@ def _fired(one: FiringSummary) -> dict[str, Any]:
         "firing": one.still,
         "unsure": one.unsure,
     }
-
-
-def _user(request: Request) -> Any:
-    return request.user

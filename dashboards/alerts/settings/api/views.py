@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
@@ -54,8 +55,8 @@ class AlertListView(GenericAPIView[Any]):
         """
         found = query_active(
             connections.fleet(),
-            dashboards_selectors.get_fleet_scope(_user(request)),
-            documents.settings_for(_user(request)),
+            dashboards_selectors.get_fleet_scope(actor_of(request)),
+            documents.settings_for(actor_of(request)),
         )
         if found.why:
             text, remedy = found.why, "Look at the page System, or try again."
@@ -80,7 +81,7 @@ class RuleListView(GenericAPIView[Any]):
     )
     def get(self, request: Request) -> Response:
         """By group. User-written rules are visible to users who may see every endpoint."""
-        rows = documents.rule_documents(_user(request), request.query_params.get("group", ""))
+        rows = documents.rule_documents(actor_of(request), request.query_params.get("group", ""))
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
     @extend_schema(
@@ -94,7 +95,7 @@ class RuleListView(GenericAPIView[Any]):
         """Create a user-written rule. Prometheus checks the PromQL: 503 if none responds."""
         data = dict(expect_object(request.data))
         name = data.pop("name", "")
-        actions.create_user_rule(_user(request), name if isinstance(name, str) else "", data)
+        actions.create_user_rule(actor_of(request), name if isinstance(name, str) else "", data)
         return _rule(request, name, status=201)
 
 
@@ -118,12 +119,12 @@ class RuleView(APIView):
         """Built-in rules: change the platform-wide parameters; null resets one. User-written rules:
         change everything but the name.
         """
-        documents.rule_document(rule, _user(request))
+        documents.rule_document(rule, actor_of(request))
         data, expected = expect_object(request.data), expected_generation(request)
         if rule in documents.GROUP_OF:
-            actions.set_rule(_user(request), rule, "", data, expected_generation=expected)
+            actions.set_rule(actor_of(request), rule, "", data, expected_generation=expected)
         else:
-            actions.change_user_rule(_user(request), rule, data, expected_generation=expected)
+            actions.change_user_rule(actor_of(request), rule, data, expected_generation=expected)
         return _rule(request, rule)
 
     @extend_schema(
@@ -135,12 +136,12 @@ class RuleView(APIView):
     )
     def delete(self, request: Request, rule: str) -> Response:
         """Resets a built-in rule to its defaults (200); deletes a user-written rule (204)."""
-        documents.rule_document(rule, _user(request))
+        documents.rule_document(rule, actor_of(request))
         expected = expected_generation(request)
         if rule in documents.GROUP_OF:
-            actions.reset_rule(_user(request), rule, "", expected_generation=expected)
+            actions.reset_rule(actor_of(request), rule, "", expected_generation=expected)
             return _rule(request, rule)
-        actions.delete_user_rule(_user(request), rule, expected_generation=expected)
+        actions.delete_user_rule(actor_of(request), rule, expected_generation=expected)
         return Response(status=204)
 
 
@@ -149,7 +150,7 @@ class RuleFileView(APIView):
     def get(self, request: Request) -> Response:
         """All rules with the current settings, for another Prometheus; and the load status in
         ours."""
-        settings = documents.settings_for(_user(request))
+        settings = documents.settings_for(actor_of(request))
         state = selectors.rule_file()
         return Response(
             {
@@ -157,7 +158,7 @@ class RuleFileView(APIView):
                 "prometheus_rule": render_object(settings),
                 "state": state.state if state else "",
                 "message": state.message
-                if state and documents.can_see_user_rules(_user(request))
+                if state and documents.can_see_user_rules(actor_of(request))
                 else "",
             }
         )
@@ -174,7 +175,7 @@ class EndpointRuleListView(GenericAPIView[Any]):
     def get(self, request: Request, name: str) -> Response:
         """Effective settings, and which of them are the endpoint's own."""
         endpoints.get(name)
-        settings = documents.settings_for(_user(request))
+        settings = documents.settings_for(actor_of(request))
         rows = {row.rule: row for row in selectors.settings_of_endpoint(name)}
         found = [
             documents.endpoint_rule_document(rule, settings, name, rows.get(rule.name))
@@ -204,7 +205,7 @@ class EndpointRuleView(APIView):
         """Omitted fields keep their values; null resets to the platform-wide setting."""
         _known(name, rule)
         data, expected = expect_object(request.data), expected_generation(request)
-        actions.set_rule(_user(request), rule, name, data, expected_generation=expected)
+        actions.set_rule(actor_of(request), rule, name, data, expected_generation=expected)
         return _of_endpoint(request, name, rule)
 
     @extend_schema(
@@ -218,7 +219,7 @@ class EndpointRuleView(APIView):
         """Resets the endpoint to the platform-wide setting."""
         _known(name, rule)
         expected = expected_generation(request)
-        actions.reset_rule(_user(request), rule, name, expected_generation=expected)
+        actions.reset_rule(actor_of(request), rule, name, expected_generation=expected)
         return _of_endpoint(request, name, rule)
 
 
@@ -231,15 +232,11 @@ def _known(name: str, rule: str) -> None:
 def _of_endpoint(request: Request, name: str, rule: str) -> Response:
     endpoints.get(name)
     row = selectors.row(rule, name)
-    settings = documents.settings_for(_user(request))
+    settings = documents.settings_for(actor_of(request))
     found = documents.endpoint_rule_document(selectors.built_in(rule), settings, name, row)
     return with_generation(Response(found), found["generation"])
 
 
 def _rule(request: Request, name: str, status: int = 200) -> Response:
-    found = documents.rule_document(name, _user(request))
+    found = documents.rule_document(name, actor_of(request))
     return with_generation(Response(found, status=status), found["generation"])
-
-
-def _user(request: Request) -> Any:
-    return request.user

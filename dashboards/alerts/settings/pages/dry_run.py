@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -27,10 +28,7 @@ _PART = "alerts/htmx/dry_run.html"
 def rule(request: HttpRequest, rule: str) -> HttpResponse:
     facts = pages_rule.rule_facts(request, rule)
     form = pages_rule.build_form(rule, "", request)
-    context, status = _tried(request, rule, "", form)
-    if responses.wants_partial(request):
-        return render(request, _PART, context)
-    return pages_rule.rule_page(request, facts, form, status, **context)
+    return _tried(request, rule, "", form, partial(pages_rule.rule_page, request, facts, form))
 
 
 @never_cache
@@ -40,10 +38,8 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
     if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
         raise Http404(rule)
     form = pages_rule.build_form(rule, name, request)
-    context, status = _tried(request, rule, name, form)
-    if responses.wants_partial(request):
-        return render(request, _PART, context)
-    return pages_rule.endpoint_page(request, rule, name, form, status, **context)
+    page = partial(pages_rule.endpoint_page, request, rule, name, form)
+    return _tried(request, rule, name, form, page)
 
 
 @never_cache
@@ -51,27 +47,32 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponse:
     form = OwnRuleForm(request.POST)
-    context, status = _tried(request, "", "", form)
-    if responses.wants_partial(request):
-        return render(request, _PART, context)
-    return render(request, "alerts/new.html", {"form": form, **context}, status=status)
+    return _tried(request, "", "", form, partial(pages_rule.new_page, request, form))
 
 
-def _tried(request: HttpRequest, name: str, endpoint: str, form: Any) -> tuple[dict[str, Any], int]:
-    """Return context and status; a rejection is shown as text with its remedy."""
+def _tried(
+    request: HttpRequest, name: str, endpoint: str, form: Any, page: pages_rule.Page
+) -> HttpResponse:
+    """Render the result; a rejection is shown as text with its remedy."""
     wish = {**form.wish(), "range": request.GET.get("range", "")}
     try:
         found = trials.run_trial(request.user, name, endpoint, wish)
     except Refused as refused:
-        said = [(_label(form, one.field), one) for one in refused.errors]
-        return {"refused": said}, refused.status_code
-    context = {
-        "run": found,
-        "fired": found.new.fired[:MOST_SHOWN],
-        "more": max(0, len(found.new.fired) - MOST_SHOWN),
-        "needs": BY_NAME[name].needs if name in BY_NAME else "",
-    }
-    return context, 200
+        status = refused.status_code
+        context: dict[str, Any] = {
+            "refused": [(_label(form, one.field), one) for one in refused.errors]
+        }
+    else:
+        status = 200
+        context = {
+            "run": found,
+            "fired": found.new.fired[:MOST_SHOWN],
+            "more": max(0, len(found.new.fired) - MOST_SHOWN),
+            "needs": BY_NAME[name].needs if name in BY_NAME else "",
+        }
+    if responses.wants_partial(request):
+        return render(request, "alerts/htmx/dry_run.html", context)
+    return page(status, **context)
 
 
 def _label(form: Any, field: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -16,6 +17,7 @@ from console.core.errors import Refused
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, query_history
+from dashboards.alerts.page_forms import GET_OR_POST, posted
 from dashboards.alerts.rules import BY_NAME, Rule
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors
@@ -25,11 +27,11 @@ from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError, RefusalError
 
-_REFUSALS = (Refused, RefusalError)
-_GET_OR_POST = ["GET", "HEAD", "POST"]
+Page = Callable[..., HttpResponse]
+"""Renders a page for a status and more context."""
 
 
-@require_http_methods(_GET_OR_POST)
+@require_http_methods(GET_OR_POST)
 def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     """Show the rule; POST changes the platform-wide setting or the user-written rule."""
     facts = rule_facts(request, rule)
@@ -37,9 +39,8 @@ def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     if wanted and wanted in selectors.changeable_endpoints(request.user):
         return redirect("alerting:of_endpoint", rule, wanted)
     form = build_form(rule, "", request)
-    if request.method != "POST":
-        return rule_page(request, facts, form)
-    return _done(form, lambda: _save(request, rule, form)) or rule_page(request, facts, form, 400)
+    page = partial(rule_page, request, facts, form)
+    return _save_or_show(request, form, lambda: _save(request, rule, form), page)
 
 
 def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
@@ -52,13 +53,13 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
 
 
 def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
-    given = [request.POST] if request.method == "POST" else []
+    given = posted(request)
     if name not in BY_NAME:
-        return OwnRuleForm(*given, row=selectors.user_rule(name))
+        return OwnRuleForm(given, row=selectors.user_rule(name))
     built_in = BY_NAME[name]
     mine = selectors.as_setting(selectors.row(name, endpoint))
     wide = selectors.settings().of(built_in) if endpoint else built_in.defaults
-    return SettingForm(built_in, mine, wide, *given)
+    return SettingForm(built_in, mine, wide, given)
 
 
 def rule_page(
@@ -112,7 +113,7 @@ def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
     return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
 
-@require_http_methods(_GET_OR_POST)
+@require_http_methods(GET_OR_POST)
 @role_required("operator")
 def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
     if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
@@ -122,13 +123,8 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
     except NotFoundError as error:
         raise Http404(name) from error
     form = build_form(rule, name, request)
-    status = 200
-    if request.method == "POST":
-        saved = _done(form, lambda: _save_mine(request, rule, name, form))
-        if saved is not None:
-            return saved
-        status = 400
-    return endpoint_page(request, rule, name, form, status)
+    page = partial(endpoint_page, request, rule, name, form)
+    return _save_or_show(request, form, lambda: _save_mine(request, rule, name, form), page)
 
 
 def endpoint_page(
@@ -173,17 +169,19 @@ def reset_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpRespons
     return redirect("alerting:rule", rule)
 
 
-@require_http_methods(_GET_OR_POST)
+@require_http_methods(GET_OR_POST)
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    form = OwnRuleForm(*([request.POST] if request.method == "POST" else []))
-    status = 200
-    if request.method == "POST":
-        made = _done(form, lambda: _create(request, form))
-        if made is not None:
-            return made
-        status = 400
-    return render(request, "alerts/new.html", {"form": form}, status=status)
+    form = OwnRuleForm(posted(request))
+    return _save_or_show(
+        request, form, lambda: _create(request, form), partial(new_page, request, form)
+    )
+
+
+def new_page(
+    request: HttpRequest, form: OwnRuleForm, status: int = 200, **more: Any
+) -> HttpResponse:
+    return render(request, "alerts/new.html", {"form": form, **more}, status=status)
 
 
 def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
@@ -203,14 +201,17 @@ def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
     return redirect("alerting:rules")
 
 
-def _done(form: Any, do: Callable[[], HttpResponse]) -> HttpResponse | None:
-    """Return the response, or None with the problems added to the form."""
+def _save_or_show(
+    request: HttpRequest, form: Any, save: Callable[[], HttpResponse], page: Page
+) -> HttpResponse:
+    """Return the redirect of `save` if the form was submitted and accepted, else the page."""
+    if request.method != "POST":
+        return page()
     try:
-        return do()
-    except _REFUSALS as refused:
-        form.is_valid()
+        return save()
+    except (Refused, RefusalError) as refused:
         form.refuse(refused)
-        return None
+        return page(400)
 
 
 def rule_facts(request: HttpRequest, name: str) -> dict[str, Any]:
