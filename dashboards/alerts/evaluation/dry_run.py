@@ -58,12 +58,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionValues:
-    """Conditions of a rule. `left`: number of conditions not evaluated, above the limit; `off`: the
-    rule is disabled.
-    """
+    """Conditions of a rule. `left`: number of conditions not evaluated, above the limit."""
 
     conditions: tuple[Condition, ...]
-    off: bool = False
+    enabled: bool = True
     left: int = 0
 
 
@@ -132,7 +130,7 @@ def dry_run(
             for one in numbers.conditions
             for series in _joined(answers, one, windows)
         ]
-        return judge_rule(found, looks, off=numbers.off)
+        return judge_rule(found, looks, enabled=numbers.enabled)
 
     return DryRun(
         key,

@@ -39,24 +39,32 @@ class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
 
 
 class ClusterAlertsSerializer(serializers.Serializer[Any]):
-    cluster = serializers.CharField()
-    rules = serializers.BooleanField()
-    receivers = serializers.BooleanField()
+    cluster = serializers.CharField(source="name")
+    rules = serializers.BooleanField(source="row.rules")
+    receivers = serializers.BooleanField(source="row.receivers")
     namespace = serializers.CharField(help_text="Where they go.")
-    labels = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), source="row.labels"
+    )
     phase = serializers.CharField(help_text="Off, Pending, Ready, Degraded, Failed or Deleting.")
-    reason = serializers.CharField()
-    message = serializers.CharField()
+    reason = serializers.CharField(source="status.reason")
+    message = serializers.CharField(source="status.message")
     objects = serializers.ListField(
         child=serializers.CharField(), help_text="What may be there of this console's."
     )
     kept_at = serializers.DateTimeField(
-        allow_null=True, help_text="When all of it was last found or made as wanted."
+        allow_null=True,
+        source="status.kept_at",
+        help_text="When all of it was last found or made as wanted.",
     )
-    corrected = serializers.IntegerField(help_text="How often somebody's change was set back.")
-    corrected_at = serializers.DateTimeField(allow_null=True)
-    correction = serializers.CharField(help_text="What was set back last.")
-    generation = serializers.IntegerField()
+    corrected = serializers.IntegerField(
+        source="status.corrected", help_text="How often somebody's change was set back."
+    )
+    corrected_at = serializers.DateTimeField(allow_null=True, source="status.corrected_at")
+    correction = serializers.CharField(
+        source="status.correction", help_text="What was set back last."
+    )
+    generation = serializers.IntegerField(source="row.generation")
 
 
 class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
@@ -70,8 +78,8 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     def get(self, request: Request) -> Response:
         """List every cluster, by name. Needs a role on the whole platform."""
         require(actor_of(request), "viewer")
-        rows = [document(one) for one in selectors.cluster_summaries()]
-        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+        page = self.paginate_queryset(selectors.cluster_summaries()) or []
+        return self.get_paginated_response(ClusterAlertsSerializer(page, many=True).data)
 
 
 class ClusterAlertsView(APIView):
@@ -123,20 +131,7 @@ class ClusterAlertsCheckView(APIView):
         return _shown(name, 202)
 
 
-def document(one: selectors.ClusterAlertsSummary) -> dict[str, Any]:
-    status = one.status
-    told = ("reason", "message", "kept_at", "corrected", "corrected_at", "correction")
-    return {
-        "cluster": one.name,
-        **actions.facts(one.row),
-        "namespace": one.namespace,
-        "phase": one.phase,
-        "objects": one.objects,
-        **{name: getattr(status, name) for name in told},
-        "generation": one.row.generation,
-    }
-
-
 def _shown(name: str, status: int = 200) -> Response:
     found = selectors.one(name)
-    return with_generation(Response(document(found), status=status), found.row.generation)
+    shown = Response(ClusterAlertsSerializer(found).data, status=status)
+    return with_generation(shown, found.row.generation)

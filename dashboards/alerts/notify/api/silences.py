@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
@@ -52,9 +51,11 @@ class ChangeSilenceSerializer(serializers.Serializer[Any]):
 
 class SilenceSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    state = serializers.ChoiceField(choices=selectors.SILENCE_STATES)
-    matchers = serializers.ListField(child=serializers.CharField())
-    endpoint = serializers.CharField(allow_null=True, help_text="The only one it can touch.")
+    state = serializers.ChoiceField(choices=selectors.SILENCE_STATES, source="current_state")
+    matchers = serializers.ListField(child=serializers.CharField(), source="conditions")
+    endpoint = serializers.CharField(
+        allow_null=True, source="endpoint.name", help_text="The only one it can touch."
+    )
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     comment = serializers.CharField()
@@ -79,7 +80,7 @@ class SilenceListView(GenericAPIView[Silence]):
     def get(self, _request: Request) -> Response:
         """Latest first, including expired silences unless `state` filters them."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response([document(one) for one in page])
+        return self.get_paginated_response(SilenceSerializer(page, many=True).data)
 
     @extend_schema(
         tags=_TAGS,
@@ -93,7 +94,7 @@ class SilenceListView(GenericAPIView[Silence]):
         matcher, for the whole platform.
         """
         made = silences.create(request.user, request.data, request_id=request_log.current_id())
-        return Response(document(made), status=201)
+        return Response(SilenceSerializer(made).data, status=201)
 
 
 class SilenceView(APIView):
@@ -105,7 +106,7 @@ class SilenceView(APIView):
         responses={200: SilenceSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, silence: UUID) -> Response:
-        return Response(document(selectors.silence(actor_of(request), silence)))
+        return _document(request, silence)
 
     @extend_schema(
         tags=_TAGS,
@@ -122,7 +123,7 @@ class SilenceView(APIView):
         """
         row = selectors.silence(actor_of(request), silence)
         silences.change(request.user, row, request.data, request_id=request_log.current_id())
-        return Response(document(selectors.silence(actor_of(request), silence)))
+        return _document(request, silence)
 
     @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
     def delete(self, request: Request, silence: UUID) -> Response:
@@ -132,15 +133,5 @@ class SilenceView(APIView):
         return Response(status=204)
 
 
-def document(row: Silence) -> dict[str, Any]:
-    return {
-        "id": str(row.pk),
-        "state": row.state(timezone.now()),
-        "matchers": [str(one) for one in row.conditions],
-        "endpoint": row.endpoint.name if row.endpoint else None,
-        "starts_at": row.starts_at,
-        "ends_at": row.ends_at,
-        "comment": row.comment,
-        "author": row.author,
-        "created_at": row.created_at,
-    }
+def _document(request: Request, silence: UUID) -> Response:
+    return Response(SilenceSerializer(selectors.silence(actor_of(request), silence)).data)

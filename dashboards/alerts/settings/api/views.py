@@ -1,4 +1,7 @@
-"""/api/v1/alerts/, /api/v1/alert-rules/ and the rules of one endpoint."""
+"""/api/v1/alerts/, /api/v1/alert-rules/ and the rules of one endpoint.
+
+.../dry-run/ evaluates submitted settings over past data and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from console.core.errors import Problem, Refused, expect_object
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, query_active
 from dashboards.alerts.rules import RULES, render, render_object
-from dashboards.alerts.settings import actions, documents, selectors
+from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.api.serializers import (
     GROUP_NAMES,
     AlertRuleSerializer,
@@ -27,7 +30,10 @@ from dashboards.alerts.settings.api.serializers import (
     EndpointRuleSerializer,
     NewRuleSerializer,
     RuleFileSerializer,
+    RuleTrialSerializer,
+    RuleVerdictSerializer,
     SetRuleSerializer,
+    TryRuleSerializer,
 )
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
@@ -35,6 +41,7 @@ from endpoints import selectors as endpoints
 _TAGS = ["alerts"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}
 _AWAY = {503: ErrorSerializer}
+_TRIED = dict.fromkeys((400, 403, 404, 503), ErrorSerializer)
 
 
 class AlertListView(GenericAPIView[Any]):
@@ -63,11 +70,12 @@ class AlertListView(GenericAPIView[Any]):
             raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
         wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
         rows = [
-            documents.alert_document(one)
+            one
             for one in found.alerts
             if wanted["state"] in ("", one.state) and wanted["endpoint"] in ("", one.endpoint)
         ]
-        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+        page = self.paginate_queryset(rows) or []
+        return self.get_paginated_response(AlertSerializer(page, many=True).data)
 
 
 class RuleListView(GenericAPIView[Any]):
@@ -221,6 +229,61 @@ class EndpointRuleView(APIView):
         expected = expected_generation(request)
         actions.reset_rule(actor_of(request), rule, name, expected_generation=expected)
         return _of_endpoint(request, name, rule)
+
+
+class RuleDryRunView(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        operation_id="alert_rules_try",
+        summary="Try an alert rule",
+        request=TryRuleSerializer,
+        responses={200: RuleTrialSerializer, **_TRIED},
+    )
+    def post(self, request: Request, rule: str) -> Response:
+        """Return how often the rule would have fired with the submitted settings; omitted ones keep
+        their values. Needs permission to change the rule. 503 if no Prometheus responds in time.
+        """
+        documents.rule_document(rule, actor_of(request))
+        return _tried(request, rule)
+
+
+class NewRuleDryRunView(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        operation_id="alert_rules_try_new",
+        summary="Try an alert rule that is not written yet",
+        request=TryRuleSerializer,
+        responses={200: RuleTrialSerializer, **_TRIED},
+    )
+    def post(self, request: Request) -> Response:
+        """Return how often a new user-written rule would have fired; `expr` is required."""
+        return _tried(request, "")
+
+
+class EndpointRuleDryRunView(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        operation_id="endpoints_alert_rules_try",
+        summary="Try an endpoint's alert rule",
+        request=TryRuleSerializer,
+        responses={200: RuleTrialSerializer, **_TRIED},
+    )
+    def post(self, request: Request, name: str, rule: str) -> Response:
+        """Return how often the rule would have fired for this endpoint with these settings."""
+        _known(name, rule)
+        return _tried(request, rule, name)
+
+
+def _tried(request: Request, rule: str, endpoint: str = "") -> Response:
+    found = trials.run_trial(request.user, rule, endpoint, expect_object(request.data))
+    names = ("since", "until", "step_s", "for_s", "known_s", "measured_s", "left", "missing")
+    whole = {
+        "range": found.key,
+        **RuleVerdictSerializer(found.new).data,
+        "now": RuleVerdictSerializer(found.now).data if found.now else None,
+        **{name: getattr(found, name) for name in names},
+    }
+    return Response(whole)
 
 
 def _known(name: str, rule: str) -> None:
