@@ -15,7 +15,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.serializers import ErrorSerializer
-from dashboards.grafana import export, views
+from dashboards.grafana import views
+from dashboards.grafana.export import dashboard as export
 from dashboards.grafana.views import console_url
 
 _TAGS = ["grafana"]

@@ -8,10 +8,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import Somebody, allows
-from dashboards.alerts import rules
+from dashboards.alerts.rules import rule_file
 from dashboards.alerts.settings import selectors
-from dashboards.grafana import export
-from dashboards.grafana.export import ExportFile
+from dashboards.grafana.export import dashboard as export
+from dashboards.grafana.export.dashboard import ExportFile
 from dashboards.prometheus.config import recording_rules as config_recording_rules
 
 
@@ -20,7 +20,9 @@ def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tupl
 
 
 def render_alert_rules(viewer: Somebody) -> str:
-    return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()
+    return (
+        rule_file.render(selectors.settings()) if allows(viewer, "viewer") else rule_file.render()
+    )
 
 
 @require_safe

@@ -20,7 +20,7 @@ from dashboards.alerts.notify import deliveries
 from dashboards.alerts.notify import selectors as notify
 from dashboards.alerts.notify.protocol import alertmanager_config
 from dashboards.alerts.notify.protocol.alertmanager_config import AlertmanagerExport
-from dashboards.alerts.rules import Settings
+from dashboards.alerts.rules.rule_file import Settings
 from dashboards.alerts.settings import selectors as alerting
 
 _NO_ALERTMANAGER = (

@@ -10,14 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from dashboards.alerts.rules import (
-    BY_NAME,
-    DEFAULT_SETTINGS,
-    PAGE,
-    EndpointSelection,
-    Rule,
-    Settings,
-)
+from dashboards.alerts.rules.rule import PAGE, EndpointSelection, Rule
+from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, Settings
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import make_fault_message

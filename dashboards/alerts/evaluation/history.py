@@ -17,8 +17,9 @@ from dashboards.alerts.evaluation.measure import (
     series_label,
     user_rule_measure,
 )
-from dashboards.alerts.rules import EndpointSelection, Rule, Settings, UserRule
 from dashboards.alerts.rules.parameter import describe_duration
+from dashboards.alerts.rules.rule import EndpointSelection, Rule
+from dashboards.alerts.rules.rule_file import Settings, UserRule
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import make_fault_message

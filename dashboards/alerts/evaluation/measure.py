@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from dashboards.alerts.rules import EndpointSelection, Rule, Setting
 from dashboards.alerts.rules.comparison import parse_comparison, parse_number
 from dashboards.alerts.rules.parameter import format_value
+from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
 from dashboards.boards.charts.inline_chart import Chart, Values, make_line_chart
 from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 

@@ -1,4 +1,4 @@
-"""Alert rules for the console's disk, from the console's metrics.
+"""Alert rules for the console's disk and for budgets, from the console's metrics.
 
 With a full disk Prometheus stores no samples: the last one of the past hour is used, so that the
 alert does not resolve when the disk fills up.
@@ -66,5 +66,28 @@ RULES: tuple[Rule, ...] = (
         severity=PAGE,
         about="path",
         parameters=(Parameter("mib", "Less free than (MiB)", 64.0, 1.0, 100_000.0),),
+    ),
+)
+
+BUDGET_RULES: tuple[Rule, ...] = (
+    Rule(
+        "BudgetExceeded",
+        "max by (budget, team, endpoint) (emberline_budget_used_ratio)",
+        "5m",
+        "this month has used up more than <threshold> of the budget",
+        "The page Costs says which endpoints spent it. Pause or scale down what is idle, or raise "
+        "the budget.",
+        condition="<measured> >= <threshold>",
+        about="budget",
+        parameters=(threshold("From", 1.0, 0.05, 10.0, "share"),),
+    ),
+    Rule(
+        "BudgetForecast",
+        "max by (budget, team, endpoint) (emberline_budget_forecast_ratio)",
+        "1h",
+        "if the month goes on like this, it will use more than <threshold> of the budget",
+        "The page Costs says which endpoints spend most now. There is still time to change it.",
+        about="budget",
+        parameters=(threshold("More than", 1.0, 0.05, 10.0, "share"),),
     ),
 )

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from console.accounts.permissions import Somebody, allows
-from dashboards.alerts.rules import BY_NAME, GROUPS, OWN_GROUP, Rule, Setting, Settings
 from dashboards.alerts.rules.parameter import Parameter, describe_duration, format_value
+from dashboards.alerts.rules.rule import Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS, OWN_GROUP, Settings
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from endpoints import selectors as endpoints

@@ -7,8 +7,8 @@ from typing import Any
 from django import forms
 
 from dashboards.alerts.page_forms import MONOSPACE, ActionForm
-from dashboards.alerts.rules import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.parameter import Parameter, format_duration
+from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.settings.models import OwnRule
 
 _SEVERITIES = [(one, one) for one in SEVERITIES]

@@ -29,7 +29,7 @@ from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 from console.system.rounds import Round
 from console.system.rounds import RoundState as Doing
-from dashboards.alerts.rules import render
+from dashboards.alerts.rules.rule_file import render
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import Load, RuleFile
 

@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 
 from console.accounts.permissions import Somebody, filter_visible, team_ids_with_role
 from console.core.errors import Problem, Refused
-from dashboards.alerts.rules import BY_NAME, Rule, Setting, Settings, UserRule
+from dashboards.alerts.rules.rule import Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, Settings, UserRule
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from endpoints import selectors as endpoints
 

@@ -24,7 +24,8 @@ from dashboards.alerts.evaluation.dry_run import (
     dry_run,
     excess_series,
 )
-from dashboards.alerts.rules import BY_NAME, EndpointSelection, Rule, Setting, Settings
+from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import actions, selectors, validation
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.protocol import alertmanager_config
-from dashboards.alerts.rules import Settings, cluster_groups
+from dashboards.alerts.rules.rule_file import Settings, cluster_groups
 from endpoints.spec.validators import key_values_problem
 
 RULES_NAME: Final = "emberline-alert-rules"

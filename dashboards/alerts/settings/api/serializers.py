@@ -8,7 +8,8 @@ from rest_framework import serializers
 
 from dashboards.alerts.evaluation.dry_run import KEYS
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
-from dashboards.alerts.rules import GROUPS, OWN_GROUP, SEVERITIES
+from dashboards.alerts.rules.rule import SEVERITIES
+from dashboards.alerts.rules.rule_file import GROUPS, OWN_GROUP
 
 GROUP_NAMES = [*GROUPS, OWN_GROUP]
 _DURATION = "Such as 90s, 5m or 1h, or a number of seconds; null: as it was built in."

@@ -21,7 +21,7 @@ from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused, expect_object
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, query_active
-from dashboards.alerts.rules import RULES, render, render_object
+from dashboards.alerts.rules.rule_file import RULES, render, render_object
 from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.api.serializers import (
     GROUP_NAMES,

@@ -13,7 +13,6 @@ from django.views.decorators.http import require_safe
 
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
-from dashboards.alerts import rules as alerts_rules
 from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
 from dashboards.alerts.evaluation.firing_alerts import (
     FIRING,
@@ -23,6 +22,7 @@ from dashboards.alerts.evaluation.firing_alerts import (
     query_firing,
 )
 from dashboards.alerts.page_forms import yaml_file
+from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.alerts.settings import documents, selectors
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections

@@ -14,7 +14,7 @@ from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
-from dashboards.alerts.rules import BY_NAME
+from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.forms import OwnRuleForm
 from dashboards.alerts.settings.pages import rule as pages_rule

@@ -18,7 +18,8 @@ from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, query_history
 from dashboards.alerts.page_forms import GET_OR_POST, posted
-from dashboards.alerts.rules import BY_NAME, Rule
+from dashboards.alerts.rules.rule import Rule
+from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors
 from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm

@@ -22,7 +22,7 @@ from dashboards.alerts.cluster_objects import desired_objects, reconciler, selec
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests
 from dashboards.alerts.notify import receivers
-from dashboards.alerts.rules import DEFAULT_SETTINGS
+from dashboards.alerts.rules.rule_file import DEFAULT_SETTINGS
 from dashboards.alerts.settings import actions as alerting
 from tests.dashboards.alerts.cluster_objects.conftest import CONFIG, RULES, Kept, joined
 from tests.support.console import make_endpoint, person

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cachetier.engine.counters import Counters, StoreUsage
-from dashboards.alerts.rules import BY_NAME, GROUPS
+from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS
 from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged
 
 E = 'namespace="default",endpoint_name="demo"'

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import yaml
 
-from dashboards.alerts.rules import BY_NAME, GROUPS, RULES, render
+from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS, RULES, render
 from dashboards.boards import queries as q
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.observe.metrics import Metrics

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dashboards.alerts.rules import GROUPS, Rule
 from dashboards.alerts.rules.parameter import describe_duration
+from dashboards.alerts.rules.rule import Rule
+from dashboards.alerts.rules.rule_file import GROUPS
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.documents import TITLES
 

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import yaml
 
-from dashboards.alerts.rules import (
+from dashboards.alerts.rules.parameter import describe_duration, format_duration, parse_duration
+from dashboards.alerts.rules.rule import Rule, Setting
+from dashboards.alerts.rules.rule_file import (
     BY_NAME,
     RULES,
-    Rule,
-    Setting,
     Settings,
     UserRule,
     build_groups,
     render,
 )
-from dashboards.alerts.rules.parameter import describe_duration, format_duration, parse_duration
 from tests.dashboards.alerts.rules import test_cluster, test_rule
 from tests.dashboards.alerts.rules.alert_world import Case, bare, judged
 
