@@ -26,9 +26,9 @@ _RECORDED = "Boards of a large fleet ask what recording rules have added up; the
 class DashboardSerializer(serializers.Serializer[Any]):
     uid = serializers.CharField(help_text="Never changes: an import replaces the last one.")
     title = serializers.CharField()
-    board = serializers.CharField()
+    board = serializers.CharField(source="board.key")
     scope = serializers.ChoiceField(choices=("fleet", "endpoint"))
-    panels = serializers.IntegerField()
+    panels = serializers.IntegerField(source="panel_count")
 
 
 class FileSerializer(serializers.Serializer[Any]):
@@ -52,7 +52,7 @@ class Dashboards(GenericAPIView[Any]):
     def get(self, _request: Request) -> Response:
         """Dashboards for many endpoints first, in tab order."""
         page = self.paginate_queryset(export.list_exports()) or []
-        return self.get_paginated_response([_document(one) for one in page])
+        return self.get_paginated_response(DashboardSerializer(page, many=True).data)
 
 
 class DashboardView(APIView):
@@ -85,13 +85,3 @@ class Export(APIView):
         recorded = request.query_params.get("recorded") == "true"
         found = views.files(request.user, console_url(request), recorded=recorded)
         return Response({"files": [asdict(file) for file in found]})
-
-
-def _document(one: export.DashboardExport) -> dict[str, Any]:
-    return {
-        "uid": one.uid,
-        "title": one.title,
-        "board": one.board.key,
-        "scope": "endpoint" if one.one else "fleet",
-        "panels": len(one.panels),
-    }

@@ -49,12 +49,10 @@ class Measure:
     heavy: bool = False
 
     def questions(self, window: Window) -> dict[str, Question]:
-        texts = {
-            f"threshold{place}": one
-            for place, one in enumerate(self.thresholds)
-            if isinstance(one, str)
-        }
-        asked = {VALUE: self.value, **texts}
+        asked = {VALUE: self.value}
+        for place, one in enumerate(self.thresholds):
+            if isinstance(one, str):
+                asked[f"threshold{place}"] = one
         return {
             key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
         }
@@ -106,8 +104,8 @@ def user_rule_measure(condition: str) -> Measure:
     found = parse_comparison(condition)
     levels = [(one, parse_number(one)) for one in found.thresholds]
     most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
-    texts = tuple(text if at is None else at for text, at in levels)
-    return Measure(most, texts, falls=found.falls, heavy=True)
+    thresholds = tuple(text if number is None else number for text, number in levels)
+    return Measure(most, thresholds, falls=found.falls, heavy=True)
 
 
 def _clock(window: Window, share: float) -> str:

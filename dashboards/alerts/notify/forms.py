@@ -109,7 +109,8 @@ class ReceiverForm(ValuesForm):
     enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
 
     def __init__(self, kind: str, data: Any = None, *, known: Any = None) -> None:
-        super().__init__(data, initial=known and _shown(known))
+        shown = {"to": ", ".join(known.to), "enabled": known.enabled} if known else None
+        super().__init__(data, initial=shown)
         self.kind, self.known = kind, known
         fields: dict[str, forms.Field] = {}
         if known is None:
@@ -131,10 +132,6 @@ class ReceiverForm(ValuesForm):
             if name in self.fields:
                 found[name] = self.data.get(name) == "on"
         return found if self.known is not None else {**found, "kind": self.kind}
-
-
-def _shown(known: Any) -> dict[str, Any]:
-    return {"to": ", ".join(known.to), "enabled": known.enabled}
 
 
 def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:

@@ -12,6 +12,12 @@ from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.settings.models import OwnRule
 
 _SEVERITIES = [(one, one) for one in SEVERITIES]
+_UNITS = {
+    "share": "A part of 1. ",
+    "seconds": "Seconds. ",
+    "celsius": "°C. ",
+    "window": "A duration such as 5m. ",
+}
 _STATES = {"": None, "on": True, "off": False}
 
 
@@ -97,16 +103,13 @@ def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
         choices = [("", unchanged), *((f"{c:g}", one.shown(c)) for c in one.choices)]
         return forms.ChoiceField(choices=choices, **facts)
     widget = _placeholder(_typed(one, wide.values[one.name]))
-    return forms.CharField(widget=widget, help_text=f"{_unit(one)}{one.bounds}", **facts)
+    return forms.CharField(
+        widget=widget, help_text=f"{_UNITS.get(one.unit, '')}{one.bounds}", **facts
+    )
 
 
 def _typed(one: Parameter, value: float) -> str:
     return format_duration(int(value)) if one.unit == "window" else f"{value:g}"
-
-
-def _unit(one: Parameter) -> str:
-    words = {"share": "A part of 1. ", "seconds": "Seconds. ", "celsius": "°C. "}
-    return words.get(one.unit, "A duration such as 5m. " if one.unit == "window" else "")
 
 
 def _placeholder(text: str) -> forms.TextInput:

@@ -60,16 +60,24 @@ class DashboardExport:
     recorded: bool = False
 
     @property
+    def scope(self) -> str:
+        return "endpoint" if self.one else "fleet"
+
+    @property
     def uid(self) -> str:
-        return f"emberline-{'endpoint' if self.one else 'fleet'}-{self.board.key}"
+        return f"emberline-{self.scope}-{self.board.key}"
 
     @property
     def title(self) -> str:
-        return f"Emberline / {'Endpoint' if self.one else 'Fleet'} / {self.board.title}"
+        return f"Emberline / {self.scope.capitalize()} / {self.board.title}"
 
     @property
     def panels(self) -> tuple[Panel, ...]:
         return self.board.panels(one=self.one)
+
+    @property
+    def panel_count(self) -> int:
+        return len(self.panels)
 
 
 def list_exports(*, recorded: bool = False) -> tuple[DashboardExport, ...]:

@@ -1,4 +1,7 @@
-"""Page of one rule: meaning, settings platform-wide and of endpoints, history."""
+"""Page of one rule: meaning, settings platform-wide and of endpoints, history, and dry runs.
+
+A dry run takes unsaved form values and returns a fragment, or without scripts the whole page.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ from console.core.errors import Refused
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, query_history
+from dashboards.alerts.evaluation.intervals import MOST_SHOWN
 from dashboards.alerts.page_forms import GET_OR_POST, posted
 from dashboards.alerts.rules.rule import Rule
 from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
-from dashboards.alerts.settings import actions, documents, selectors
+from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
@@ -117,8 +121,7 @@ def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
 @require_http_methods(GET_OR_POST)
 @role_required("operator")
 def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
-    if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
-        raise Http404(rule)
+    _expect_per_endpoint(rule)
     try:
         endpoints.get(name)
     except NotFoundError as error:
@@ -126,6 +129,11 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
     form = build_form(rule, name, request)
     page = partial(endpoint_page, request, rule, name, form)
     return _save_or_show(request, form, lambda: _save_mine(request, rule, name, form), page)
+
+
+def _expect_per_endpoint(rule: str) -> None:
+    if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
+        raise Http404(rule)
 
 
 def endpoint_page(
@@ -152,21 +160,13 @@ def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) ->
 
 @require_POST
 @role_required("operator")
-def reset(request: HttpRequest, rule: str) -> HttpResponseBase:
-    if rule not in BY_NAME:
-        raise Http404(rule)
-    actions.reset_rule(request.user, rule, "")
-    messages.success(request, f"{rule} is as it was built in.")
-    return redirect("alerting:rule", rule)
-
-
-@require_POST
-@role_required("operator")
-def reset_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
+def reset(request: HttpRequest, rule: str, name: str = "") -> HttpResponseBase:
+    """Reset the platform-wide setting, or that of the endpoint `name`."""
     if rule not in BY_NAME:
         raise Http404(rule)
     actions.reset_rule(request.user, rule, name)
-    messages.success(request, f"{name} has what all endpoints have of {rule}.")
+    alone = f"{name} has what all endpoints have of {rule}."
+    messages.success(request, alone if name else f"{rule} is as it was built in.")
     return redirect("alerting:rule", rule)
 
 
@@ -220,3 +220,53 @@ def rule_facts(request: HttpRequest, name: str) -> dict[str, Any]:
         return documents.rule_document(name, request.user)
     except Refused as refused:
         raise Http404(name) from refused
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def try_rule(request: HttpRequest, rule: str) -> HttpResponse:
+    facts = rule_facts(request, rule)
+    form = build_form(rule, "", request)
+    return _tried(request, rule, "", form, partial(rule_page, request, facts, form))
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def try_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
+    _expect_per_endpoint(rule)
+    form = build_form(rule, name, request)
+    page = partial(endpoint_page, request, rule, name, form)
+    return _tried(request, rule, name, form, page)
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def try_new(request: HttpRequest) -> HttpResponse:
+    form = OwnRuleForm(request.POST)
+    return _tried(request, "", "", form, partial(new_page, request, form))
+
+
+def _tried(request: HttpRequest, name: str, endpoint: str, form: Any, page: Page) -> HttpResponse:
+    """Render the result; a rejection is shown as text with its remedy."""
+    wish = {**form.wish(), "range": request.GET.get("range", "")}
+    try:
+        found = trials.run_trial(request.user, name, endpoint, wish)
+    except Refused as refused:
+        status = refused.status_code
+        labels = {name: str(field.label) for name, field in form.fields.items()}
+        said = [(labels.get(one.field, ""), one) for one in refused.errors]
+        context: dict[str, Any] = {"refused": said}
+    else:
+        status = 200
+        context = {
+            "run": found,
+            "fired": found.new.fired[:MOST_SHOWN],
+            "more": max(0, len(found.new.fired) - MOST_SHOWN),
+            "needs": BY_NAME[name].needs if name in BY_NAME else "",
+        }
+    if responses.wants_partial(request):
+        return render(request, "alerts/htmx/dry_run.html", context)
+    return page(status, **context)
