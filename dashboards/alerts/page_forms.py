@@ -30,6 +30,15 @@ class ActionForm(Styled, forms.Form):
             self.add_error(place, f"{problem.message} {problem.remedy}")
 
 
+def text_field(label: str, **more: Any) -> forms.CharField:
+    """Return an optional field: the action states which values are missing."""
+    return forms.CharField(label=label, required=False, **more)
+
+
+def flag_field(label: str, **more: Any) -> forms.BooleanField:
+    return forms.BooleanField(label=label, required=False, **more)
+
+
 def posted(request: HttpRequest) -> Any:
     """Return the submitted values, None if the form is only shown."""
     return request.POST if request.method == "POST" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -26,7 +27,7 @@ from dashboards.boards.results.board import PanelResult
 from dashboards.boards.results.query import BoardLocation, BoardQuery
 from endpoints import selectors
 
-_TAGS = ["boards"]
+_described = partial(extend_schema, tags=["boards"])
 _MOMENT = {"type": "integer", "minimum": 0, "maximum": 2**40}
 _PARAMETERS = [
     OpenApiParameter("board", str, OpenApiParameter.PATH, enum=list(BOARDS)),
@@ -101,7 +102,7 @@ class NumbersSerializer(serializers.Serializer[Any]):
 class Boards(GenericAPIView[Any]):
     serializer_class = BoardSerializer
 
-    @extend_schema(tags=_TAGS, summary="List boards", responses=BoardSerializer(many=True))
+    @_described(summary="List boards", responses=BoardSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Lists each panel's metrics and unit; values are in the board itself."""
         boards = [
@@ -118,8 +119,7 @@ class Boards(GenericAPIView[Any]):
 
 
 class BoardView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read the numbers of a board",
         parameters=_PARAMETERS,
         responses={200: NumbersSerializer, 400: ErrorSerializer, 404: ErrorSerializer},

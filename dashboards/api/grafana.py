@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django.http import Http404
@@ -19,7 +20,7 @@ from dashboards.grafana import views
 from dashboards.grafana.export import dashboard as export
 from dashboards.grafana.views import console_url
 
-_TAGS = ["grafana"]
+_described = partial(extend_schema, tags=["grafana"])
 _RECORDED = "Boards of a large fleet ask what recording rules have added up; these come along."
 
 
@@ -44,11 +45,7 @@ class ExportSerializer(serializers.Serializer[Any]):
 class Dashboards(GenericAPIView[Any]):
     serializer_class = DashboardSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="List Grafana dashboards",
-        responses=DashboardSerializer(many=True),
-    )
+    @_described(summary="List Grafana dashboards", responses=DashboardSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Dashboards for many endpoints first, in tab order."""
         page = self.paginate_queryset(export.list_exports()) or []
@@ -56,8 +53,7 @@ class Dashboards(GenericAPIView[Any]):
 
 
 class DashboardView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read a Grafana dashboard",
         responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer},
     )
@@ -70,8 +66,7 @@ class DashboardView(APIView):
 
 
 class Export(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Export boards and rules",
         parameters=[OpenApiParameter("recorded", bool, description=_RECORDED)],
         responses=ExportSerializer,

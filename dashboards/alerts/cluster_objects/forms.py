@@ -8,32 +8,27 @@ from typing import Any
 from django import forms
 
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
-from dashboards.alerts.page_forms import ActionForm
+from dashboards.alerts.page_forms import MONOSPACE, ActionForm, flag_field, text_field
 
 _PLAIN = {"spellcheck": "false", "autocomplete": "off"}
 
 
 class ClusterAlertsForm(ActionForm):
-    rules = forms.BooleanField(
-        label="Keep the alert rules there",
-        required=False,
+    rules = flag_field(
+        "Keep the alert rules there",
         help_text="A PrometheusRule with the numbers set here, brought up to date by itself.",
     )
-    receivers = forms.BooleanField(
-        label="Keep receivers and routes there",
-        required=False,
+    receivers = flag_field(
+        "Keep receivers and routes there",
         help_text="An AlertmanagerConfig, and a Secret with the addresses. Needs an Alertmanager "
         "with the cluster's metrics source: it tells people then, the console does not.",
     )
-    namespace = forms.CharField(
-        label="Namespace", required=False, widget=forms.TextInput(attrs=_PLAIN)
-    )
-    labels = forms.CharField(
-        label="Labels",
-        required=False,
+    namespace = text_field("Namespace", widget=forms.TextInput(attrs=_PLAIN))
+    labels = text_field(
+        "Labels",
         help_text="One a line, such as release=prometheus, where the operator takes only objects "
         "that have them (its ruleSelector and alertmanagerConfigSelector).",
-        widget=forms.Textarea(attrs={**_PLAIN, "rows": 3, "class": "font-monospace"}),
+        widget=forms.Textarea({**_PLAIN, **MONOSPACE, "rows": 3}),
     )
 
     def __init__(

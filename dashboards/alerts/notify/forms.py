@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from dashboards.alerts.notify.models import ReceiverKind, Silence
-from dashboards.alerts.page_forms import MONOSPACE, ActionForm
+from dashboards.alerts.page_forms import MONOSPACE, ActionForm, flag_field, text_field
 
 CONDITIONS = (
     'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
@@ -35,24 +35,14 @@ class ValuesForm(ActionForm):
 
 
 class SilenceForm(ValuesForm):
-    matchers = forms.CharField(
-        label="Which alerts",
-        required=False,
-        help_text=CONDITIONS,
-        widget=forms.Textarea({"rows": 4, **MONOSPACE}),
+    matchers = text_field(
+        "Which alerts", help_text=CONDITIONS, widget=forms.Textarea({"rows": 4, **MONOSPACE})
     )
     duration = forms.ChoiceField(label="For", choices=DURATIONS, initial="2h", required=False)
-    starts_at = forms.CharField(
-        label="From (UTC)",
-        required=False,
-        help_text="Empty: from now on.",
-        widget=forms.DateTimeInput(_MOMENT),
+    starts_at = text_field(
+        "From (UTC)", help_text="Empty: from now on.", widget=forms.DateTimeInput(_MOMENT)
     )
-    comment = forms.CharField(
-        label="Why",
-        required=False,
-        help_text="Whoever wonders about the silence reads this.",
-    )
+    comment = text_field("Why", help_text="Whoever wonders about the silence reads this.")
 
 
 class ChangeSilenceForm(SilenceForm):
@@ -72,9 +62,7 @@ class ChangeSilenceForm(SilenceForm):
         assert isinstance(length, forms.ChoiceField)
         length.choices = [("", "until the time below"), *DURATIONS]
         length.label = "From now on for"
-        self.fields["ends_at"] = forms.CharField(
-            label="Until (UTC)", required=False, widget=forms.DateTimeInput(_MOMENT)
-        )
+        self.fields["ends_at"] = text_field("Until (UTC)", widget=forms.DateTimeInput(_MOMENT))
         if begun:
             del self.fields["starts_at"]
         else:
@@ -100,13 +88,12 @@ class ReceiverForm(ValuesForm):
     keeps the stored secret.
     """
 
-    everything = forms.BooleanField(
-        label="Send all alerts",
-        required=False,
+    everything = flag_field(
+        "Send all alerts",
         initial=True,
         help_text="Without this it is told of nothing until you give it a route.",
     )
-    enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    enabled = flag_field("Enabled", initial=True)
 
     def __init__(self, kind: str, data: Any = None, *, known: Any = None) -> None:
         shown = {"to": ", ".join(known.to), "enabled": known.enabled} if known else None
@@ -114,9 +101,7 @@ class ReceiverForm(ValuesForm):
         self.kind, self.known = kind, known
         fields: dict[str, forms.Field] = {}
         if known is None:
-            fields["name"] = forms.CharField(
-                label="Name", required=False, help_text="Such as on-call or team-chat."
-            )
+            fields["name"] = text_field("Name", help_text="Such as on-call or team-chat.")
             del self.fields["enabled"]
         else:
             del self.fields["everything"]
@@ -137,20 +122,18 @@ class ReceiverForm(ValuesForm):
 def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
     if kind == ReceiverKind.EMAIL:
         text = "Separated by commas. Mail goes through the console's own server."
-        return {"to": forms.CharField(label="To", required=False, help_text=text)}
+        return {"to": text_field("To", help_text=text)}
     keep = f"Now {known.shown}. Leave it empty to keep it." if known is not None else ""
-    url = forms.CharField(
-        label="Address",
-        required=False,
+    url = text_field(
+        "Address",
         help_text=keep or "It may hold a token: it is kept sealed and never shown again.",
         widget=forms.TextInput({"inputmode": "url", "spellcheck": "false"}),
     )
     if kind == ReceiverKind.SLACK:
         return {"url": url}
     keep = "One is kept; leave it empty to keep it. " if known is not None and known.signed else ""
-    secret = forms.CharField(
-        label="Shared secret",
-        required=False,
+    secret = text_field(
+        "Shared secret",
         help_text=f"{keep}With one, each message is signed (X-Emberline-Signature).",
         widget=forms.PasswordInput({"autocomplete": "new-password"}),
     )
@@ -159,31 +142,22 @@ def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
 
 class RouteForm(ValuesForm):
     receiver = forms.ChoiceField(label="Tell", required=False)
-    matchers = forms.CharField(
-        label="Which alerts",
-        required=False,
+    matchers = text_field(
+        "Which alerts",
         help_text=f"Empty: all. {CONDITIONS}",
         widget=forms.Textarea({"rows": 3, **MONOSPACE}),
     )
-    group_by = forms.CharField(
-        label="Together if they share",
-        required=False,
+    group_by = text_field(
+        "Together if they share",
         initial="alertname, endpoint",
         help_text="Labels; alerts alike in them are one message. Empty: all are one message.",
     )
-    group_wait = forms.CharField(
-        label="First message after",
-        required=False,
-        initial="30s",
-        help_text="Others of the group may begin meanwhile.",
+    group_wait = text_field(
+        "First message after", initial="30s", help_text="Others of the group may begin meanwhile."
     )
-    group_interval = forms.CharField(label="More of the group after", required=False, initial="5m")
-    repeat_interval = forms.CharField(
-        label="Again, while nothing changes, after", required=False, initial="4h"
-    )
-    send_resolved = forms.BooleanField(
-        label="Also tell when they have ended", required=False, initial=True
-    )
+    group_interval = text_field("More of the group after", initial="5m")
+    repeat_interval = text_field("Again, while nothing changes, after", initial="4h")
+    send_resolved = flag_field("Also tell when they have ended", initial=True)
 
     def __init__(self, receivers: list[str], *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -18,7 +19,7 @@ from console.api.serializers import ErrorSerializer
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 
-_TAGS = ["alerts"]
+_described = partial(extend_schema, tags=["alerts"])
 
 
 class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
@@ -70,8 +71,7 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
 class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     serializer_class = ClusterAlertsSerializer
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="List what is kept of alerts in clusters",
         responses=ClusterAlertsSerializer(many=True),
     )
@@ -85,8 +85,7 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
 class ClusterAlertsView(APIView):
     write_role = "admin"
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read what is kept of alerts in a cluster",
         responses={200: ClusterAlertsSerializer, 404: ErrorSerializer},
     )
@@ -94,17 +93,13 @@ class ClusterAlertsView(APIView):
         require(actor_of(request), "viewer")
         return _shown(name)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Set what is kept of alerts in a cluster",
         parameters=[IF_MATCH],
         request=ChangeClusterAlertsSerializer,
         responses={
             200: ClusterAlertsSerializer,
-            400: ErrorSerializer,
-            404: ErrorSerializer,
-            409: ErrorSerializer,
-            412: ErrorSerializer,
+            **dict.fromkeys((400, 404, 409, 412), ErrorSerializer),
         },
     )
     def patch(self, request: Request, name: str) -> Response:
@@ -119,8 +114,7 @@ class ClusterAlertsView(APIView):
 class ClusterAlertsCheckView(APIView):
     write_role = "operator"
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Look at a cluster's alert objects now",
         request=None,
         responses={202: ClusterAlertsSerializer, 404: ErrorSerializer},

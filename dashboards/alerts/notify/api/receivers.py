@@ -4,6 +4,7 @@ receiver, their grouping and intervals), and /api/v1/deliveries/ (messages and t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from dashboards.alerts.notify import receivers, routes, selectors
 from dashboards.alerts.notify.api import generation_rows
 from dashboards.alerts.notify.models import Delivery, DeliveryState, ReceiverKind, Route
 
-_TAGS = ["alerts"]
+_described = partial(extend_schema, tags=["alerts"])
 _URL = "Of a webhook or a Slack-compatible one; write-only, kept sealed."
 
 
@@ -112,8 +113,7 @@ class DeliveryWholeSerializer(DeliverySerializer):
 class ReceiverTestView(APIView):
     write_role = "admin"
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Send a receiver a test",
         request=None,
         responses={200: DeliverySerializer, 404: ErrorSerializer},
@@ -136,8 +136,7 @@ class ForAlertmanagerSerializer(serializers.Serializer[Any]):
 
 
 class AlertmanagerConfigView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read receivers and routes for an Alertmanager",
         responses=ForAlertmanagerSerializer,
     )
@@ -219,7 +218,7 @@ class DeliveryListView(GenericAPIView[Delivery]):
     def get_queryset(self) -> QuerySet[Delivery]:
         return selectors.deliveries(self.request.user).defer("body")
 
-    @extend_schema(tags=_TAGS, summary="List deliveries", responses=DeliverySerializer(many=True))
+    @_described(summary="List deliveries", responses=DeliverySerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Latest first. Team members see those about their team's endpoints."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
@@ -227,8 +226,7 @@ class DeliveryListView(GenericAPIView[Delivery]):
 
 
 class DeliveryView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read a delivery",
         responses={200: DeliveryWholeSerializer, 404: ErrorSerializer},
     )

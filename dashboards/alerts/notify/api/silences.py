@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from console.core import request_log
 from dashboards.alerts.notify import selectors, silences
 from dashboards.alerts.notify.models import Silence
 
-_TAGS = ["alerts"]
+_described = partial(extend_schema, tags=["alerts"])
 
 
 class NewSilenceSerializer(serializers.Serializer[Any]):
@@ -76,14 +77,13 @@ class SilenceListView(GenericAPIView[Silence]):
     def get_queryset(self) -> QuerySet[Silence]:
         return selectors.silences(self.request.user)
 
-    @extend_schema(tags=_TAGS, summary="List silences", responses=SilenceSerializer(many=True))
+    @_described(summary="List silences", responses=SilenceSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Latest first, including expired silences unless `state` filters them."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response(SilenceSerializer(page, many=True).data)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Silence alerts",
         request=NewSilenceSerializer,
         responses={201: SilenceSerializer, 400: ErrorSerializer, 403: ErrorSerializer},
@@ -100,16 +100,11 @@ class SilenceListView(GenericAPIView[Silence]):
 class SilenceView(APIView):
     write_somewhere = True
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read a silence",
-        responses={200: SilenceSerializer, 404: ErrorSerializer},
-    )
+    @_described(summary="Read a silence", responses={200: SilenceSerializer, 404: ErrorSerializer})
     def get(self, request: Request, silence: UUID) -> Response:
         return _document(request, silence)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Change a silence",
         request=ChangeSilenceSerializer,
         responses={
@@ -125,7 +120,7 @@ class SilenceView(APIView):
         silences.change(request.user, row, request.data, request_id=request_log.current_id())
         return _document(request, silence)
 
-    @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
+    @_described(summary="End a silence", responses={204: None, 404: ErrorSerializer})
     def delete(self, request: Request, silence: UUID) -> Response:
         """Takes effect immediately; the silence stays in the list as expired."""
         row = selectors.silence(actor_of(request), silence)

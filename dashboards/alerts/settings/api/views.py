@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -38,7 +39,7 @@ from dashboards.alerts.settings.api.serializers import (
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 
-_TAGS = ["alerts"]
+_described = partial(extend_schema, tags=["alerts"])
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}
 _AWAY = {503: ErrorSerializer}
 _TRIED = dict.fromkeys((400, 403, 404, 503), ErrorSerializer)
@@ -47,8 +48,7 @@ _TRIED = dict.fromkeys((400, 403, 404, 503), ErrorSerializer)
 class AlertListView(GenericAPIView[Any]):
     serializer_class = AlertSerializer
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="List alerts",
         parameters=[
             OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only these."),
@@ -81,8 +81,7 @@ class AlertListView(GenericAPIView[Any]):
 class RuleListView(GenericAPIView[Any]):
     serializer_class = AlertRuleSerializer
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="List alert rules",
         parameters=[OpenApiParameter("group", str, enum=GROUP_NAMES, description="Only of it.")],
         responses=AlertRuleSerializer(many=True),
@@ -92,8 +91,7 @@ class RuleListView(GenericAPIView[Any]):
         rows = documents.rule_documents(actor_of(request), request.query_params.get("group", ""))
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Write an alert rule",
         request=NewRuleSerializer,
         responses={201: AlertRuleSerializer, 400: ErrorSerializer, **_AWAY},
@@ -108,16 +106,14 @@ class RuleListView(GenericAPIView[Any]):
 
 
 class RuleView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read an alert rule",
         responses={200: AlertRuleSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, rule: str) -> Response:
         return _rule(request, rule)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Change an alert rule",
         parameters=[IF_MATCH],
         request=SetRuleSerializer,
@@ -135,8 +131,7 @@ class RuleView(APIView):
             actions.change_user_rule(actor_of(request), rule, data, expected_generation=expected)
         return _rule(request, rule)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Reset or delete an alert rule",
         parameters=[IF_MATCH],
         request=None,
@@ -154,7 +149,7 @@ class RuleView(APIView):
 
 
 class RuleFileView(APIView):
-    @extend_schema(tags=_TAGS, summary="Read the alert rules' file", responses=RuleFileSerializer)
+    @_described(summary="Read the alert rules' file", responses=RuleFileSerializer)
     def get(self, request: Request) -> Response:
         """All rules with the current settings, for another Prometheus; and the load status in
         ours."""
@@ -175,8 +170,7 @@ class RuleFileView(APIView):
 class EndpointRuleListView(GenericAPIView[Any]):
     serializer_class = EndpointRuleSerializer
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="List an endpoint's alert rules",
         responses=EndpointRuleSerializer(many=True),
     )
@@ -194,16 +188,14 @@ class EndpointRuleListView(GenericAPIView[Any]):
 
 
 class EndpointRuleView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read an endpoint's alert rule",
         responses={200: EndpointRuleSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, name: str, rule: str) -> Response:
         return _of_endpoint(request, name, rule)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Set an endpoint's alert rule",
         parameters=[IF_MATCH],
         request=SetRuleSerializer,
@@ -216,8 +208,7 @@ class EndpointRuleView(APIView):
         actions.set_rule(actor_of(request), rule, name, data, expected_generation=expected)
         return _of_endpoint(request, name, rule)
 
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Reset an endpoint's alert rule",
         parameters=[IF_MATCH],
         request=None,
@@ -232,8 +223,7 @@ class EndpointRuleView(APIView):
 
 
 class RuleDryRunView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         operation_id="alert_rules_try",
         summary="Try an alert rule",
         request=TryRuleSerializer,
@@ -248,8 +238,7 @@ class RuleDryRunView(APIView):
 
 
 class NewRuleDryRunView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         operation_id="alert_rules_try_new",
         summary="Try an alert rule that is not written yet",
         request=TryRuleSerializer,
@@ -261,8 +250,7 @@ class NewRuleDryRunView(APIView):
 
 
 class EndpointRuleDryRunView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         operation_id="endpoints_alert_rules_try",
         summary="Try an endpoint's alert rule",
         request=TryRuleSerializer,
