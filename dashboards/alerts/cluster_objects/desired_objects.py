@@ -77,7 +77,7 @@ def build_desired(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
 
 def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
     own = row.cluster.kind == IN_CLUSTER
-    return bodies.build_rules(known.rules, *_place(row), routed=row.receivers, with_console=own)
+    return bodies.build_rules(known.rules, _place(row), routed=row.receivers, with_console=own)
 
 
 def _receivers(
@@ -90,8 +90,8 @@ def _receivers(
     if missing:
         text = f"{', '.join(missing)} cannot be read with the present encryption key."
         return [], "AddressUnreadable", f"{text} Give it anew under Receivers."
-    secret = [bodies.build_address_secret(texts, *_place(row))] if texts else []
-    return [*secret, bodies.build_receivers(told.spec(), *_place(row))], "", ""
+    secret = [bodies.build_address_secret(texts, _place(row))] if texts else []
+    return [*secret, bodies.build_receivers(told.spec(), _place(row))], "", ""
 
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
@@ -103,6 +103,6 @@ def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
     return {key: known.get(key, "") for key in keys}
 
 
-def _place(row: ClusterAlerts) -> tuple[str, str, dict[str, str]]:
+def _place(row: ClusterAlerts) -> bodies.Placement:
     namespace = row.namespace or row.cluster.namespace
-    return settings.EMBERLINE.install_id, namespace, row.labels
+    return bodies.Placement(settings.EMBERLINE.install_id, namespace, row.labels)

@@ -165,7 +165,6 @@ def excess_series(asker: Asker, expr: str, key: str) -> int:
 
 
 def query_refused(fault: Fault) -> Refused:
-    """Return the failed query as a `Refused` with its remedy."""
     if fault.kind is FaultKind.BAD_QUERY:
         text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))

@@ -147,7 +147,6 @@ def _see(alerts: Iterable[Alert], now: datetime) -> None:
 
 
 def _owe(active: Alerts, ended: Alerts, now: datetime) -> None:
-    """Create deliveries for all groups that are due."""
     silences = [one.conditions for one in selectors.active_silences()]
     loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in silences)]
     names = dict(endpoints.endpoints().values_list("name", "pk"))

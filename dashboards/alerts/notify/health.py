@@ -90,7 +90,6 @@ def _elsewhere() -> tuple[str, ...]:
 
 
 def as_round() -> Round:
-    """Return the entry of the System page."""
     found = notification_status()
     owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
     purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"

@@ -8,6 +8,7 @@ overwrites a label `endpoint` set by the scrape (a port name). If DCGM is scrape
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from dashboards.alerts.rules.rule import PAGE, Rule, threshold, unless_expected, window
@@ -44,6 +45,10 @@ _WAITS = f'kube_pod_container_status_waiting_reason{{{_PODS},reason=~"{_STUCK}"}
 _XID = _gpu("DCGM_FI_DEV_XID_ERRORS")
 _NEW_XID = _gpu("DCGM_FI_DEV_XID_ERRORS", "changes", "[10m]")
 
+
+_pod_rule = partial(Rule, about="pod", needs=STATE)
+_gpu_rule = partial(Rule, about="pod", needs=DCGM)
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "EngineTargetsMissing",
@@ -56,28 +61,24 @@ RULES: tuple[Rule, ...] = (
         needs=STATE,
         parameters=(threshold("More pods missing than", 0.0, 0.0, 1000.0),),
     ),
-    Rule(
+    _pod_rule(
         "PodCrashLoop",
         _named(_RESTARTS),
         "5m",
         "a container ends again and again, or cannot be started",
         "Its log, also of its former life, is on the endpoint's tab Logs.",
         condition=_named(f"{_RESTARTS} > <threshold> or {_WAITS} == 1"),
-        about="pod",
-        needs=STATE,
         parameters=(threshold("More restarts in half an hour than", 2.0, 0.0, 100.0),),
     ),
-    Rule(
+    _pod_rule(
         "PodUnschedulable",
         _named(f'kube_pod_status_phase{{{_PODS},phase="Pending"}}'),
         "15m",
         "no node takes it",
         "The endpoint's events say what the scheduler lacks: mostly a GPU, or a tolerated taint.",
         condition="<measured> == 1",
-        about="pod",
-        needs=STATE,
     ),
-    Rule(
+    _gpu_rule(
         "GPUXid",
         _named(_XID),
         "0m",
@@ -85,10 +86,8 @@ RULES: tuple[Rule, ...] = (
         "Look the number up in NVIDIA's Xid catalogue; 79 and 95 want the node drained.",
         condition=_named(f"{_XID} > 0 and {_NEW_XID} > 0"),
         severity=PAGE,
-        about="pod",
-        needs=DCGM,
     ),
-    Rule(
+    _gpu_rule(
         "GPURowRemapFailure",
         _named(_gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
         "0m",
@@ -96,28 +95,22 @@ RULES: tuple[Rule, ...] = (
         "Drain the node; the GPU wants a reset, and if it stays, a replacement.",
         condition="<measured> > 0",
         severity=PAGE,
-        about="pod",
-        needs=DCGM,
     ),
-    Rule(
+    _gpu_rule(
         "GPUHot",
         _named(_gpu("DCGM_FI_DEV_GPU_TEMP")),
         "10m",
         "a GPU of its is hotter than <threshold> and will slow down",
         "Look at the node's fans and neighbours.",
-        about="pod",
-        needs=DCGM,
         parameters=(threshold("Hotter than", 88.0, 30.0, 120.0, "celsius"),),
     ),
-    Rule(
+    _gpu_rule(
         "GPUAllocatedIdle",
         _named(_gpu("DCGM_FI_DEV_GPU_UTIL", "max_over_time", "[<window>]")),
         "1h",
         "a GPU of its is paid for and was not used for <window>",
         "Pause the endpoint, or let it scale to fewer workers.",
         condition="<measured> < <threshold>",
-        about="pod",
-        needs=DCGM,
         parameters=(
             threshold("Never busier than", 5.0, 0.0, 100.0, "percent"),
             window("1h", "5m", "1d"),

@@ -147,7 +147,6 @@ class Rule:
         only: EndpointSelection = ALL_ENDPOINTS,
         runbook: str = "",
     ) -> dict[str, Any]:
-        """Return the entry for the rule file."""
         effective = (setting or Setting()).over(self.defaults)
         whose = f"{{{{ $labels.{self.about} }}}}" if self.about else "All endpoints"
         labels = {"severity": effective.severity}
@@ -210,6 +209,5 @@ def threshold(label: str, default: float, low: float, high: float, unit: Unit = 
 
 
 def window(default: str, low: str = "1m", high: str = "6h") -> Parameter:
-    """Return the parameter for the rate window."""
     first, least, most = (float(parse_duration(one) or 0) for one in (default, low, high))
     return Parameter("window", "Looked at over", first, least, most, "window")

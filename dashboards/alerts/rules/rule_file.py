@@ -140,13 +140,11 @@ def cluster_groups(
 
 
 def render(settings: Settings = DEFAULT_SETTINGS) -> str:
-    """Return the rule file as YAML."""
     head = "# Written by Emberline; changes here are lost. Rules are set on its page Alerts.\n"
     return head + yaml.safe_dump({"groups": build_groups(settings)}, sort_keys=False, width=1000)
 
 
 def render_object(settings: Settings = DEFAULT_SETTINGS) -> str:
-    """Return the rules as a PrometheusRule object in YAML."""
     made = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -6,6 +6,8 @@ series (other vLLM version, no traffic) fires nothing: separate rules report mis
 
 from __future__ import annotations
 
+from functools import partial
+
 from dashboards.alerts.rules.parameter import Parameter
 from dashboards.alerts.rules.rule import PAGE, Rule, quantile, rate, select, threshold, window
 from dashboards.boards import queries as q
@@ -48,8 +50,10 @@ def _reused(offset: str = "") -> str:
     return f"(1 - {computed} / ({rate(q.PROMPT, _ENDPOINT, '<window>', '', offset)} > 1))"
 
 
+_worker_rule = partial(Rule, about="endpoint_name")
+
 RULES: tuple[Rule, ...] = (
-    Rule(
+    _worker_rule(
         "HighTTFT",
         quantile(0.95, q.TTFT, _ENDPOINT, "<window>"),
         "10m",
@@ -57,10 +61,9 @@ RULES: tuple[Rule, ...] = (
         "See its dashboard: do requests wait (scale up), or is more computed than before (the "
         "caches: a fallback, an eviction, a new prompt layout)?",
         condition=f"<measured> > <threshold> and on ({_ENDPOINT}) {_busy()}",
-        about="endpoint_name",
         parameters=(threshold("Slower than", 2.0, 0.001, 600.0, "seconds"), window("5m"), _TRAFFIC),
     ),
-    Rule(
+    _worker_rule(
         "TTFTBudgetBurnFast",
         _slower("1h"),
         "2m",
@@ -69,21 +72,19 @@ RULES: tuple[Rule, ...] = (
         "going back is one button there.",
         condition=f"<measured> > <burn> * <allowed> and {_slower('5m')} > <burn> * <allowed>",
         severity=PAGE,
-        about="endpoint_name",
         parameters=_BURN,
         measured_in="share",
     ),
-    Rule(
+    _worker_rule(
         "HighITL",
         quantile(0.95, q.ITL, _ENDPOINT, "<window>"),
         "10m",
         "one token in twenty comes more than <threshold> after the one before",
         "Long prompts of others may be computed between tokens: more workers, or prefill in chunks "
         "(--max-num-batched-tokens).",
-        about="endpoint_name",
         parameters=(threshold("Slower than", 0.2, 0.001, 60.0, "seconds"), window("5m")),
     ),
-    Rule(
+    _worker_rule(
         "EngineQueueBacklog",
         f"sum by ({_ENDPOINT}) ({select(q.WAITING)}) / count by ({_ENDPOINT}) "
         f"({select(q.WAITING)})",
@@ -91,37 +92,33 @@ RULES: tuple[Rule, ...] = (
         "more than <threshold> requests wait at each of its workers",
         "Scale it up, or set worker_max_in_flight so that requests wait in the router, which can "
         "still choose.",
-        about="endpoint_name",
         parameters=(threshold("More waiting at a worker than", 5.0, 0.0, 100_000.0),),
     ),
-    Rule(
+    _worker_rule(
         "AdmissionRejections",
         rate(q.REJECTED, _ENDPOINT, "<window>"),
         "5m",
         "its workers refuse requests because their own queues are full",
         "Scale it up; limits of the router refuse with a Retry-After instead.",
-        about="endpoint_name",
         parameters=(threshold("More refusals than", 0.0, 0.0, 1e6, "a second"), window("5m")),
     ),
-    Rule(
+    _worker_rule(
         "KVCacheSaturated",
         f"max by ({_WORKER}) ({select(q.KV_USAGE)} or {select(q.KV_USAGE_OLD)})",
         "10m",
         "a worker's device memory for attention state is full of running requests",
         "Fewer requests at a time, shorter contexts, or more workers. What is evicted goes to L1.",
-        about="endpoint_name",
         parameters=(threshold("Fuller than", 0.95, 0.1, 1.0, "share"),),
     ),
-    Rule(
+    _worker_rule(
         "Preemptions",
         rate(q.PREEMPTIONS, _WORKER, "<window>"),
         "10m",
         "a worker stops running requests to make room, and computes them again",
         "Lower --max-num-seqs, or give it more device memory.",
-        about="endpoint_name",
         parameters=(threshold("More often than", 0.1, 0.0, 1e6, "a second"), window("5m")),
     ),
-    Rule(
+    _worker_rule(
         "CacheHitCollapse",
         f"{_reused()} / ({_reused(' offset 1d')} > 0)",
         "30m",
@@ -129,7 +126,6 @@ RULES: tuple[Rule, ...] = (
         "Run the doctor; compare revisions; look whether prompts begin otherwise than yesterday "
         "(a timestamp in front of everything is the classic).",
         condition="<measured> < <threshold>",
-        about="endpoint_name",
         parameters=(
             threshold("Of yesterday's saving, less than", 0.5, 0.01, 1.0, "share"),
             window("30m", "5m"),

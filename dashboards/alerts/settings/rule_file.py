@@ -67,7 +67,6 @@ def rule_file_location() -> RuleFileLocation | None:
 
 
 def load() -> None:
-    """Run one pass."""
     ours = rule_file_location()
     if ours is None:
         RuleFile.objects.all().delete()
@@ -117,7 +116,6 @@ def as_round() -> Round:
 
 
 def storage_round() -> Round:
-    """Return the entry of the System page for Prometheus' storage."""
     purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
     if rule_file_location() is None:
         text = "This installation runs no Prometheus of its own."

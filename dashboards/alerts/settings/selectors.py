@@ -41,7 +41,6 @@ def as_user_rule(row: OwnRule) -> UserRule:
 
 
 def platform_settings() -> QuerySet[RuleSetting]:
-    """Return the platform-wide settings."""
     return RuleSetting.objects.filter(endpoint=None).select_related("changed_by")
 
 

@@ -70,7 +70,6 @@ def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
 def rule_page(
     request: HttpRequest, facts: dict[str, Any], form: Any, status: int = 200, **more: Any
 ) -> HttpResponse:
-    """Render the page with `more` context."""
     built_in = BY_NAME.get(facts["name"])
     rows = selectors.endpoint_settings_of_rule(facts["name"], request.user) if built_in else []
     settings = documents.settings_for(request.user)

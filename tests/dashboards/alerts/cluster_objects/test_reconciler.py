@@ -214,9 +214,9 @@ def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:
 
 
 def test_budgets_are_judged_where_the_console_is_scraped(db: None) -> None:
-    facts = {"install": "a", "namespace": "n", "labels": {}, "routed": False}
+    place = manifests.Placement("a", "n", {})
     for beside in (True, False):
-        made = manifests.build_rules(DEFAULT_SETTINGS, **facts, with_console=beside)
+        made = manifests.build_rules(DEFAULT_SETTINGS, place, routed=False, with_console=beside)
         groups = {one["name"] for one in made["spec"]["groups"]}
         assert ("emberline-cost" in groups) is beside
     row = Row.objects.create(name="in-cluster", kind="in-cluster", namespace="n")
