@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from django import forms
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 
 from console.core.errors import Refused
 from console.web.forms import Styled
@@ -60,6 +61,11 @@ def save_or_show(
             form.refuse(refused)
             status = refused.status_code
     return render(request, template, {"form": form, **context}, status=status)
+
+
+def done(request: HttpRequest, text: str, to: str, *args: str) -> HttpResponse:
+    messages.success(request, text)
+    return redirect(to, *args)
 
 
 def find_or_404(find: Callable[[], Found]) -> Found:

@@ -13,7 +13,7 @@ from console.accounts.permissions import require
 from console.web import responses
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.forms import ClusterAlertsForm
-from dashboards.alerts.page_forms import GET_OR_POST, find_or_404, posted, save_or_show
+from dashboards.alerts.page_forms import GET_OR_POST, done, find_or_404, posted, save_or_show
 
 
 @never_cache
@@ -39,8 +39,9 @@ def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         actions.change(request.user, name, form.typed())
-        messages.success(request, f"What is kept in {name} is set, and done now.")
-        return redirect("alert_objects:cluster", name)
+        return done(
+            request, f"What is kept in {name} is set, and done now.", "alert_objects:cluster", name
+        )
 
     return save_or_show(request, form, save, "alert_objects/cluster.html", {"row": found})
 

@@ -95,14 +95,8 @@ def _validate(
 
 
 def _columns(wanted: DesiredSilence, endpoint: Any, remote: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "endpoint": endpoint,
-        "matchers": [one.data() for one in wanted.conditions],
-        "starts_at": wanted.starts_at,
-        "ends_at": wanted.ends_at,
-        "comment": wanted.comment,
-        "remote": remote,
-    }
+    matchers = [one.data() for one in wanted.conditions]
+    return {**_facts(wanted), "matchers": matchers, "endpoint": endpoint, "remote": remote}
 
 
 def _facts(wanted: DesiredSilence) -> dict[str, Any]:

@@ -112,10 +112,6 @@ class Rule:
         return Setting(values, parse_duration(self.lasting), self.severity, True)
 
     @property
-    def expr(self) -> str:
-        return self.expression(self.defaults)
-
-    @property
     def summary(self) -> str:
         return self.told(self.defaults)
 

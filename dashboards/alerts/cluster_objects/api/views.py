@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -15,11 +13,9 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of, require
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import ErrorSerializer
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
-
-_described = partial(extend_schema, tags=["alerts"])
+from dashboards.alerts.openapi import answers, described
 
 
 class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
@@ -71,7 +67,7 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
 class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     serializer_class = ClusterAlertsSerializer
 
-    @_described(
+    @described(
         summary="List what is kept of alerts in clusters",
         responses=ClusterAlertsSerializer(many=True),
     )
@@ -85,22 +81,19 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
 class ClusterAlertsView(APIView):
     write_role = "admin"
 
-    @_described(
+    @described(
         summary="Read what is kept of alerts in a cluster",
-        responses={200: ClusterAlertsSerializer, 404: ErrorSerializer},
+        responses=answers(ClusterAlertsSerializer, 404),
     )
     def get(self, request: Request, name: str) -> Response:
         require(actor_of(request), "viewer")
         return _shown(name)
 
-    @_described(
+    @described(
         summary="Set what is kept of alerts in a cluster",
         parameters=[IF_MATCH],
         request=ChangeClusterAlertsSerializer,
-        responses={
-            200: ClusterAlertsSerializer,
-            **dict.fromkeys((400, 404, 409, 412), ErrorSerializer),
-        },
+        responses=answers(ClusterAlertsSerializer, 400, 404, 409, 412),
     )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the admin role. `phase` reports the result shortly afterwards; what is turned off
@@ -114,10 +107,10 @@ class ClusterAlertsView(APIView):
 class ClusterAlertsCheckView(APIView):
     write_role = "operator"
 
-    @_described(
+    @described(
         summary="Look at a cluster's alert objects now",
         request=None,
-        responses={202: ClusterAlertsSerializer, 404: ErrorSerializer},
+        responses=answers(ClusterAlertsSerializer, 404, status=202),
     )
     def post(self, request: Request, name: str) -> Response:
         """Reconcile now instead of at the next pass (one a minute)."""

@@ -4,12 +4,10 @@ receiver, their grouping and intervals), and /api/v1/deliveries/ (messages and t
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -18,13 +16,12 @@ from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of, require
 from console.api.parameters import Filter
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from dashboards.alerts.notify import receivers, routes, selectors
 from dashboards.alerts.notify.api import generation_rows
 from dashboards.alerts.notify.models import Delivery, DeliveryState, ReceiverKind, Route
+from dashboards.alerts.openapi import answers, described
 
-_described = partial(extend_schema, tags=["alerts"])
 _URL = "Of a webhook or a Slack-compatible one; write-only, kept sealed."
 
 
@@ -113,10 +110,10 @@ class DeliveryWholeSerializer(DeliverySerializer):
 class ReceiverTestView(APIView):
     write_role = "admin"
 
-    @_described(
+    @described(
         summary="Send a receiver a test",
         request=None,
-        responses={200: DeliverySerializer, 404: ErrorSerializer},
+        responses=answers(DeliverySerializer, 404),
     )
     def post(self, request: Request, name: str) -> Response:
         """Needs the admin role. Sent immediately, with one attempt: `state` and `error` hold the
@@ -136,7 +133,7 @@ class ForAlertmanagerSerializer(serializers.Serializer[Any]):
 
 
 class AlertmanagerConfigView(APIView):
-    @_described(
+    @described(
         summary="Read receivers and routes for an Alertmanager",
         responses=ForAlertmanagerSerializer,
     )
@@ -218,7 +215,7 @@ class DeliveryListView(GenericAPIView[Delivery]):
     def get_queryset(self) -> QuerySet[Delivery]:
         return selectors.deliveries(self.request.user).defer("body")
 
-    @_described(summary="List deliveries", responses=DeliverySerializer(many=True))
+    @described(summary="List deliveries", responses=DeliverySerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Latest first. Team members see those about their team's endpoints."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
@@ -226,10 +223,7 @@ class DeliveryListView(GenericAPIView[Delivery]):
 
 
 class DeliveryView(APIView):
-    @_described(
-        summary="Read a delivery",
-        responses={200: DeliveryWholeSerializer, 404: ErrorSerializer},
-    )
+    @described(summary="Read a delivery", responses=answers(DeliveryWholeSerializer, 404))
     def get(self, request: Request, delivery: UUID) -> Response:
         found = selectors.delivery(actor_of(request), delivery)
         return Response(DeliveryWholeSerializer(found).data)

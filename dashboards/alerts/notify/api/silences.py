@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -17,12 +15,10 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from dashboards.alerts.notify import selectors, silences
 from dashboards.alerts.notify.models import Silence
-
-_described = partial(extend_schema, tags=["alerts"])
+from dashboards.alerts.openapi import answers, described
 
 
 class NewSilenceSerializer(serializers.Serializer[Any]):
@@ -77,16 +73,16 @@ class SilenceListView(GenericAPIView[Silence]):
     def get_queryset(self) -> QuerySet[Silence]:
         return selectors.silences(self.request.user)
 
-    @_described(summary="List silences", responses=SilenceSerializer(many=True))
+    @described(summary="List silences", responses=SilenceSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Latest first, including expired silences unless `state` filters them."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response(SilenceSerializer(page, many=True).data)
 
-    @_described(
+    @described(
         summary="Silence alerts",
         request=NewSilenceSerializer,
-        responses={201: SilenceSerializer, 400: ErrorSerializer, 403: ErrorSerializer},
+        responses=answers(SilenceSerializer, 400, 403, status=201),
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -100,17 +96,14 @@ class SilenceListView(GenericAPIView[Silence]):
 class SilenceView(APIView):
     write_somewhere = True
 
-    @_described(summary="Read a silence", responses={200: SilenceSerializer, 404: ErrorSerializer})
+    @described(summary="Read a silence", responses=answers(SilenceSerializer, 404))
     def get(self, request: Request, silence: UUID) -> Response:
         return _document(request, silence)
 
-    @_described(
+    @described(
         summary="Change a silence",
         request=ChangeSilenceSerializer,
-        responses={
-            200: SilenceSerializer,
-            **dict.fromkeys((400, 403, 404, 409, 502), ErrorSerializer),
-        },
+        responses=answers(SilenceSerializer, 400, 403, 404, 409, 502),
     )
     def patch(self, request: Request, silence: UUID) -> Response:
         """Omitted fields keep their values. 409 if the silence has expired; 502 if an Alertmanager
@@ -120,7 +113,7 @@ class SilenceView(APIView):
         silences.change(request.user, row, request.data, request_id=request_log.current_id())
         return _document(request, silence)
 
-    @_described(summary="End a silence", responses={204: None, 404: ErrorSerializer})
+    @described(summary="End a silence", responses=answers(None, 404, status=204))
     def delete(self, request: Request, silence: UUID) -> Response:
         """Takes effect immediately; the silence stays in the list as expired."""
         row = selectors.silence(actor_of(request), silence)

@@ -24,6 +24,7 @@ from dashboards.alerts.notify.health import notification_status
 from dashboards.alerts.notify.models import DeliveryState, ReceiverKind
 from dashboards.alerts.page_forms import (
     GET_OR_POST,
+    done,
     find_or_404,
     posted,
     save_or_show,
@@ -88,7 +89,7 @@ def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         receivers.change(request.user, name, form.given())
-        return _done(request, f"{name} is saved.")
+        return done(request, f"{name} is saved.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/receiver.html", context)
 
@@ -108,7 +109,7 @@ def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     find_or_404(lambda: receivers.delete(request.user, name))
-    return _done(request, f"{name} is removed: it is told of nothing more.")
+    return done(request, f"{name} is removed: it is told of nothing more.", "notify:receivers")
 
 
 @require_http_methods(GET_OR_POST)
@@ -119,7 +120,7 @@ def route_new(request: HttpRequest) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         routes.create(request.user, form.given())
-        return _done(request, "The route is added.")
+        return done(request, "The route is added.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/route.html", {"route": None})
 
@@ -134,7 +135,7 @@ def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         routes.change(request.user, route, form.given())
-        return _done(request, "The route is saved.")
+        return done(request, "The route is saved.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/route.html", {"route": one})
 
@@ -143,7 +144,7 @@ def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
 @role_required("admin")
 def route_remove(request: HttpRequest, route: UUID) -> HttpResponseBase:
     find_or_404(lambda: routes.delete(request.user, route))
-    return _done(request, "The route is removed.")
+    return done(request, "The route is removed.", "notify:receivers")
 
 
 @never_cache
@@ -171,8 +172,3 @@ def delivery(request: HttpRequest, delivery: UUID) -> HttpResponse:
 def _route_form(request: HttpRequest, initial: Mapping[str, Any]) -> RouteForm:
     names = list(selectors.receivers().values_list("name", flat=True))
     return RouteForm(names, posted(request), initial=initial)
-
-
-def _done(request: HttpRequest, text: str) -> HttpResponse:
-    messages.success(request, text)
-    return redirect("notify:receivers")

@@ -17,7 +17,7 @@ from console.core.errors import Refused
 from dashboards.alerts.notify import alertmanagers, selectors, silences
 from dashboards.alerts.notify.forms import ChangeSilenceForm, SilenceForm
 from dashboards.alerts.notify.protocol.matchers import Matcher
-from dashboards.alerts.page_forms import GET_OR_POST, find_or_404, posted, save_or_show
+from dashboards.alerts.page_forms import GET_OR_POST, done, find_or_404, posted, save_or_show
 
 PAGE = 50
 _FORM = "notify/silence_new.html"
@@ -55,7 +55,9 @@ def new(request: HttpRequest) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         silences.create(request.user, form.given())
-        return _done(request, "These alerts are silenced: nobody is told of them.")
+        return done(
+            request, "These alerts are silenced: nobody is told of them.", "notify:silences"
+        )
 
     return save_or_show(request, form, save, _FORM, {})
 
@@ -70,7 +72,7 @@ def change(request: HttpRequest, silence: UUID) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         silences.change(request.user, row, form.given())
-        return _done(request, "The silence is changed.")
+        return done(request, "The silence is changed.", "notify:silences")
 
     return save_or_show(request, form, save, _FORM, {"silence": row})
 
@@ -84,12 +86,7 @@ def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
     except Refused as refused:
         messages.error(request, str(refused))
         return redirect("notify:silences")
-    return _done(request, "The silence is ended.")
-
-
-def _done(request: HttpRequest, text: str) -> HttpResponse:
-    messages.success(request, text)
-    return redirect("notify:silences")
+    return done(request, "The silence is ended.", "notify:silences")
 
 
 def _there(request: HttpRequest) -> alertmanagers.AlertmanagerSnapshot:

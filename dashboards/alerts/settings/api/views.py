@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,6 +22,7 @@ from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused, expect_object
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, query_active
+from dashboards.alerts.openapi import answers, described
 from dashboards.alerts.rules.rule_file import RULES, render, render_object
 from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.api.serializers import (
@@ -39,22 +40,19 @@ from dashboards.alerts.settings.api.serializers import (
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 
-_described = partial(extend_schema, tags=["alerts"])
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}
-_AWAY = {503: ErrorSerializer}
-_TRIED = dict.fromkeys((400, 403, 404, 503), ErrorSerializer)
 
 
 class AlertListView(GenericAPIView[Any]):
     serializer_class = AlertSerializer
 
-    @_described(
+    @described(
         summary="List alerts",
         parameters=[
             OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only these."),
             OpenApiParameter("endpoint", str, description="Only of this endpoint."),
         ],
-        responses={200: AlertSerializer(many=True), 409: ErrorSerializer},
+        responses=answers(AlertSerializer(many=True), 409),
     )
     def get(self, request: Request) -> Response:
         """Firing alerts, then pending ones. 409 if no Prometheus responds, instead of an empty
@@ -81,7 +79,7 @@ class AlertListView(GenericAPIView[Any]):
 class RuleListView(GenericAPIView[Any]):
     serializer_class = AlertRuleSerializer
 
-    @_described(
+    @described(
         summary="List alert rules",
         parameters=[OpenApiParameter("group", str, enum=GROUP_NAMES, description="Only of it.")],
         responses=AlertRuleSerializer(many=True),
@@ -91,10 +89,10 @@ class RuleListView(GenericAPIView[Any]):
         rows = documents.rule_documents(actor_of(request), request.query_params.get("group", ""))
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
-    @_described(
+    @described(
         summary="Write an alert rule",
         request=NewRuleSerializer,
-        responses={201: AlertRuleSerializer, 400: ErrorSerializer, **_AWAY},
+        responses=answers(AlertRuleSerializer, 400, 503, status=201),
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -106,18 +104,15 @@ class RuleListView(GenericAPIView[Any]):
 
 
 class RuleView(APIView):
-    @_described(
-        summary="Read an alert rule",
-        responses={200: AlertRuleSerializer, 404: ErrorSerializer},
-    )
+    @described(summary="Read an alert rule", responses=answers(AlertRuleSerializer, 404))
     def get(self, request: Request, rule: str) -> Response:
         return _rule(request, rule)
 
-    @_described(
+    @described(
         summary="Change an alert rule",
         parameters=[IF_MATCH],
         request=SetRuleSerializer,
-        responses={200: AlertRuleSerializer, **_REFUSED, **_AWAY},
+        responses=answers(AlertRuleSerializer, 400, 404, 412, 503),
     )
     def patch(self, request: Request, rule: str) -> Response:
         """Built-in rules: change the platform-wide parameters; null resets one. User-written rules:
@@ -131,7 +126,7 @@ class RuleView(APIView):
             actions.change_user_rule(actor_of(request), rule, data, expected_generation=expected)
         return _rule(request, rule)
 
-    @_described(
+    @described(
         summary="Reset or delete an alert rule",
         parameters=[IF_MATCH],
         request=None,
@@ -149,7 +144,7 @@ class RuleView(APIView):
 
 
 class RuleFileView(APIView):
-    @_described(summary="Read the alert rules' file", responses=RuleFileSerializer)
+    @described(summary="Read the alert rules' file", responses=RuleFileSerializer)
     def get(self, request: Request) -> Response:
         """All rules with the current settings, for another Prometheus; and the load status in
         ours."""
@@ -170,7 +165,7 @@ class RuleFileView(APIView):
 class EndpointRuleListView(GenericAPIView[Any]):
     serializer_class = EndpointRuleSerializer
 
-    @_described(
+    @described(
         summary="List an endpoint's alert rules",
         responses=EndpointRuleSerializer(many=True),
     )
@@ -188,18 +183,18 @@ class EndpointRuleListView(GenericAPIView[Any]):
 
 
 class EndpointRuleView(APIView):
-    @_described(
+    @described(
         summary="Read an endpoint's alert rule",
-        responses={200: EndpointRuleSerializer, 404: ErrorSerializer},
+        responses=answers(EndpointRuleSerializer, 404),
     )
     def get(self, request: Request, name: str, rule: str) -> Response:
         return _of_endpoint(request, name, rule)
 
-    @_described(
+    @described(
         summary="Set an endpoint's alert rule",
         parameters=[IF_MATCH],
         request=SetRuleSerializer,
-        responses={200: EndpointRuleSerializer, **_REFUSED},
+        responses=answers(EndpointRuleSerializer, 400, 404, 412),
     )
     def patch(self, request: Request, name: str, rule: str) -> Response:
         """Omitted fields keep their values; null resets to the platform-wide setting."""
@@ -208,11 +203,11 @@ class EndpointRuleView(APIView):
         actions.set_rule(actor_of(request), rule, name, data, expected_generation=expected)
         return _of_endpoint(request, name, rule)
 
-    @_described(
+    @described(
         summary="Reset an endpoint's alert rule",
         parameters=[IF_MATCH],
         request=None,
-        responses={200: EndpointRuleSerializer, **_REFUSED},
+        responses=answers(EndpointRuleSerializer, 400, 404, 412),
     )
     def delete(self, request: Request, name: str, rule: str) -> Response:
         """Resets the endpoint to the platform-wide setting."""
@@ -222,13 +217,15 @@ class EndpointRuleView(APIView):
         return _of_endpoint(request, name, rule)
 
 
+_dry_run = partial(
+    described,
+    request=TryRuleSerializer,
+    responses=answers(RuleTrialSerializer, 400, 403, 404, 503),
+)
+
+
 class RuleDryRunView(APIView):
-    @_described(
-        operation_id="alert_rules_try",
-        summary="Try an alert rule",
-        request=TryRuleSerializer,
-        responses={200: RuleTrialSerializer, **_TRIED},
-    )
+    @_dry_run(operation_id="alert_rules_try", summary="Try an alert rule")
     def post(self, request: Request, rule: str) -> Response:
         """Return how often the rule would have fired with the submitted settings; omitted ones keep
         their values. Needs permission to change the rule. 503 if no Prometheus responds in time.
@@ -238,11 +235,8 @@ class RuleDryRunView(APIView):
 
 
 class NewRuleDryRunView(APIView):
-    @_described(
-        operation_id="alert_rules_try_new",
-        summary="Try an alert rule that is not written yet",
-        request=TryRuleSerializer,
-        responses={200: RuleTrialSerializer, **_TRIED},
+    @_dry_run(
+        operation_id="alert_rules_try_new", summary="Try an alert rule that is not written yet"
     )
     def post(self, request: Request) -> Response:
         """Return how often a new user-written rule would have fired; `expr` is required."""
@@ -250,12 +244,7 @@ class NewRuleDryRunView(APIView):
 
 
 class EndpointRuleDryRunView(APIView):
-    @_described(
-        operation_id="endpoints_alert_rules_try",
-        summary="Try an endpoint's alert rule",
-        request=TryRuleSerializer,
-        responses={200: RuleTrialSerializer, **_TRIED},
-    )
+    @_dry_run(operation_id="endpoints_alert_rules_try", summary="Try an endpoint's alert rule")
     def post(self, request: Request, name: str, rule: str) -> Response:
         """Return how often the rule would have fired for this endpoint with these settings."""
         _known(name, rule)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -21,7 +20,7 @@ from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, query_history
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
-from dashboards.alerts.page_forms import GET_OR_POST, posted
+from dashboards.alerts.page_forms import GET_OR_POST, done, posted
 from dashboards.alerts.rules.rule import Rule
 from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
@@ -53,8 +52,9 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
         actions.set_rule(request.user, name, "", form.wish())
     else:
         actions.change_user_rule(request.user, name, form.wish())
-    messages.success(request, f"{name} is set. Prometheus reads it within seconds.")
-    return redirect("alerting:rule", name)
+    return done(
+        request, f"{name} is set. Prometheus reads it within seconds.", "alerting:rule", name
+    )
 
 
 def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
@@ -153,8 +153,7 @@ def endpoint_page(
 
 def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) -> HttpResponse:
     actions.set_rule(request.user, rule, name, form.wish())
-    messages.success(request, f"{rule} is set for {name}.")
-    return redirect("alerting:rule", rule)
+    return done(request, f"{rule} is set for {name}.", "alerting:rule", rule)
 
 
 @require_POST
@@ -165,8 +164,7 @@ def reset(request: HttpRequest, rule: str, name: str = "") -> HttpResponseBase:
         raise Http404(rule)
     actions.reset_rule(request.user, rule, name)
     alone = f"{name} has what all endpoints have of {rule}."
-    messages.success(request, alone if name else f"{rule} is as it was built in.")
-    return redirect("alerting:rule", rule)
+    return done(request, alone if name else f"{rule} is as it was built in.", "alerting:rule", rule)
 
 
 @require_http_methods(GET_OR_POST)
@@ -186,8 +184,12 @@ def new_page(
 
 def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
     made = actions.create_user_rule(request.user, request.POST.get("name", "").strip(), form.wish())
-    messages.success(request, f"{made.name} is written. Prometheus reads it within seconds.")
-    return redirect("alerting:rule", made.name)
+    return done(
+        request,
+        f"{made.name} is written. Prometheus reads it within seconds.",
+        "alerting:rule",
+        made.name,
+    )
 
 
 @require_POST
@@ -197,8 +199,7 @@ def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
         raise Http404(rule)
     rule_facts(request, rule)
     actions.delete_user_rule(request.user, rule)
-    messages.success(request, f"{rule} is deleted.")
-    return redirect("alerting:rules")
+    return done(request, f"{rule} is deleted.", "alerting:rules")
 
 
 def _save_or_show(

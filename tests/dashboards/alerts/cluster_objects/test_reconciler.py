@@ -18,7 +18,7 @@ from console.core import counters
 from console.core.errors import Refused
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
-from dashboards.alerts.cluster_objects import desired_objects, reconciler, selectors
+from dashboards.alerts.cluster_objects import reconciler, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests
 from dashboards.alerts.notify import receivers
@@ -221,5 +221,5 @@ def test_budgets_are_judged_where_the_console_is_scraped(db: None) -> None:
         assert ("emberline-cost" in groups) is beside
     row = Row.objects.create(name="in-cluster", kind="in-cluster", namespace="n")
     wish = ClusterAlerts(cluster=row, rules=True)
-    (body,) = desired_objects.build_desired(wish, desired_objects.load_facts()).bodies
+    (body,) = reconciler.build_desired(wish, reconciler.load_facts()).bodies
     assert "emberline-cost" in {one["name"] for one in body["spec"]["groups"]}
