@@ -16,13 +16,8 @@ from dashboards.prometheus.config import recording_rules as config_recording_rul
 
 
 def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
-    return export.make_files(console_url, render_alert_rules(viewer), recorded=recorded)
-
-
-def render_alert_rules(viewer: Somebody) -> str:
-    return (
-        rule_file.render(selectors.settings()) if allows(viewer, "viewer") else rule_file.render()
-    )
+    settings = selectors.settings() if allows(viewer, "viewer") else rule_file.DEFAULT_SETTINGS
+    return export.make_files(console_url, rule_file.render(settings), recorded=recorded)
 
 
 @require_safe

@@ -12,7 +12,7 @@ again. Changes are detected without decrypting a secret.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -243,14 +243,10 @@ def desired_digest(row: ClusterAlerts, known: ClusterFacts) -> str:
 
 
 def build_desired(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
-    found: list[dict[str, Any]] = []
-    reason = trouble = ""
-    if row.receivers:
-        receivers, reason, trouble = _receivers(row, known.told)
-        found += receivers
+    found = _receivers(row, known.told) if row.receivers else DesiredObjects(())
     if row.rules:
-        found.append(_rules(row, known))
-    return DesiredObjects(tuple(found), reason, trouble)
+        return replace(found, bodies=(*found.bodies, _rules(row, known)))
+    return found
 
 
 def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
@@ -258,18 +254,16 @@ def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
     return bodies.build_rules(known.rules, _place(row), routed=row.receivers, with_console=own)
 
 
-def _receivers(
-    row: ClusterAlerts, told: AlertmanagerExport
-) -> tuple[list[dict[str, Any]], str, str]:
+def _receivers(row: ClusterAlerts, told: AlertmanagerExport) -> DesiredObjects:
     if not selectors.has_alertmanager(row.cluster.name):
-        return [], "NoAlertmanager", _NO_ALERTMANAGER
+        return DesiredObjects((), "NoAlertmanager", _NO_ALERTMANAGER)
     texts = _addresses(told.keys)
     missing = sorted(key for key, text in texts.items() if not text)
     if missing:
         text = f"{', '.join(missing)} cannot be read with the present encryption key."
-        return [], "AddressUnreadable", f"{text} Give it anew under Receivers."
+        return DesiredObjects((), "AddressUnreadable", f"{text} Give it anew under Receivers.")
     secret = [bodies.build_address_secret(texts, _place(row))] if texts else []
-    return [*secret, bodies.build_receivers(told.spec(), _place(row))], "", ""
+    return DesiredObjects((*secret, bodies.build_receivers(told.spec(), _place(row))))
 
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:

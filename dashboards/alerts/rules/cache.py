@@ -13,15 +13,12 @@ _POOL = "pool"
 _MEDIUM = "pool, medium"
 _TIER = "namespace, endpoint_name, tier"
 _GETS = 'op="get"'
+_EVICTIONS = rate(q.L2_EVICTED, _POOL, "10m")
 
 
 def _errors() -> str:
     bad = rate(q.L2_OPERATIONS, _POOL, "<window>", 'result=~"error|timeout"')
     return f"{bad} / ({rate(q.L2_OPERATIONS, _POOL, '<window>')} > 0)"
-
-
-def _turning() -> str:
-    return f"{rate(q.L2_EVICTED, _POOL, '10m')} > <evictions>"
 
 
 def _failed() -> str:
@@ -68,7 +65,7 @@ RULES: tuple[Rule, ...] = (
         "30m",
         "it is full, and values leave it all the time",
         "Its page draws what more memory or disk would bring; the knee is marked.",
-        condition=f"<measured> > <threshold> and on ({_POOL}) {_turning()}",
+        condition=f"<measured> > <threshold> and on ({_POOL}) {_EVICTIONS} > <evictions>",
         about=_POOL,
         parameters=(
             threshold("Fuller than", 0.95, 0.1, 1.0, "share"),

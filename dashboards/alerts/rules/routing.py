@@ -22,6 +22,7 @@ from routing.analysis import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"
+_ERRORS = rate(q.REQUESTS, _ENDPOINT, "<window>", 'code=~"5.."')
 _FEWEST = f"{fallbacks.MIN_REQUESTS / 600:.4f}"  # minimum decisions/s for a meaningful share
 
 
@@ -40,11 +41,6 @@ def _imbalance() -> str:
     share = rate(q.DECISIONS, _WORKER, "<window>")
     most, mean = f"max by ({_ENDPOINT}) ({share})", f"avg by ({_ENDPOINT}) ({share})"
     return f"{most} / ({mean} > <traffic>)"
-
-
-def _errors() -> str:
-    bad = rate(q.REQUESTS, _ENDPOINT, "<window>", 'code=~"5.."')
-    return f"{bad} / ({rate(q.REQUESTS, _ENDPOINT, '<window>')} > 0)"
 
 
 def _dishonest() -> str:
@@ -94,7 +90,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "RouterErrorRatio",
-        _errors(),
+        f"{_ERRORS} / ({rate(q.REQUESTS, _ENDPOINT, '<window>')} > 0)",
         "5m",
         "more than <threshold> of its requests end as errors of ours",
         "See emberline_router_request_errors_total by reason, and the workers' logs.",

@@ -16,6 +16,7 @@ _ENDPOINT = "namespace, endpoint_name"
 _WORKER = f"{_ENDPOINT}, pod"
 # Bucket bounds of vLLM's TTFT histogram: a share is exact only at a bound.
 _EDGES = (0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
+_REQUESTS = rate(f"{q.TTFT}_count", _ENDPOINT, "<window>")
 
 _TRAFFIC = Parameter(
     # With fewer requests a quantile reflects single requests.
@@ -40,10 +41,6 @@ def _slower(span: str) -> str:
     return f"(1 - {good} / {rate(f'{q.TTFT}_count', _ENDPOINT, span)})"
 
 
-def _busy() -> str:
-    return f"{rate(f'{q.TTFT}_count', _ENDPOINT, '<window>')} > <traffic>"
-
-
 def _reused(offset: str = "") -> str:
     """Return the share of prompt tokens not computed (prefix cache hit rate)."""
     computed = rate(q.BY_SOURCE, _ENDPOINT, "<window>", 'source="local_compute"', offset)
@@ -60,7 +57,7 @@ RULES: tuple[Rule, ...] = (
         "one first token in twenty takes longer than <threshold>",
         "See its dashboard: do requests wait (scale up), or is more computed than before (the "
         "caches: a fallback, an eviction, a new prompt layout)?",
-        condition=f"<measured> > <threshold> and on ({_ENDPOINT}) {_busy()}",
+        condition=f"<measured> > <threshold> and on ({_ENDPOINT}) {_REQUESTS} > <traffic>",
         parameters=(threshold("Slower than", 2.0, 0.001, 600.0, "seconds"), window("5m"), _TRAFFIC),
     ),
     _worker_rule(
