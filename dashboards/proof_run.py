@@ -3,69 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-import httpx
 from django.utils import timezone
 
-from console.core.fetch import fetch
-from console.processkit.metrics import MetricSample, parse_samples
 from dashboards.models import ProofRun, RunState
 from dashboards.proof import cache_proof
-from dashboards.proof.cache_proof import MAX_TOKENS, ProofFacts, Shot, Tools
+from dashboards.proof.cache_proof import ProofFacts, Shot, Tools
+from dashboards.proof.probe import LiveTools
 from endpoints import selectors
 from endpoints.models import Endpoint
-from endpoints.prompt.client import PromptAnswer, PromptRequest, ask
 
 log = logging.getLogger(__name__)
-REQUEST_S = 90.0
-SCRAPE_S = 2.0
-_MAX_BYTES = 8 * 1024**2
-
-
-@dataclass(frozen=True, slots=True)
-class LiveTools:
-    """Every call has a deadline."""
-
-    url: str
-    key: str = field(repr=False)
-    model: str
-    workers: Mapping[str, str]
-
-    def ask(self, prompt: str, pin: str) -> PromptAnswer:
-        return ask(
-            PromptRequest(
-                self.url,
-                self.key,
-                self.model,
-                prompt,
-                max_tokens=MAX_TOKENS,
-                pin=pin,
-                deadline_s=REQUEST_S,
-            )
-        )
-
-    def scrape(self, worker: str) -> list[MetricSample] | None:
-        url = self.workers.get(worker)
-        if not url:
-            return None
-        try:
-            status, body = fetch(
-                "GET", f"{url.rstrip('/')}/metrics", deadline_s=SCRAPE_S, max_bytes=_MAX_BYTES
-            )
-        except (httpx.HTTPError, httpx.InvalidURL):
-            return None
-        return parse_samples(body.decode(errors="replace"), "vllm:") if status == 200 else None
-
-    def pause(self, seconds: float) -> None:
-        threading.Event().wait(seconds)
-
-    def clock(self) -> float:
-        return time.monotonic()
 
 
 def make_live_tools(endpoint: Endpoint) -> Tools:
@@ -82,6 +32,7 @@ def read_proof_facts(endpoint: Endpoint) -> ProofFacts:
         l1=spec.cache.l1.enabled,
         l2=spec.cache.l2.enabled,
         strategy=spec.routing.effective_strategy,
+        simulated=spec.simulated,
     )
 
 

@@ -44,6 +44,7 @@ class ProofFacts:
     l1: bool
     l2: bool
     strategy: str
+    simulated: bool
 
 
 class Tools(Protocol):

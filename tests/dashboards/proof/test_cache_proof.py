@@ -13,7 +13,7 @@ from dashboards.proof.cache_proof import ProofFacts, ProofOutcome
 from endpoints.prompt.client import PromptAnswer
 
 A, B = "demo-worker-0", "demo-worker-1"
-BOTH = ProofFacts((A, B), l1=True, l2=True, strategy="prefixaware")
+BOTH = ProofFacts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=True)
 TOKENS = 600
 
 
@@ -127,8 +127,8 @@ def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (ProofFacts((A,), True, True, "prefixaware"), "Only one worker"),
-        (ProofFacts((A, B), True, False, "prefixaware"), "L2 is off"),
+        (ProofFacts((A,), True, True, "prefixaware", True), "Only one worker"),
+        (ProofFacts((A, B), True, False, "prefixaware", True), "L2 is off"),
     ],
 )
 def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str) -> None:
