@@ -17,7 +17,8 @@ from typing import Any
 
 import jsonschema
 
-from dashboards.grafana.export import dashboard, list_exports
+from dashboards.grafana.export import dashboard
+from dashboards.grafana.export.dashboard import list_exports
 
 Schema = dict[str, Any]
 _ANYTHING = (

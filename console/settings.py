@@ -256,7 +256,7 @@ SPECTACULAR_SETTINGS = {
         "StrategyEnum": "endpoints.spec.fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.BenchmarkState",
-        "AlertSeverityEnum": "dashboards.alerts.rules.SEVERITIES",
+        "AlertSeverityEnum": "dashboards.alerts.rules.rule.SEVERITIES",
         "RuleTrialRangeEnum": "dashboards.alerts.evaluation.dry_run.KEYS",
         "SilenceStateEnum": "dashboards.alerts.notify.selectors.SILENCE_STATES",
         "DeliveryStateEnum": "dashboards.alerts.notify.models.DeliveryState",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from dashboards.alerts.settings.pages import firing_part
+from dashboards.alerts.settings.pages import alerts
 from dashboards.costs.pages import endpoints
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
@@ -20,14 +20,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("overview/proof/", overview_views.start_proof, name="start_proof"),
     path("overview/proof/<endpoint:name>/", overview_views.proof, name="proof"),
     path("dashboards/", include("dashboards.boards.urls")),
-    path("dashboards/alerts", firing_part.fleet, name="fleet_alerts"),
-    path("dashboards/alerts.yml", firing_part.rules, name="alert_rules"),
+    path("dashboards/alerts", alerts.fleet_part, name="fleet_alerts"),
+    path("dashboards/alerts.yml", alerts.rule_file, name="alert_rules"),
     path(
         "dashboards/endpoints/<endpoint:name>/numbers",
         overview_views.endpoint_numbers,
         name="endpoint_numbers",
     ),
-    path("dashboards/endpoints/<endpoint:name>/alerts", firing_part.endpoint, name="alerts"),
+    path("dashboards/endpoints/<endpoint:name>/alerts", alerts.endpoint_part, name="alerts"),
     path("costs/", endpoints.costs, name="costs"),
     path("costs/table.csv", endpoints.table, name="costs_csv"),
     path("costs/<endpoint:name>/calibrate/", endpoints.calibrate, name="calibrate"),

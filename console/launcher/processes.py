@@ -18,7 +18,7 @@ from console.core.environment import flag, retention
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, log_path, render_config
-from dashboards.alerts.rules import render as render_alerts
+from dashboards.alerts.rules.rule_file import render as render_alerts
 from dashboards.prometheus.config import recording_rules
 from dashboards.prometheus.config.scrape_config import render as render_prometheus
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -19,14 +20,14 @@ from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
 from dashboards.boards.charts.figure import StyledSeries
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Panel
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import query
-from dashboards.boards.results.board import BoardResult, PanelResult
+from dashboards.boards.results.board import PanelResult
 from dashboards.boards.results.query import BoardLocation, BoardQuery
 from endpoints import selectors
 
-_TAGS = ["boards"]
+_described = partial(extend_schema, tags=["boards"])
 _MOMENT = {"type": "integer", "minimum": 0, "maximum": 2**40}
 _PARAMETERS = [
     OpenApiParameter("board", str, OpenApiParameter.PATH, enum=list(BOARDS)),
@@ -101,16 +102,24 @@ class NumbersSerializer(serializers.Serializer[Any]):
 class Boards(GenericAPIView[Any]):
     serializer_class = BoardSerializer
 
-    @extend_schema(tags=_TAGS, summary="List boards", responses=BoardSerializer(many=True))
+    @_described(summary="List boards", responses=BoardSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Lists each panel's metrics and unit; values are in the board itself."""
-        page = self.paginate_queryset([_describe_board(board) for board in BOARDS.values()]) or []
-        return self.get_paginated_response(page)
+        boards = [
+            {
+                "key": board.key,
+                "title": board.title,
+                "about": board.about,
+                "fleet": [_panel(panel) for panel in board.panels(one=False)],
+                "endpoint": [_panel(panel) for panel in board.panels(one=True)],
+            }
+            for board in BOARDS.values()
+        ]
+        return self.get_paginated_response(self.paginate_queryset(boards) or [])
 
 
 class BoardView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read the numbers of a board",
         parameters=_PARAMETERS,
         responses={200: NumbersSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
@@ -131,7 +140,17 @@ class BoardView(APIView):
         whose = scope if place.endpoint else dashboards_selectors.get_fleet_scope(request.user)
         found = answers.measure(request.user, place, chosen, whose)
         told = answers.list_annotations(request.user, place, chosen, whose, found.window)
-        return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
+        return Response(
+            {
+                "board": board,
+                "endpoint": place.endpoint,
+                "window": asdict(found.window),
+                "scraped": found.scraped,
+                "fault": asdict(found.fault) if found.fault else None,
+                "panels": [_panel_numbers(shown) for shown in found.panels],
+                **told,
+            }
+        )
 
 
 def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
@@ -150,28 +169,9 @@ def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, .
     return tuple(wrong)
 
 
-def _describe_board(board: Board) -> dict[str, Any]:
-    return {
-        "key": board.key,
-        "title": board.title,
-        "about": board.about,
-        "fleet": [_panel(panel) for panel in board.panels(one=False)],
-        "endpoint": [_panel(panel) for panel in board.panels(one=True)],
-    }
-
-
 def _panel(panel: Panel) -> dict[str, Any]:
     names = ("id", "title", "about", "unit", "kind", "needs")
     return {name: getattr(panel, name) for name in names}
-
-
-def _numbers(found: BoardResult) -> dict[str, Any]:
-    return {
-        "window": asdict(found.window),
-        "scraped": found.scraped,
-        "fault": asdict(found.fault) if found.fault else None,
-        "panels": [_panel_numbers(shown) for shown in found.panels],
-    }
 
 
 def _panel_numbers(shown: PanelResult) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django.http import Http404
@@ -15,19 +16,20 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.serializers import ErrorSerializer
-from dashboards.grafana import export, views
+from dashboards.grafana import views
+from dashboards.grafana.export import dashboard as export
 from dashboards.grafana.views import console_url
 
-_TAGS = ["grafana"]
+_described = partial(extend_schema, tags=["grafana"])
 _RECORDED = "Boards of a large fleet ask what recording rules have added up; these come along."
 
 
 class DashboardSerializer(serializers.Serializer[Any]):
     uid = serializers.CharField(help_text="Never changes: an import replaces the last one.")
     title = serializers.CharField()
-    board = serializers.CharField()
+    board = serializers.CharField(source="board.key")
     scope = serializers.ChoiceField(choices=("fleet", "endpoint"))
-    panels = serializers.IntegerField()
+    panels = serializers.IntegerField(source="panel_count")
 
 
 class FileSerializer(serializers.Serializer[Any]):
@@ -43,20 +45,15 @@ class ExportSerializer(serializers.Serializer[Any]):
 class Dashboards(GenericAPIView[Any]):
     serializer_class = DashboardSerializer
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="List Grafana dashboards",
-        responses=DashboardSerializer(many=True),
-    )
+    @_described(summary="List Grafana dashboards", responses=DashboardSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Dashboards for many endpoints first, in tab order."""
         page = self.paginate_queryset(export.list_exports()) or []
-        return self.get_paginated_response([_document(one) for one in page])
+        return self.get_paginated_response(DashboardSerializer(page, many=True).data)
 
 
 class DashboardView(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Read a Grafana dashboard",
         responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer},
     )
@@ -69,8 +66,7 @@ class DashboardView(APIView):
 
 
 class Export(APIView):
-    @extend_schema(
-        tags=_TAGS,
+    @_described(
         summary="Export boards and rules",
         parameters=[OpenApiParameter("recorded", bool, description=_RECORDED)],
         responses=ExportSerializer,
@@ -84,13 +80,3 @@ class Export(APIView):
         recorded = request.query_params.get("recorded") == "true"
         found = views.files(request.user, console_url(request), recorded=recorded)
         return Response({"files": [asdict(file) for file in found]})
-
-
-def _document(one: export.DashboardExport) -> dict[str, Any]:
-    return {
-        "uid": one.uid,
-        "title": one.title,
-        "board": one.board.key,
-        "scope": "endpoint" if one.one else "fleet",
-        "panels": len(one.panels),
-    }

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from dashboards import actions, selectors
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report, row_values
 from dashboards.models import Calibration, ProofRun
@@ -78,8 +79,7 @@ class CalibrationView(APIView):
     @extend_schema(tags=["costs"], request=None, responses={202: CalibrationSerializer})
     def post(self, request: Request, name: str) -> Response:
         """Measure the prefill time per prompt token; a few thousand tokens are computed."""
-        actor: Any = request.user
-        run = actions.start_calibration(actor, name)
+        run = actions.start_calibration(actor_of(request), name)
         return Response(CalibrationSerializer(run).data, status=202)
 
 
@@ -119,6 +119,5 @@ class Proof(APIView):
     @extend_schema(request=None, responses={202: ProofSerializer})
     def post(self, request: Request, name: str) -> Response:
         """Start a run; 409 while one is live or the endpoint does not serve."""
-        actor: Any = request.user
-        run = actions.start_proof(actor, name)
+        run = actions.start_proof(actor_of(request), name)
         return Response(ProofSerializer(run).data, status=202)

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from console.accounts.permissions import Somebody
 from console.audit import selectors as trail
-from dashboards.alerts.rules import BY_NAME
+from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
 from dashboards.prometheus.http.client import Asker, Question, Series, Window

@@ -8,19 +8,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import Somebody, allows
-from dashboards.alerts import rules
+from dashboards.alerts.rules import rule_file
 from dashboards.alerts.settings import selectors
-from dashboards.grafana import export
-from dashboards.grafana.export import ExportFile
+from dashboards.grafana.export import dashboard as export
+from dashboards.grafana.export.dashboard import ExportFile
 from dashboards.prometheus.config import recording_rules as config_recording_rules
 
 
 def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
-    return export.make_files(console_url, render_alert_rules(viewer), recorded=recorded)
-
-
-def render_alert_rules(viewer: Somebody) -> str:
-    return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()
+    settings = selectors.settings() if allows(viewer, "viewer") else rule_file.DEFAULT_SETTINGS
+    return export.make_files(console_url, rule_file.render(settings), recorded=recorded)
 
 
 @require_safe

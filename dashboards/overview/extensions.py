@@ -16,7 +16,7 @@ from console.catalogue.selectors import instances_by_name
 from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration, percent, usd
 from dashboards.alerts.notify import health
-from dashboards.alerts.rules import RULES
+from dashboards.alerts.rules.rule_file import RULES
 from dashboards.alerts.settings import selectors as alerting
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import evidence

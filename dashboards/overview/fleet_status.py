@@ -60,9 +60,12 @@ def list_recent_changes(viewer: Somebody) -> list[RecentChange]:
     rows = list(
         trail.events_visible_to(viewer).filter(at__gte=timezone.now() - A_DAY)[:MAX_CHANGES]
     )
-    named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
-    existing = selectors.existing(named.values(), viewer)
-    return [RecentChange(row, _url(named.get(row.pk, ""), existing)) for row in rows]
+    names = [row.target.removeprefix(_ENDPOINT) for row in rows]
+    urls = {
+        f"{_ENDPOINT}{name}": reverse("endpoints:detail", args=[name])
+        for name in selectors.existing(names, viewer)
+    }
+    return [RecentChange(row, urls.get(row.target, "")) for row in rows]
 
 
 def find_overdue_reconcile(viewer: Somebody) -> datetime | None:
@@ -118,11 +121,3 @@ def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
         there = reverse("accounts:people")
         steps.append(SetupStep("Team members", text, accounts.has_several_users(), there))
     return steps
-
-
-def _is_endpoint(event: Any) -> bool:
-    return bool(event.target.startswith(_ENDPOINT))
-
-
-def _url(name: str, existing: frozenset[str]) -> str:
-    return reverse("endpoints:detail", args=[name]) if name in existing else ""

@@ -26,7 +26,7 @@ from dashboards.costs.reports.endpoints import DEFAULT_RANGE as DEFAULT_COSTS
 from dashboards.costs.reports.endpoints import report
 from dashboards.overview import fleet_status
 from dashboards.prometheus import connections
-from dashboards.proof import chart
+from dashboards.proof import cache_proof
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError, RefusalError
@@ -163,7 +163,7 @@ def _proof_context(request: HttpRequest, endpoint: Endpoint | None) -> dict[str,
         "proof_names": list(names),
         "proof_endpoint": endpoint,
         "run": run,
-        "rows": chart.make_rows(run.shots) if run is not None else [],
+        "rows": cache_proof.make_rows(run.shots) if run is not None else [],
     }
 
 

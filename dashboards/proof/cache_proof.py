@@ -7,7 +7,7 @@ steps. The second request is sent before waiting for L2 and provides these engin
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -31,6 +31,9 @@ _TIERS = {
     "p2p": "L2",
     "external_unspecified": "L2",
 }
+TITLES = {"cold": "Cold", "again": "The same again", "other": "The same, at another worker"}
+# Colour by the main token source; the table lists all sources.
+_NEAREST = ("L2", "L1", "device")
 _PLACES = ("harbour", "orchard", "library", "station", "workshop", "garden", "market", "museum")
 _THINGS = ("lantern", "ledger", "compass", "kettle", "ladder", "mirror", "basket", "anchor")
 
@@ -113,16 +116,14 @@ def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
     progress("Sending a prompt nobody has seen", ())
     cold, cold_text = _send_request("cold", text, "", facts, tools)
     if cold.error:
-        return ProofOutcome(
-            (cold,), (ProofStepVerdict(False, f"The cold request failed: {cold.error}"),)
-        )
+        return ProofOutcome((cold,), (_failed(f"The cold request failed: {cold.error}"),))
     progress("Sending it again", (cold,))
     again, again_text = _send_request("again", text, "", facts, tools)
     again = _compared(again, again_text, cold, cold_text)
     verdicts = [judge_cold(cold), judge_again(again, cold, facts)]
     why_not = why_no_other_worker(facts, cold)
     if why_not:
-        return ProofOutcome((cold, again), (*verdicts, ProofStepVerdict(False, why_not)))
+        return ProofOutcome((cold, again), (*verdicts, _failed(why_not)))
     progress("Waiting until L2 has it", (cold, again))
     arrived = _wait_for_l2(cold.worker, written.get(cold.worker, 0.0), tools)
     progress("Sending it to the other worker", (cold, again))
@@ -136,96 +137,72 @@ def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
 def why_no_other_worker(facts: ProofFacts, cold: Shot) -> str:
     """Return the reason for skipping the request to another worker, "" if it can be sent."""
     if not facts.l2:
-        return (
-            "L2 is off, so another worker cannot find what this one computed. "
-            "Turn L2 on in the endpoint's form."
-        )
+        text = "L2 is off, so another worker cannot find what this one computed."
+        return f"{text} Turn L2 on in the endpoint's form."
     if not any(worker != cold.worker for worker in facts.workers):
-        return (
-            "Only one worker is ready, so there is no other one to find it in L2. "
-            "Scale the endpoint to two replicas."
-        )
+        text = "Only one worker is ready, so there is no other one to find it in L2."
+        return f"{text} Scale the endpoint to two replicas."
     return ""
 
 
 def judge_cold(cold: Shot) -> ProofStepVerdict:
     found = cold.cached_tokens if cold.cached_tokens is not None else _found(cold)
     if found is None:
-        text = "The engine did not say whether anything was cached: cold is not proven."
-        return ProofStepVerdict(False, text)
+        return _failed("The engine did not say whether anything was cached: cold is not proven.")
     if found:
-        return ProofStepVerdict(
-            False, f"The cold request found {found} tokens cached: it was not cold."
-        )
-    return ProofStepVerdict(
-        True, f"Cold: nothing was cached, {cold.worker} computed the whole prompt."
-    )
+        return _failed(f"The cold request found {found} tokens cached: it was not cold.")
+    text = f"Cold: nothing was cached, {cold.worker} computed the whole prompt."
+    return ProofStepVerdict(True, text)
 
 
 def judge_again(again: Shot, cold: Shot, facts: ProofFacts) -> ProofStepVerdict:
     if again.error:
-        return ProofStepVerdict(False, f"The second request failed: {again.error}")
+        return _failed(f"The second request failed: {again.error}")
     if again.worker != cold.worker:
-        return ProofStepVerdict(
-            False,
+        return _failed(
             f"The second request went to {again.worker} instead of {cold.worker} "
-            f"(strategy {facts.strategy}): it could not find what the first one left there.",
+            f"(strategy {facts.strategy}): it could not find what the first one left there."
         )
     tiers = _tiers(again, ("device", "L1"))
     if not tiers:
         why = "" if facts.l1 else " L1 is off, and the device's own cache may be too small."
-        return ProofStepVerdict(False, f"Again: {again.worker} found nothing of it.{why}")
+        return _failed(f"Again: {again.worker} found nothing of it.{why}")
     return _judge_gain("Again", again, tiers)
 
 
 def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> ProofStepVerdict:
     if other.error:
-        return ProofStepVerdict(False, f"The request to {target} failed: {other.error}")
+        return _failed(f"The request to {target} failed: {other.error}")
     if other.worker != target:
-        return ProofStepVerdict(
-            False, f"The router sent it to {other.worker} although {target} was named."
-        )
+        return _failed(f"The router sent it to {other.worker} although {target} was named.")
     if other.sources is None:
-        return ProofStepVerdict(
-            False, f"{target} did not show its counters: no source can be named."
-        )
+        return _failed(f"{target} did not show its counters: no source can be named.")
     if not other.sources.get("L2"):
-        late = (
-            ""
-            if arrived
-            else (
-                f" {cold.worker} had not written it to L2 within {L2_WAIT_S:.0f} s; "
-                "see the Cache page."
-            )
-        )
-        return ProofStepVerdict(False, f"L2 did not hit: {target} found nothing of it there.{late}")
+        text = f"L2 did not hit: {target} found nothing of it there."
+        late = f"{cold.worker} had not written it to L2 within {L2_WAIT_S:.0f} s"
+        return _failed(text if arrived else f"{text} {late}; see the Cache page.")
     return _judge_gain("Other worker", other, _tiers(other, ("L2",)))
 
 
 def _judge_gain(name: str, shot: Shot, tiers: str) -> ProofStepVerdict:
     if shot.same_text is False:
-        return ProofStepVerdict(
-            False, f"{name}: found in {tiers}, but the text differs from the cold one."
-        )
+        return _failed(f"{name}: found in {tiers}, but the text differs from the cold one.")
     if shot.ratio is None:
-        return ProofStepVerdict(
-            False, f"{name}: found in {tiers}, but the first token was not timed."
-        )
+        return _failed(f"{name}: found in {tiers}, but the first token was not timed.")
     share = f"first token after {shot.ratio:.0%} of the cold time"
     if shot.ratio > MAX_TIME_RATIO:
-        return ProofStepVerdict(False, f"{name}: found in {tiers}, yet hardly sooner ({share}).")
-    return ProofStepVerdict(
-        True, f"{name}: found in {tiers} at {shot.worker}, {share}, the same text."
-    )
+        return _failed(f"{name}: found in {tiers}, yet hardly sooner ({share}).")
+    text = f"{name}: found in {tiers} at {shot.worker}, {share}, the same text."
+    return ProofStepVerdict(True, text)
+
+
+def _failed(text: str) -> ProofStepVerdict:
+    return ProofStepVerdict(False, text)
 
 
 def _tiers(shot: Shot, wanted: tuple[str, ...]) -> str:
-    found = [
-        f"{tier} ({(shot.sources or {}).get(tier)} tokens)"
-        for tier in wanted
-        if (shot.sources or {}).get(tier)
-    ]
-    return " and ".join(found)
+    sources = shot.sources or {}
+    return " and ".join(f"{tier} ({sources[tier]} tokens)" for tier in wanted if sources.get(tier))
 
 
 def _found(shot: Shot) -> int | None:
@@ -274,9 +251,8 @@ def _growth_by_tier(before: list[MetricSample], after: list[MetricSample]) -> di
         return None
     grown: dict[str, int] = {}
     for source, tier in _TIERS.items():
-        more = (total(after, CACHED, source=source) or 0) - (
-            total(before, CACHED, source=source) or 0
-        )
+        old, new = (total(samples, CACHED, source=source) or 0 for samples in (before, after))
+        more = new - old
         if more > 0:
             grown[tier] = grown.get(tier, 0) + int(more)
     return grown
@@ -309,3 +285,24 @@ def _compared(shot: Shot, text: str, cold: Shot, cold_text: str) -> Shot:
         return shot
     ratio = shot.ttft_s / cold.ttft_s if shot.ttft_s is not None and cold.ttft_s else None
     return replace(shot, ratio=ratio, same_text=text == cold_text)
+
+
+def make_rows(shots: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the stored requests with title, source and bar width in percent of the slowest."""
+    slowest = max((shot.get("ttft_s") or 0 for shot in shots), default=0)
+    return [_row(shot, slowest) for shot in shots]
+
+
+def _row(shot: Mapping[str, Any], slowest: float) -> dict[str, Any]:
+    sources, ttft, ratio = shot.get("sources"), shot.get("ttft_s"), shot.get("ratio")
+    found = ", ".join(f"{tier} {tokens}" for tier, tokens in (sources or {}).items())
+    main = max(_NEAREST, key=lambda tier: sources.get(tier, 0)) if sources else "computed"
+    return {
+        **shot,
+        "title": TITLES.get(str(shot.get("step")), str(shot.get("step"))),
+        "source": "not measured" if sources is None else found or "computed",
+        "tier": main.lower(),
+        "ratio_percent": None if ratio is None else round(100 * ratio),
+        # Minimum width: an invisible bar would look missing.
+        "width": max(1.0, round(100 * ttft / slowest, 1)) if ttft and slowest else 0.0,
+    }

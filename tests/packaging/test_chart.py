@@ -17,7 +17,7 @@ import yaml
 from console.core.environment import load
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.discovery import rights
-from dashboards.alerts import rules as alerts_rules
+from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.prometheus.config import recording_rules
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object

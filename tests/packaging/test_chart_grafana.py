@@ -10,7 +10,7 @@ import json
 
 import yaml
 
-from dashboards.grafana import export
+from dashboards.grafana.export import dashboard as export
 from dashboards.prometheus.config import recording_rules
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object

@@ -33,7 +33,8 @@ def change(
     require(actor, "admin")
     with transaction.atomic():
         found = selectors.one(cluster)
-        row = _locked(found)
+        locked = ClusterAlerts.objects.select_for_update().filter(cluster=found.cluster)
+        row = locked.first() or found.row
         expect_generation(f"Alerts in {cluster}", row.generation, expected_generation)
         before = facts(row)
         after = _asked(before, data)
@@ -60,11 +61,6 @@ def check(actor: Any, cluster: str) -> None:
 
 def facts(row: ClusterAlerts) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FIELDS}
-
-
-def _locked(found: selectors.ClusterAlertsSummary) -> ClusterAlerts:
-    kept = ClusterAlerts.objects.select_for_update().filter(cluster=found.cluster).first()
-    return kept or found.row
 
 
 def _asked(before: Mapping[str, Any], data: Any) -> dict[str, Any]:

@@ -11,10 +11,8 @@ class AlertObjectsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.clusters import related_objects
-        from dashboards.alerts import sections
         from dashboards.alerts.cluster_objects import selectors
 
         related_objects.register_users(selectors.clusters_in_use)
         related_objects.register_parts(selectors.required_permissions)
         related_objects.register_related(selectors.related_object)
-        sections.register(sections.AlertsSection("Clusters", "alert_objects:list", 25))

@@ -3,18 +3,23 @@
 An object is recorded in the row before it is created. Objects of other owners are neither
 overwritten nor removed; foreign changes are reverted and counted; every outcome has a reason.
 Objects stay as they are while the cluster or the console is down.
+
+Desired objects follow from database rows without a cluster request. Receivers are handed to a
+cluster only where its Alertmanager is configured: otherwise the console would send the same alerts
+again. Changes are detected without decrypting a secret.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from console.audit.record import record
 from console.claims import Claim, due, take_claim
@@ -23,10 +28,16 @@ from console.clusters.choices import IN_CLUSTER, ClusterPhase
 from console.core.counters import increment
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
-from dashboards.alerts.cluster_objects import desired_objects, selectors
-from dashboards.alerts.cluster_objects.desired_objects import DesiredObjects
+from dashboards.alerts.cluster_objects import selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
+from dashboards.alerts.cluster_objects.objects import manifests as bodies
 from dashboards.alerts.cluster_objects.objects.manifests import check_labels
+from dashboards.alerts.notify import deliveries
+from dashboards.alerts.notify import selectors as notify
+from dashboards.alerts.notify.protocol import alertmanager_config
+from dashboards.alerts.notify.protocol.alertmanager_config import AlertmanagerExport
+from dashboards.alerts.rules.rule_file import Settings
+from dashboards.alerts.settings import selectors as alerting
 
 Item = tuple[str, str, str]  # kind, namespace, name
 log = logging.getLogger(__name__)
@@ -35,6 +46,30 @@ CLAIM_S = 75.0  # task time limit
 AFTER_CRASH_S = 60.0
 SOON_S = 2.0  # while a deletion is in progress
 AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 60.0, ClusterPhase.FAILED: 30.0}
+
+_NO_ALERTMANAGER = (
+    "No Alertmanager is known for the cluster any more: the console tells its alerts itself, so "
+    "receivers are not kept there. Give its address with the metrics source."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Inputs shared by all clusters. `generations`: of the receivers, since addresses are
+    secret."""
+
+    rules: Settings
+    told: AlertmanagerExport
+    generations: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredObjects:
+    """`trouble`: why some objects are missing, with its `reason`; the others are kept anyway."""
+
+    bodies: tuple[dict[str, Any], ...]
+    reason: str = ""
+    trouble: str = ""
 
 
 @dataclass(slots=True)
@@ -52,9 +87,9 @@ def find_due() -> list[str]:
     """Return the rows that are due, or whose desired objects have changed since the latest pass."""
     found = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}
     rows = [row for row in selectors.desired_rows() if row.on and str(row.pk) not in found]
-    known = desired_objects.load_facts() if rows else None
+    known = load_facts() if rows else None
     for row in rows:
-        if known is not None and desired_objects.desired_digest(row, known) != row.status.tried:
+        if known is not None and desired_digest(row, known) != row.status.tried:
             found.add(str(row.pk))
     return sorted(found)
 
@@ -108,10 +143,10 @@ def reconcile(alerts_id: str) -> None:
 
 
 def _pass(row: ClusterAlerts, held: Claim) -> ReconcileResult:
-    seen, known = ReconcileResult(), desired_objects.load_facts()
-    seen.facts["tried"] = desired_objects.desired_digest(row, known)
+    seen, known = ReconcileResult(), load_facts()
+    seen.facts["tried"] = desired_digest(row, known)
     try:
-        _bring(row, desired_objects.build_desired(row, known), held, seen)
+        _bring(row, build_desired(row, known), held, seen)
     except ProvisionError as error:
         seen.phase, seen.reason, seen.message = ClusterPhase.FAILED, error.reason, error.message
         seen.soon = error.reason == "StillStopping"
@@ -189,3 +224,57 @@ def _expect_operator(cluster: str) -> None:
         known = CAPABILITIES[PROMETHEUS_OPERATOR]
         text = f"The cluster has no {known.label}, which would read the objects. {why}"
         raise PermanentError("MissingCapability", text.strip())
+
+
+def load_facts() -> ClusterFacts:
+    generations = tuple(notify.receivers().values_list("name", "generation"))
+    return ClusterFacts(alerting.settings(), notify.alertmanager_export(), generations)
+
+
+def desired_digest(row: ClusterAlerts, known: ClusterFacts) -> str:
+    found = [_rules(row, known)] if row.rules else []
+    if not row.receivers:
+        return bodies.objects_digest(found, row.generation)
+    password = salted_hmac(__name__, settings.MAIL.password).hexdigest()
+    told = (known.told.spec(), known.generations, password)
+    return bodies.objects_digest(
+        found, row.generation, selectors.has_alertmanager(row.cluster.name), *told
+    )
+
+
+def build_desired(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
+    found = _receivers(row, known.told) if row.receivers else DesiredObjects(())
+    if row.rules:
+        return replace(found, bodies=(*found.bodies, _rules(row, known)))
+    return found
+
+
+def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
+    own = row.cluster.kind == IN_CLUSTER
+    return bodies.build_rules(known.rules, _place(row), routed=row.receivers, with_console=own)
+
+
+def _receivers(row: ClusterAlerts, told: AlertmanagerExport) -> DesiredObjects:
+    if not selectors.has_alertmanager(row.cluster.name):
+        return DesiredObjects((), "NoAlertmanager", _NO_ALERTMANAGER)
+    texts = _addresses(told.keys)
+    missing = sorted(key for key, text in texts.items() if not text)
+    if missing:
+        text = f"{', '.join(missing)} cannot be read with the present encryption key."
+        return DesiredObjects((), "AddressUnreadable", f"{text} Give it anew under Receivers.")
+    secret = [bodies.build_address_secret(texts, _place(row))] if texts else []
+    return DesiredObjects((*secret, bodies.build_receivers(told.spec(), _place(row))))
+
+
+def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
+    known = {
+        alertmanager_config.url_key(name): url
+        for name, url in deliveries.receiver_addresses().items()
+    }
+    known[alertmanager_config.MAIL_KEY] = settings.MAIL.password
+    return {key: known.get(key, "") for key in keys}
+
+
+def _place(row: ClusterAlerts) -> bodies.Placement:
+    namespace = row.namespace or row.cluster.namespace
+    return bodies.Placement(settings.EMBERLINE.install_id, namespace, row.labels)

@@ -1,21 +1,73 @@
-"""Pages of cluster alert objects: settings and status."""
+"""Pages of cluster alert objects: settings and status. `actions` validates the form."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import require
-from console.core.errors import Refused
 from console.web import responses
 from dashboards.alerts.cluster_objects import actions, selectors
-from dashboards.alerts.cluster_objects.forms import ClusterAlertsForm
+from dashboards.alerts.cluster_objects.models import ClusterAlerts
+from dashboards.alerts.page_forms import (
+    GET_OR_POST,
+    MONOSPACE,
+    ActionForm,
+    done,
+    find_or_404,
+    flag_field,
+    posted,
+    save_or_show,
+    text_field,
+)
+
+_PLAIN = {"spellcheck": "false", "autocomplete": "off"}
+
+
+class ClusterAlertsForm(ActionForm):
+    rules = flag_field(
+        "Keep the alert rules there",
+        help_text="A PrometheusRule with the numbers set here, brought up to date by itself.",
+    )
+    receivers = flag_field(
+        "Keep receivers and routes there",
+        help_text="An AlertmanagerConfig, and a Secret with the addresses. Needs an Alertmanager "
+        "with the cluster's metrics source: it tells people then, the console does not.",
+    )
+    namespace = text_field("Namespace", widget=forms.TextInput(attrs=_PLAIN))
+    labels = text_field(
+        "Labels",
+        help_text="One a line, such as release=prometheus, where the operator takes only objects "
+        "that have them (its ruleSelector and alertmanagerConfigSelector).",
+        widget=forms.Textarea({**_PLAIN, **MONOSPACE, "rows": 3}),
+    )
+
+    def __init__(
+        self, data: Mapping[str, Any] | None, row: ClusterAlerts, own_namespace: str
+    ) -> None:
+        lines = "\n".join(f"{name}={value}" for name, value in row.labels.items())
+        shown = {"rules": row.rules, "receivers": row.receivers, "namespace": row.namespace}
+        super().__init__(data, initial={**shown, "labels": lines})
+        self.fields["namespace"].help_text = f"Empty: {own_namespace}, the cluster's own."
+
+    def typed(self) -> dict[str, Any]:
+        """Return the submitted values in the shape that `actions` takes."""
+        lines = [line.strip() for line in str(self.data.get("labels", "")).splitlines()]
+        pairs = [line.partition("=") for line in lines if line]
+        return {
+            "rules": bool(self.data.get("rules")),
+            "receivers": bool(self.data.get("receivers")),
+            "namespace": self.text_of("namespace"),
+            "labels": {name.strip(): value.strip() for name, _, value in pairs},
+        }
 
 
 @never_cache
@@ -29,45 +81,29 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("viewer")
 def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
-    posted = request.POST if request.method == "POST" else None
-    form = ClusterAlertsForm(posted, found.row, found.cluster.namespace)
-    status = 200
-    if posted is not None:
-        require(_user(request), "admin")
-        try:
-            actions.change(_user(request), name, form.typed())
-        except Refused as refused:
-            form.refuse(refused)
-            status = refused.status_code
-        else:
-            messages.success(request, f"What is kept in {name} is set, and done now.")
-            return redirect("alert_objects:cluster", name)
-    context = {"row": found, "form": form}
-    page, part = "alert_objects/cluster.html", "alert_objects/htmx/now.html"
-    if posted is None:
-        return responses.render(request, page, part, context)
-    return render(request, page, context, status=status)
+    found = find_or_404(lambda: selectors.one(name))
+    form = ClusterAlertsForm(posted(request), found.row, found.cluster.namespace)
+    if request.method != "POST":
+        page, part = "alert_objects/cluster.html", "alert_objects/htmx/now.html"
+        return responses.render(request, page, part, {"row": found, "form": form})
+    require(request.user, "admin")
+
+    def save() -> HttpResponse:
+        actions.change(request.user, name, form.typed())
+        return done(
+            request, f"What is kept in {name} is set, and done now.", "alert_objects:cluster", name
+        )
+
+    return save_or_show(request, form, save, "alert_objects/cluster.html", {"row": found})
 
 
 @require_POST
 @role_required("operator")
 def check(request: HttpRequest, name: str) -> HttpResponseBase:
-    _found(name)
-    actions.check(_user(request), name)
+    find_or_404(lambda: selectors.one(name))
+    actions.check(request.user, name)
     messages.info(request, f"{name} is looked at now.")
     return redirect("alert_objects:cluster", name)
-
-
-def _found(name: str) -> selectors.ClusterAlertsSummary:
-    try:
-        return selectors.one(name)
-    except Refused as refused:
-        raise Http404(str(refused)) from refused
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user

@@ -58,12 +58,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionValues:
-    """Conditions of a rule. `left`: number of conditions not evaluated, above the limit; `off`: the
-    rule is disabled.
-    """
+    """Conditions of a rule. `left`: number of conditions not evaluated, above the limit."""
 
     conditions: tuple[Condition, ...]
-    off: bool = False
+    enabled: bool = True
     left: int = 0
 
 
@@ -132,7 +130,7 @@ def dry_run(
             for one in numbers.conditions
             for series in _joined(answers, one, windows)
         ]
-        return judge_rule(found, looks, off=numbers.off)
+        return judge_rule(found, looks, enabled=numbers.enabled)
 
     return DryRun(
         key,
@@ -143,7 +141,8 @@ def dry_run(
         judged(draft),
         judged(now) if before and now else None,
         _seconds(answers["known"].series, coarse),
-        _measured(measure, answers[VALUE].series, coarse),
+        # Of a rule that measures absence, having no data is normal.
+        None if "absent" in measure.value else _seconds(answers[VALUE].series, coarse),
         draft.left,
         tuple(dict.fromkeys(one.detail for each in answers.values() for one in each.missing)),
         measure.drawn(answers, coarse),
@@ -166,7 +165,6 @@ def excess_series(asker: Asker, expr: str, key: str) -> int:
 
 
 def query_refused(fault: Fault) -> Refused:
-    """Return the failed query as a `Refused` with its remedy."""
     if fault.kind is FaultKind.BAD_QUERY:
         text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
@@ -203,11 +201,7 @@ def _windows(
 def _questions(one: Condition, windows: Sequence[Window]) -> dict[str, Question]:
     # x ^ 0 is 1 for every x, infinity included, which JSON numbers cannot express.
     text = f"(\n{one.expr}\n) ^ 0"
-    return {_key(one, place): Question(text, at.end, at) for place, at in enumerate(windows)}
-
-
-def _key(one: Condition, place: int) -> str:
-    return f"{place} {one.expr}"
+    return {f"{place} {one.expr}": Question(text, at.end, at) for place, at in enumerate(windows)}
 
 
 def _all_there(answers: Mapping[str, QueryResult]) -> None:
@@ -220,25 +214,15 @@ def _joined(
     answers: Mapping[str, QueryResult], one: Condition, windows: Sequence[Window]
 ) -> list[Series]:
     """Concatenate each series over all windows."""
-    parts = [answers[_key(one, place)].series for place in range(len(windows))]
+    parts = [answers[f"{place} {one.expr}"].series for place in range(len(windows))]
     rows = [{series.labels: series.values for series in found} for found in parts]
-    nothing = [(None,) * window.points for window in windows]
-    return [
-        Series(
-            labels,
-            tuple(
-                v for row, none in zip(rows, nothing, strict=True) for v in row.get(labels, none)
-            ),
-        )
-        for labels in dict.fromkeys(labels for row in rows for labels in row)
-    ]
-
-
-def _measured(measure: Measure, lines: Sequence[Series], window: Window) -> int | None:
-    """Return None if the rule measures absence: having no data is then normal."""
-    if "absent" in measure.value:
-        return None
-    return _seconds(lines, window)
+    found = []
+    for labels in dict.fromkeys(labels for row in rows for labels in row):
+        values: list[float | None] = []
+        for row, window in zip(rows, windows, strict=True):
+            values += row.get(labels, (None,) * window.points)
+        found.append(Series(labels, tuple(values)))
+    return found
 
 
 def _seconds(lines: Sequence[Series], window: Window) -> int:

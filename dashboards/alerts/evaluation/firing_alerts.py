@@ -10,14 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from dashboards.alerts.rules import (
-    BY_NAME,
-    DEFAULT_SETTINGS,
-    PAGE,
-    EndpointSelection,
-    Rule,
-    Settings,
-)
+from dashboards.alerts.rules.rule import PAGE, EndpointSelection
+from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, Settings
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import make_fault_message
@@ -97,38 +91,27 @@ def _values(
             whose = alert.endpoint if alert.endpoint in own else ""
             wanted.setdefault((alert.name, whose), []).append(alert)
     at = _now()
-    asked = {
-        f"{name} {whose}": Question(_measured(BY_NAME[name], whose, settings), at)
-        for name, whose in wanted
-    }
+    asked = {}
+    for name, whose in wanted:
+        only = EndpointSelection((whose,)) if whose else EndpointSelection()
+        value = BY_NAME[name].value(settings.of(BY_NAME[name], whose), only)
+        asked[f"{name} {whose}"] = Question(value, at)
     answers = prometheus.ask(asked) if asked else {}
     found: dict[int, float | None] = {}
     for (name, whose), some in wanted.items():
         series = answers[f"{name} {whose}"].series
         for alert in some:
-            mine = alert.labels.items()
-            same = (one for one in series if set(_key(one)) <= set(mine))
+            same = (one for one in series if set(_key(one)) <= set(alert.labels.items()))
             found[id(alert)] = next((one.latest for one in same), None)
     return found
-
-
-def _measured(rule: Rule, endpoint: str, settings: Settings) -> str:
-    return rule.value(
-        settings.of(rule, endpoint),
-        EndpointSelection((endpoint,)) if endpoint else EndpointSelection(),
-    )
 
 
 def _asked(
     prometheus: Asker, scope: Scope, query: str, settings: Settings = DEFAULT_SETTINGS
 ) -> FiringAlerts:
     at = _now()
-    answers = prometheus.ask(
-        {
-            "alerts": Question(query, at),
-            "since": Question(queries.alerts_since(scope), at),
-        }
-    )
+    since = Question(queries.alerts_since(scope), at)
+    answers = prometheus.ask({"alerts": Question(query, at), "since": since})
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         message = make_fault_message(fault)
@@ -146,16 +129,13 @@ def _now() -> int:
 
 
 def _place(alert: FiringAlert) -> tuple[bool, bool, float, str]:
-    return alert.state != FIRING, not alert.pages, _epoch(alert), alert.name
+    began = alert.since.timestamp() if alert.since else 0.0
+    return alert.state != FIRING, not alert.pages, began, alert.name
 
 
 def _key(series: Series) -> tuple[tuple[str, str], ...]:
     """Return the labels that the ALERTS and ALERTS_FOR_STATE series of an alert share."""
     return tuple(pair for pair in series.labels if pair[0] not in _OWN)
-
-
-def _epoch(alert: FiringAlert) -> float:
-    return alert.since.timestamp() if alert.since else 0.0
 
 
 def _alert(series: Series, begun: float | None, settings: Settings) -> FiringAlert:

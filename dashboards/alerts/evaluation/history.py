@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from dashboards.alerts.evaluation.intervals import find_runs
+from dashboards.alerts.evaluation.intervals import SampleRun, find_runs
 from dashboards.alerts.evaluation.measure import (
     Measure,
     MeasureChart,
@@ -17,12 +17,13 @@ from dashboards.alerts.evaluation.measure import (
     series_label,
     user_rule_measure,
 )
-from dashboards.alerts.rules import EndpointSelection, Rule, Settings, UserRule
 from dashboards.alerts.rules.parameter import describe_duration
+from dashboards.alerts.rules.rule import EndpointSelection, Rule
+from dashboards.alerts.rules.rule_file import Settings, UserRule
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import make_fault_message
-from dashboards.prometheus.http.client import Asker, Question, Series, Window
+from dashboards.prometheus.http.client import Asker, Question, Window
 
 RANGES = {"1h": (3600, 15), "6h": (6 * 3600, 60), "24h": (24 * 3600, 300), "7d": (7 * 86_400, 1800)}
 DEFAULT = "24h"
@@ -67,7 +68,11 @@ def query_history(
     if fault is not None:
         message = make_fault_message(fault)
         return RuleHistory(key, why=f"{message.title}: {message.text}")
-    episodes = [one for series in answers["alerts"].series for one in _episodes(series, window)]
+    episodes = [
+        _episode(series_label(series), run, window)
+        for series in answers["alerts"].series
+        for run in find_runs(series.values)
+    ]
     episodes.sort(key=lambda one: one.since, reverse=True)
     found = measure.drawn(answers, window) if measure else MeasureChart()
     return RuleHistory(key, tuple(episodes[:_MOST_EPISODES]), found, describe_duration(step))
@@ -77,27 +82,18 @@ def _measure(rule: Rule | UserRule, scope: Scope, settings: Settings) -> Measure
     """Return None if the measure has no endpoint label and the viewer may not see all endpoints."""
     if isinstance(rule, UserRule):
         return user_rule_measure(rule.expr)
-    only = _only(scope)
-    if not rule.per_endpoint and only != EndpointSelection():
+    # No endpoint is named "-".
+    names = (scope.endpoint,) if scope.endpoint else (scope.among or ("-",))
+    only = EndpointSelection(names if scope.endpoint or scope.among is not None else ())
+    if not rule.per_endpoint and only.names:
         return None
     return built_in_measure(rule, settings.of(rule, scope.endpoint), only)
 
 
-def _only(scope: Scope) -> EndpointSelection:
-    if scope.endpoint:
-        return EndpointSelection((scope.endpoint,))
-    # No endpoint is named "-".
-    return EndpointSelection() if scope.among is None else EndpointSelection(scope.among or ("-",))
-
-
-def _episodes(series: Series, window: Window) -> list[Episode]:
-    whose = series_label(series)
-    return [_episode(whose, one.first, one.last, window) for one in find_runs(series.values)]
-
-
-def _episode(whose: str, first: int, last: int, window: Window) -> Episode:
-    begin, end = (window.start + place * window.step for place in (first, last))
-    ended = None if last == window.points - 1 else datetime.fromtimestamp(end + window.step, UTC)
+def _episode(whose: str, run: SampleRun, window: Window) -> Episode:
+    begin, end = (window.start + place * window.step for place in (run.first, run.last))
+    over = run.last < window.points - 1
+    ended = datetime.fromtimestamp(end + window.step, UTC) if over else None
     seconds = max(window.step, end - begin)
     rounded = seconds // 60 * 60 if seconds >= 60 else seconds
     return Episode(whose, datetime.fromtimestamp(begin, UTC), ended, describe_duration(rounded))

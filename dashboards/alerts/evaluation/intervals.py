@@ -59,12 +59,12 @@ class FiringSummary:
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """`about`: sorted by firing time, longest first. `off`: the rule is disabled; the result is for
-    the enabled rule.
+    """`about`: sorted by firing time, longest first. `enabled`: of the rule; the result is for the
+    enabled one.
     """
 
     about: tuple[FiringSummary, ...] = ()
-    off: bool = False
+    enabled: bool = True
 
     @property
     def times(self) -> int:
@@ -79,19 +79,23 @@ class RuleVerdict:
         return sum(one.unsure for one in self.about)
 
     @property
+    def longest(self) -> tuple[FiringSummary, ...]:
+        return self.about[:MOST_SHOWN]
+
+    @property
     def fired(self) -> list[FiringSummary]:
         return [one for one in self.about if one.times]
 
 
 def judge_rule(
-    found: Iterable[tuple[Series, int]], looks: SampleTimes, *, off: bool = False
+    found: Iterable[tuple[Series, int]], looks: SampleTimes, *, enabled: bool = True
 ) -> RuleVerdict:
     """Return the verdict on `found`: series of the condition, each with its `for` duration in
     seconds.
     """
     judged = [summarize_firing(series, looks, lasting_s) for series, lasting_s in found]
     worth = [one for one in judged if one.times or one.unsure]
-    return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), off)
+    return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), enabled)
 
 
 def summarize_firing(series: Series, looks: SampleTimes, lasting_s: int) -> FiringSummary:

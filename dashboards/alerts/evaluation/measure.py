@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from dashboards.alerts.rules import EndpointSelection, Rule, Setting
 from dashboards.alerts.rules.comparison import parse_comparison, parse_number
 from dashboards.alerts.rules.parameter import format_value
+from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
 from dashboards.boards.charts.inline_chart import Chart, Values, make_line_chart
 from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 
@@ -49,12 +49,10 @@ class Measure:
     heavy: bool = False
 
     def questions(self, window: Window) -> dict[str, Question]:
-        texts = {
-            f"threshold{place}": one
-            for place, one in enumerate(self.thresholds)
-            if isinstance(one, str)
-        }
-        asked = {VALUE: self.value, **texts}
+        asked = {VALUE: self.value}
+        for place, one in enumerate(self.thresholds):
+            if isinstance(one, str):
+                asked[f"threshold{place}"] = one
         return {
             key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
         }
@@ -106,8 +104,8 @@ def user_rule_measure(condition: str) -> Measure:
     found = parse_comparison(condition)
     levels = [(one, parse_number(one)) for one in found.thresholds]
     most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
-    texts = tuple(text if at is None else at for text, at in levels)
-    return Measure(most, texts, falls=found.falls, heavy=True)
+    thresholds = tuple(text if number is None else number for text, number in levels)
+    return Measure(most, thresholds, falls=found.falls, heavy=True)
 
 
 def _clock(window: Window, share: float) -> str:

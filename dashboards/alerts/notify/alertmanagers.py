@@ -167,6 +167,10 @@ def _posted(one: Alertmanager, body: dict[str, Any]) -> str:
     return str(_asked(one, "POST", "/silences", body)["silenceID"])
 
 
+def _deleted(one: Alertmanager, identity: str, also: tuple[int, ...] = ()) -> None:
+    _asked(one, "DELETE", f"/silence/{quote(identity, safe='')}", None, also)
+
+
 def _put_back(
     done: list[Alertmanager], remote: Mapping[str, str], now: dict[str, str], before: DesiredSilence
 ) -> dict[str, str]:
@@ -192,8 +196,7 @@ def expire_silences(remote: Mapping[str, str]) -> None:
     for source, identity in remote.items():
         if source in known:
             try:
-                path = f"/silence/{quote(identity, safe='')}"
-                _asked(known[source], "DELETE", path, None, also=(404, 500))
+                _deleted(known[source], identity, also=(404, 500))
             except NoReplyError as error:
                 raise _away(known[source], error) from None
 
@@ -257,7 +260,7 @@ def _take_back(managers: Iterable[Alertmanager], made: dict[str, str]) -> None:
     for one in managers:
         if one.source in made:
             try:
-                _asked(one, "DELETE", f"/silence/{quote(made[one.source], safe='')}", None)
+                _deleted(one, made[one.source])
             except NoReplyError as error:
                 log.warning("Alertmanager of %s: could not expire a silence: %s", one.source, error)
 

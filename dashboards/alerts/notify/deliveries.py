@@ -18,8 +18,9 @@ from django.utils import timezone
 
 from console.core.counters import increment
 from console.vault import store
-from dashboards.alerts.notify.channels import BY_KIND, DeliveryTarget, PostError
+from dashboards.alerts.notify.channels import BY_KIND, DeliveryTarget
 from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver, ReceiverKind
+from dashboards.alerts.notify.protocol.http_post import PostError
 
 log = logging.getLogger(__name__)
 
@@ -28,18 +29,17 @@ GIVE_UP = timedelta(hours=3)
 """A page this old is news to nobody; what still fires is told again by its group."""
 PAUSES_S: Final = (10, 20, 40, 80, 160, 320, 600)
 _AT_ONCE, _OF_ONE = 40, 2
+_KEPT = timedelta(days=30)
 
 
 def due_deliveries(now: datetime) -> list[UUID]:
     """Return due deliveries, the longest waiting first and few a receiver: slow ones block no
     other.
     """
-    rows = Delivery.objects.filter(state=DeliveryState.WAITING, next_at__lte=now).order_by(
-        "next_at"
-    )
+    due = Delivery.objects.filter(state=DeliveryState.WAITING, next_at__lte=now)
     taken: Counter[UUID | None] = Counter()
     found = []
-    for pk, receiver in rows.values_list("pk", "receiver_id")[:500]:
+    for pk, receiver in due.order_by("next_at").values_list("pk", "receiver_id")[:500]:
         taken[receiver] += 1
         if taken[receiver] <= _OF_ONE:
             found.append(pk)
@@ -116,7 +116,6 @@ def _write(row: Delivery, state: str, error: str, next_at: datetime | None = Non
         log.warning("delivery %s to receiver %s failed: %s", row.pk, row.receiver_name, error)
 
 
-def prune(now: datetime, kept: timedelta = timedelta(days=30)) -> None:
-    """Delete deliveries that ended more than `kept` ago."""
-    old = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(created_at__lt=now - kept)
-    old.delete()
+def prune() -> None:
+    ended = Delivery.objects.exclude(state=DeliveryState.WAITING)
+    ended.filter(created_at__lt=timezone.now() - _KEPT).delete()

@@ -94,15 +94,10 @@ def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
 
 
 def _state(seen: DispatchResult, now: datetime) -> dict[str, Any]:
-    if seen.unknown:
-        known = Dispatch.objects.get(pk=1).unknown_since
-        return {
-            "reason": PROMETHEUS_UNREACHABLE,
-            "message": seen.why,
-            "unknown_since": known or now,
-        }
-    reason = seen.why or LOOKING
-    return {"reason": reason, "message": "", "unknown_since": None}
+    if not seen.unknown:
+        return {"reason": seen.why or LOOKING, "message": "", "unknown_since": None}
+    since = Dispatch.objects.get(pk=1).unknown_since or now
+    return {"reason": PROMETHEUS_UNREACHABLE, "message": seen.why, "unknown_since": since}
 
 
 def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
@@ -117,9 +112,12 @@ def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
         lost = SeenAlert.objects.filter(ended_at=None, seen_at__lte=now - RESOLVED_AFTER)
         lost.update(ended_at=now)
     SeenAlert.objects.filter(ended_at__lt=now - _FORGOTTEN).delete()
-    rows = list(SeenAlert.objects.all())
-    active = {row.fingerprint: _alert(row) for row in rows if row.ended_at is None}
-    return active, {row.fingerprint: _alert(row) for row in rows if row.ended_at is not None}
+    alerts = {
+        row.fingerprint: Alert(row.labels, row.annotations, row.started_at, row.ended_at)
+        for row in SeenAlert.objects.all()
+    }
+    active = {key: one for key, one in alerts.items() if one.ended is None}
+    return active, {key: one for key, one in alerts.items() if one.ended is not None}
 
 
 def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
@@ -135,17 +133,11 @@ def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
 
 
 def _see(alerts: Iterable[Alert], now: datetime) -> None:
-    rows = {
-        one.fingerprint: SeenAlert(
-            fingerprint=one.fingerprint,
-            labels=dict(one.labels),
-            annotations=dict(one.annotations),
-            started_at=one.started or now,
-            seen_at=now,
-            ended_at=None,
-        )
-        for one in alerts
-    }
+    rows = {}
+    for one in alerts:
+        facts = {"labels": dict(one.labels), "annotations": dict(one.annotations)}
+        times = {"started_at": one.started or now, "seen_at": now, "ended_at": None}
+        rows[one.fingerprint] = SeenAlert(fingerprint=one.fingerprint, **facts, **times)
     SeenAlert.objects.bulk_create(
         rows.values(),
         update_conflicts=True,
@@ -154,12 +146,7 @@ def _see(alerts: Iterable[Alert], now: datetime) -> None:
     )
 
 
-def _alert(row: SeenAlert) -> Alert:
-    return Alert(row.labels, row.annotations, row.started_at, row.ended_at)
-
-
 def _owe(active: Alerts, ended: Alerts, now: datetime) -> None:
-    """Create deliveries for all groups that are due."""
     silences = [one.conditions for one in selectors.active_silences()]
     loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in silences)]
     names = dict(endpoints.endpoints().values_list("name", "pk"))

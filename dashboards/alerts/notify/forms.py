@@ -7,9 +7,8 @@ from typing import Any
 
 from django import forms
 
-from console.core.errors import Refused
-from console.web.forms import Styled
 from dashboards.alerts.notify.models import ReceiverKind, Silence
+from dashboards.alerts.page_forms import MONOSPACE, ActionForm, flag_field, text_field
 
 CONDITIONS = (
     'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
@@ -28,38 +27,22 @@ DURATIONS = (
 _MOMENT = {"type": "datetime-local"}
 
 
-class ProblemForm(Styled, forms.Form):
+class ValuesForm(ActionForm):
     """`given` returns the submitted values in the shape that the actions take."""
 
     def given(self) -> dict[str, Any]:
-        return {name: str(self.data.get(name, "")).strip() for name in self.fields}
-
-    def refuse(self, refused: Refused) -> None:
-        self.full_clean()
-        for problem in refused.errors:
-            known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+        return {name: self.text_of(name) for name in self.fields}
 
 
-class SilenceForm(ProblemForm):
-    matchers = forms.CharField(
-        label="Which alerts",
-        required=False,
-        help_text=CONDITIONS,
-        widget=forms.Textarea({"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
+class SilenceForm(ValuesForm):
+    matchers = text_field(
+        "Which alerts", help_text=CONDITIONS, widget=forms.Textarea({"rows": 4, **MONOSPACE})
     )
     duration = forms.ChoiceField(label="For", choices=DURATIONS, initial="2h", required=False)
-    starts_at = forms.CharField(
-        label="From (UTC)",
-        required=False,
-        help_text="Empty: from now on.",
-        widget=forms.DateTimeInput(_MOMENT),
+    starts_at = text_field(
+        "From (UTC)", help_text="Empty: from now on.", widget=forms.DateTimeInput(_MOMENT)
     )
-    comment = forms.CharField(
-        label="Why",
-        required=False,
-        help_text="Whoever wonders about the silence reads this.",
-    )
+    comment = text_field("Why", help_text="Whoever wonders about the silence reads this.")
 
 
 class ChangeSilenceForm(SilenceForm):
@@ -79,9 +62,7 @@ class ChangeSilenceForm(SilenceForm):
         assert isinstance(length, forms.ChoiceField)
         length.choices = [("", "until the time below"), *DURATIONS]
         length.label = "From now on for"
-        self.fields["ends_at"] = forms.CharField(
-            label="Until (UTC)", required=False, widget=forms.DateTimeInput(_MOMENT)
-        )
+        self.fields["ends_at"] = text_field("Until (UTC)", widget=forms.DateTimeInput(_MOMENT))
         if begun:
             del self.fields["starts_at"]
         else:
@@ -102,27 +83,25 @@ def _typed(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-class ReceiverForm(ProblemForm):
+class ReceiverForm(ValuesForm):
     """Fields of one kind of receiver. `known`: the receiver exists; an empty secret field then
     keeps the stored secret.
     """
 
-    everything = forms.BooleanField(
-        label="Send all alerts",
-        required=False,
+    everything = flag_field(
+        "Send all alerts",
         initial=True,
         help_text="Without this it is told of nothing until you give it a route.",
     )
-    enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    enabled = flag_field("Enabled", initial=True)
 
     def __init__(self, kind: str, data: Any = None, *, known: Any = None) -> None:
-        super().__init__(data, initial=known and _shown(known))
+        shown = {"to": ", ".join(known.to), "enabled": known.enabled} if known else None
+        super().__init__(data, initial=shown)
         self.kind, self.known = kind, known
         fields: dict[str, forms.Field] = {}
         if known is None:
-            fields["name"] = forms.CharField(
-                label="Name", required=False, help_text="Such as on-call or team-chat."
-            )
+            fields["name"] = text_field("Name", help_text="Such as on-call or team-chat.")
             del self.fields["enabled"]
         else:
             del self.fields["everything"]
@@ -140,60 +119,45 @@ class ReceiverForm(ProblemForm):
         return found if self.known is not None else {**found, "kind": self.kind}
 
 
-def _shown(known: Any) -> dict[str, Any]:
-    return {"to": ", ".join(known.to), "enabled": known.enabled}
-
-
 def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
     if kind == ReceiverKind.EMAIL:
         text = "Separated by commas. Mail goes through the console's own server."
-        return {"to": forms.CharField(label="To", required=False, help_text=text)}
+        return {"to": text_field("To", help_text=text)}
     keep = f"Now {known.shown}. Leave it empty to keep it." if known is not None else ""
-    url = forms.CharField(
-        label="Address",
-        required=False,
+    url = text_field(
+        "Address",
         help_text=keep or "It may hold a token: it is kept sealed and never shown again.",
         widget=forms.TextInput({"inputmode": "url", "spellcheck": "false"}),
     )
     if kind == ReceiverKind.SLACK:
         return {"url": url}
     keep = "One is kept; leave it empty to keep it. " if known is not None and known.signed else ""
-    secret = forms.CharField(
-        label="Shared secret",
-        required=False,
+    secret = text_field(
+        "Shared secret",
         help_text=f"{keep}With one, each message is signed (X-Emberline-Signature).",
         widget=forms.PasswordInput({"autocomplete": "new-password"}),
     )
     return {"url": url, "secret": secret}
 
 
-class RouteForm(ProblemForm):
+class RouteForm(ValuesForm):
     receiver = forms.ChoiceField(label="Tell", required=False)
-    matchers = forms.CharField(
-        label="Which alerts",
-        required=False,
+    matchers = text_field(
+        "Which alerts",
         help_text=f"Empty: all. {CONDITIONS}",
-        widget=forms.Textarea({"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
+        widget=forms.Textarea({"rows": 3, **MONOSPACE}),
     )
-    group_by = forms.CharField(
-        label="Together if they share",
-        required=False,
+    group_by = text_field(
+        "Together if they share",
         initial="alertname, endpoint",
         help_text="Labels; alerts alike in them are one message. Empty: all are one message.",
     )
-    group_wait = forms.CharField(
-        label="First message after",
-        required=False,
-        initial="30s",
-        help_text="Others of the group may begin meanwhile.",
+    group_wait = text_field(
+        "First message after", initial="30s", help_text="Others of the group may begin meanwhile."
     )
-    group_interval = forms.CharField(label="More of the group after", required=False, initial="5m")
-    repeat_interval = forms.CharField(
-        label="Again, while nothing changes, after", required=False, initial="4h"
-    )
-    send_resolved = forms.BooleanField(
-        label="Also tell when they have ended", required=False, initial=True
-    )
+    group_interval = text_field("More of the group after", initial="5m")
+    repeat_interval = text_field("Again, while nothing changes, after", initial="4h")
+    send_resolved = flag_field("Also tell when they have ended", initial=True)
 
     def __init__(self, receivers: list[str], *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)

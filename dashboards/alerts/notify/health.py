@@ -38,21 +38,15 @@ class NotificationStatus:
 def notification_status() -> NotificationStatus:
     now = timezone.now()
     row = Dispatch.objects.filter(pk=1).first()
+    waiting = Q(state=DeliveryState.WAITING)
+    failed = Q(state=DeliveryState.FAILED, test=False, created_at__gt=now - timedelta(days=1))
     counts = Delivery.objects.aggregate(
-        waiting=Count("pk", filter=Q(state=DeliveryState.WAITING)),
-        failed=Count(
-            "pk",
-            filter=Q(
-                state=DeliveryState.FAILED, test=False, created_at__gt=now - timedelta(days=1)
-            ),
-        ),
+        waiting=Count("pk", filter=waiting), failed=Count("pk", filter=failed)
     )
-    looked = row.looked_at if row else None
     elsewhere = _elsewhere()
     doing, trouble, remedy = _trouble(row, now, bool(elsewhere))
-    return NotificationStatus(
-        looked, counts["waiting"], counts["failed"], trouble, remedy, doing, elsewhere
-    )
+    counted = row.looked_at if row else None, counts["waiting"], counts["failed"]
+    return NotificationStatus(*counted, trouble, remedy, doing, elsewhere)
 
 
 def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doing, str, str]:
@@ -96,7 +90,6 @@ def _elsewhere() -> tuple[str, ...]:
 
 
 def as_round() -> Round:
-    """Return the entry of the System page."""
     found = notification_status()
     owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
     purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"

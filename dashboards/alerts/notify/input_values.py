@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.utils.dateparse import parse_datetime
@@ -57,9 +57,7 @@ def parse_flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
     return value
 
 
-def parse_seconds(
-    data: Mapping[str, Any], name: str, default: int, low: int, high: int, field: str = ""
-) -> int:
+def parse_seconds(data: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
     """Parse a number of seconds or a Prometheus duration."""
     value = data.get(name, default)
     found = value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -68,7 +66,7 @@ def parse_seconds(
     if found is None or not low <= found <= high:
         remedy = f"{DURATION_REMEDY} From {format_duration(low)} to {format_duration(high)}."
         problem = "This is not a time that can be used here."
-        raise Refused(Problem(field or name, value, problem, remedy, "duration"))
+        raise Refused(Problem(name, value, problem, remedy, "duration"))
     return found
 
 
@@ -95,10 +93,6 @@ def format_duration(number: int) -> str:
             said += f"{left // size}{unit}"
             left %= size
     return said or "0s"
-
-
-def to_timedelta(number: int) -> timedelta:
-    return timedelta(seconds=number)
 
 
 def _spelled(value: str) -> int | None:

@@ -119,6 +119,10 @@ class Silence(models.Model):
             return "expired"
         return "active" if self.starts_at <= now else "pending"
 
+    @property
+    def current_state(self) -> str:
+        return self.state(timezone.now())
+
 
 class SeenAlert(models.Model):
     """Alert since it was first seen; `ended_at` is set once it has been missing for long enough."""
@@ -191,6 +195,10 @@ class Delivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title} to {self.receiver_name}: {self.state}"
+
+    @property
+    def next_attempt_at(self) -> datetime | None:
+        return self.next_at if self.state == DeliveryState.WAITING else None
 
 
 class Dispatch(Observed):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
@@ -21,7 +22,7 @@ from console.audit.record import HIDDEN, record
 from console.core.errors import Gathered, Problem, Refused, expect_generation
 from console.core.outbound import url_problem
 from console.vault import store
-from dashboards.alerts.notify import deliveries, input_values
+from dashboards.alerts.notify import deliveries, input_values, selectors
 from dashboards.alerts.notify.models import Delivery, Receiver, ReceiverKind, Route
 from dashboards.alerts.notify.protocol import http_post, message
 from dashboards.alerts.notify.protocol.alert import Alert
@@ -49,7 +50,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
             made.save(force_insert=True)
             _keep(made, secrets)
             if everything:
-                _default_route(made)
+                Route.objects.create(receiver=made, group_by=["alertname", "endpoint"])
             said = {"kind": made.kind, "where": made.shown, "to": made.to}
             record(actor, "create", f"receiver/{name}", said, request_id)
     except IntegrityError:
@@ -66,8 +67,7 @@ def change(
     require(actor, "admin")
     given = input_values.parse_mapping(data, ("url", "secret", "to", "enabled"))
     with transaction.atomic():
-        found = _locked(name)
-        expect_generation(f"Receiver {name}", found.generation, expected)
+        found = _locked(name, expected)
         before = _facts(found)
         gathered = Gathered()
         secrets = _take(found, given, gathered, new=False)
@@ -86,8 +86,7 @@ def delete(actor: Any, name: str, *, expected: int | None = None, request_id: st
     """Delete the receiver and its routes; its deliveries stay in the history."""
     require(actor, "admin")
     with transaction.atomic():
-        found = _locked(name)
-        expect_generation(f"Receiver {name}", found.generation, expected)
+        found = _locked(name, expected)
         for secret in deliveries.vault_names(found).values():
             store.drop(secret)
         found.delete()
@@ -97,14 +96,12 @@ def delete(actor: Any, name: str, *, expected: int | None = None, request_id: st
 def send_test(actor: Any, name: str, *, request_id: str = "") -> Delivery:
     """Send a test message in one immediate attempt; the delivery holds the result."""
     require(actor, "admin")
-    found = Receiver.objects.filter(name=name).first() or _no_receiver(name)
+    found = selectors.receiver(name)
     labels = {"alertname": "EmberlineTest", "severity": "ticket"}
     notes = {
         "summary": "A test of this receiver.",
         "description": f"Sent by {actor.get_username()}. Nothing is wrong.",
     }
-    from django.conf import settings
-
     alert = Alert(labels, notes, timezone.now())
     body = message.build_document(name, f"test:{found.pk}", labels, [alert], settings.PUBLIC_URL)
     with transaction.atomic():
@@ -201,20 +198,11 @@ def _keep(receiver: Receiver, secrets: Mapping[str, str]) -> None:
         store.put(names[name], text)
 
 
-def _default_route(receiver: Receiver) -> Route:
-    return Route.objects.create(receiver=receiver, group_by=["alertname", "endpoint"])
-
-
 def _facts(receiver: Receiver) -> dict[str, Any]:
     return {"where": receiver.shown, "to": list(receiver.to), "enabled": receiver.enabled}
 
 
-def _locked(name: str) -> Receiver:
-    found = Receiver.objects.select_for_update().filter(name=name).first()
-    return found or _no_receiver(name)
-
-
-def _no_receiver(name: str) -> Any:
-    from dashboards.alerts.notify.selectors import not_found
-
-    raise not_found("receiver", name)
+def _locked(name: str, expected: int | None) -> Receiver:
+    found = selectors.get_or_refuse(Receiver.objects.select_for_update(), "receiver", name=name)
+    expect_generation(f"Receiver {name}", found.generation, expected)
+    return found

@@ -115,8 +115,6 @@ def _labels(value: Any) -> list[str]:
 
 
 def _locked(pk: UUID, expected: int | None) -> Route:
-    found = Route.objects.select_for_update().filter(pk=pk).first()
-    if found is None:
-        raise selectors.not_found("route", pk)
+    found = selectors.get_or_refuse(Route.objects.select_for_update(), "route", pk=pk)
     expect_generation("This route", found.generation, expected)
     return found

@@ -7,26 +7,26 @@ role on the whole platform.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Model, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from console.accounts.permissions import Somebody, filter_visible
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
-from dashboards.alerts.notify.protocol import alertmanager_config, alertmanager_object
 from dashboards.alerts.notify.protocol.alertmanager_config import (
+    AlertmanagerExport,
     MailFacts,
     ReceiverFacts,
     RouteFacts,
 )
 from endpoints import selectors as endpoints
 
+Row = TypeVar("Row", bound=Model)
 SILENCE_STATES = ("active", "pending", "expired")
 
 
@@ -45,10 +45,7 @@ def silences_in_state(state: str, now: datetime | None = None) -> Q:
 
 
 def silence(viewer: Somebody, pk: UUID) -> Silence:
-    found = silences(viewer).filter(pk=pk).first()
-    if found is None:
-        raise not_found("silence", pk)
-    return found
+    return get_or_refuse(silences(viewer), "silence", pk=pk)
 
 
 def active_silences() -> list[Silence]:
@@ -60,31 +57,6 @@ def remote_ids() -> list[str]:
     """Return the Alertmanager ids of our silences."""
     rows = Silence.objects.exclude(remote={}).order_by("-created_at")
     return [one for row in rows.values_list("remote", flat=True)[:2000] for one in row.values()]
-
-
-@dataclass(frozen=True, slots=True)
-class AlertmanagerExport:
-    """Configuration for an Alertmanager that sends what the console would send; holds no secret."""
-
-    receivers: list[ReceiverFacts]
-    routes: list[RouteFacts]
-    teams: Mapping[str, list[str]]
-    mail: MailFacts
-
-    def yml(self) -> str:
-        return alertmanager_config.render(self.receivers, self.routes, self.teams, self.mail)
-
-    def spec(self) -> dict[str, Any]:
-        """Return the `spec` of an AlertmanagerConfig."""
-        return alertmanager_object.spec(self.receivers, self.routes, self.teams, self.mail)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys that its Secret must contain."""
-        return alertmanager_object.keys(self.receivers, self.mail)
-
-    def object(self) -> str:
-        return alertmanager_object.render(self.receivers, self.routes, self.teams, self.mail)
 
 
 def alertmanager_export() -> AlertmanagerExport:
@@ -139,10 +111,7 @@ def receivers_with_latest() -> list[tuple[Receiver, Delivery | None]]:
 
 
 def receiver(name: str) -> Receiver:
-    found = Receiver.objects.filter(name=name).first()
-    if found is None:
-        raise not_found("receiver", name)
-    return found
+    return get_or_refuse(Receiver.objects.all(), "receiver", name=name)
 
 
 def routes() -> QuerySet[Route]:
@@ -150,10 +119,7 @@ def routes() -> QuerySet[Route]:
 
 
 def route(pk: UUID) -> Route:
-    found = routes().filter(pk=pk).first()
-    if found is None:
-        raise not_found("route", pk)
-    return found
+    return get_or_refuse(routes(), "route", pk=pk)
 
 
 def deliveries(viewer: Somebody) -> QuerySet[Delivery]:
@@ -162,14 +128,14 @@ def deliveries(viewer: Somebody) -> QuerySet[Delivery]:
 
 
 def delivery(viewer: Somebody, pk: UUID) -> Delivery:
-    found = deliveries(viewer).filter(pk=pk).first()
-    if found is None:
-        raise not_found("delivery", pk)
-    return found
+    return get_or_refuse(deliveries(viewer), "delivery", pk=pk)
 
 
-def not_found(what: str, name: Any) -> Refused:
-    problem = Problem(
-        what, str(name)[:80], f"There is no such {what}.", "Choose one of the list.", "not_found"
-    )
-    return Refused(problem, status_code=404)
+def get_or_refuse(rows: QuerySet[Row], what: str, **key: Any) -> Row:
+    """Return the only row with the key; raise `Refused` (404)."""
+    row = rows.filter(**key).first()
+    if row is None:
+        text, remedy = f"There is no such {what}.", "Choose one of the list."
+        named = str(next(iter(key.values())))[:80]
+        raise Refused(Problem(what, named, text, remedy, "not_found"), status_code=404)
+    return row

@@ -18,6 +18,7 @@ from console.accounts.permissions import allows, require, require_in_any_team
 from console.audit.record import diff, record
 from console.core.errors import Gathered, Problem, Refused
 from dashboards.alerts.notify import alertmanagers, input_values
+from dashboards.alerts.notify.alertmanagers import DesiredSilence
 from dashboards.alerts.notify.models import Silence
 from dashboards.alerts.notify.protocol import matchers
 from dashboards.alerts.notify.protocol.matchers import Matchers
@@ -31,30 +32,16 @@ _DEFAULT_S = 2 * 3600
 
 def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
     require_in_any_team(actor, "operator")
-    given = input_values.parse_mapping(data, FIELDS)
-    gathered = Gathered()
-    conditions = gathered.take(_conditions, given) or ()
-    times = gathered.take(_times, given, timezone.now())
-    comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
-    endpoint = _bound_to(actor, conditions) if conditions else None
-    gathered.end()
-    assert times is not None
-    starts, ends = times
-    author = actor.get_username()
-    wanted = alertmanagers.DesiredSilence(conditions, starts, ends, author, comment)
+    wanted, endpoint = _validate(actor, data, None, timezone.now())
     remote = alertmanagers.create_silence(_concerned(endpoint), wanted)
     with transaction.atomic():
         made = Silence.objects.create(
-            endpoint=endpoint,
-            matchers=[one.data() for one in conditions],
-            starts_at=starts,
-            ends_at=ends,
-            comment=comment,
-            author=author,
-            remote=remote,
+            **_columns(wanted, endpoint, remote),
+            author=wanted.author,
             created_by=stored_actor(actor),
         )
-        said = {"matchers": [str(one) for one in conditions], "ends_at": ends, "comment": comment}
+        said = _facts(wanted)
+        del said["starts_at"]
         record(actor, "silence", f"silence/{made.pk}", said, request_id, of=endpoint)
     return made
 
@@ -65,21 +52,9 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
     now = timezone.now()
     if silence.ends_at <= now:
         raise _over()
-    given = input_values.parse_mapping(data, FIELDS)
-    gathered = Gathered()
-    conditions = silence.conditions
-    if "matchers" in given:
-        conditions = gathered.take(_conditions, given) or ()
-    times = gathered.take(_new_times, given, silence, now)
-    comment = silence.comment
-    if "comment" in given:
-        comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
-    endpoint = _bound_to(actor, conditions) if conditions else None
-    gathered.end()
-    assert times is not None
-    starts, ends = times
-    before = _wanted(silence)
-    after = alertmanagers.DesiredSilence(conditions, starts, ends, silence.author, comment)
+    after, endpoint = _validate(actor, data, silence, now)
+    times = silence.starts_at, silence.ends_at
+    before = DesiredSilence(silence.conditions, *times, silence.author, silence.comment)
     if after == before:
         return
     remote, refused = alertmanagers.replace_silence(
@@ -90,14 +65,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
         live.update(remote=remote)
         raise refused
     with transaction.atomic():
-        done = live.update(
-            endpoint=endpoint,
-            matchers=[one.data() for one in conditions],
-            starts_at=starts,
-            ends_at=ends,
-            comment=comment,
-            remote=remote,
-        )
+        done = live.update(**_columns(after, endpoint, remote))
         if done:
             said = diff(_facts(before), _facts(after))
             record(actor, "change silence", f"silence/{silence.pk}", said, request_id, of=endpoint)
@@ -106,12 +74,32 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
         raise _over()
 
 
-def _wanted(silence: Silence) -> alertmanagers.DesiredSilence:
-    times = silence.starts_at, silence.ends_at
-    return alertmanagers.DesiredSilence(silence.conditions, *times, silence.author, silence.comment)
+def _validate(
+    actor: Any, data: Any, silence: Silence | None, now: datetime
+) -> tuple[DesiredSilence, Any]:
+    """Return the silence and its only endpoint; fields missing from a change keep their values."""
+    given = input_values.parse_mapping(data, FIELDS)
+    gathered = Gathered()
+    conditions: Matchers = silence.conditions if silence else ()
+    if silence is None or "matchers" in given:
+        conditions = gathered.take(_conditions, given) or ()
+    times = gathered.take(_times, given, silence, now)
+    comment = silence.comment if silence else ""
+    if silence is None or "comment" in given:
+        comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
+    endpoint = _bound_to(actor, conditions) if conditions else None
+    gathered.end()
+    assert times is not None
+    author = silence.author if silence else actor.get_username()
+    return DesiredSilence(conditions, *times, author, comment), endpoint
 
 
-def _facts(wanted: alertmanagers.DesiredSilence) -> dict[str, Any]:
+def _columns(wanted: DesiredSilence, endpoint: Any, remote: Mapping[str, str]) -> dict[str, Any]:
+    matchers = [one.data() for one in wanted.conditions]
+    return {**_facts(wanted), "matchers": matchers, "endpoint": endpoint, "remote": remote}
+
+
+def _facts(wanted: DesiredSilence) -> dict[str, Any]:
     return {
         "matchers": [str(one) for one in wanted.conditions],
         "starts_at": wanted.starts_at,
@@ -168,47 +156,34 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
     return found
 
 
-def _times(given: Mapping[str, Any], now: datetime) -> tuple[datetime, datetime]:
-    starts = max(input_values.parse_time(given, "starts_at") or now, now)
-    ends = input_values.parse_time(given, "ends_at")
-    if ends is None:
-        most = int(LONGEST.total_seconds())
-        ends = starts + input_values.to_timedelta(
-            input_values.parse_seconds(given, "duration", _DEFAULT_S, 60, most)
-        )
-    _judge_end(given, starts, ends)
-    return starts, ends
-
-
-def _new_times(
-    given: Mapping[str, Any], silence: Silence, now: datetime
+def _times(
+    given: Mapping[str, Any], silence: Silence | None, now: datetime
 ) -> tuple[datetime, datetime]:
-    """Return the new times; `duration` counts from now, or from a later start."""
+    """Return start and end; `duration` counts from now, or from a later start."""
     wished = input_values.parse_time(given, "starts_at")
-    begun = silence.starts_at <= now
-    if begun and wished not in (None, silence.starts_at):
-        text, remedy = "It has begun already.", "Leave its beginning as it is."
-        value = str(given.get("starts_at"))
-        raise Refused(Problem("starts_at", value, text, remedy, "begun"))
-    starts = silence.starts_at if begun or wished is None else max(wished, now)
+    if silence is not None and silence.starts_at <= now:
+        if wished not in (None, silence.starts_at):
+            text, remedy = "It has begun already.", "Leave its beginning as it is."
+            value = str(given.get("starts_at"))
+            raise Refused(Problem("starts_at", value, text, remedy, "begun"))
+        starts = silence.starts_at
+    elif wished is None:
+        starts = silence.starts_at if silence else now
+    else:
+        starts = max(wished, now)
+    first = max(starts, now)
     ends = input_values.parse_time(given, "ends_at")
-    if ends is None and given.get("duration") is not None:
-        most = int(LONGEST.total_seconds())
-        length = input_values.to_timedelta(
-            input_values.parse_seconds(given, "duration", 0, 60, most)
-        )
-        ends = max(starts, now) + length
-    if ends is None:
+    if ends is None and silence is not None and given.get("duration") is None:
         ends = silence.ends_at
-    _judge_end(given, max(starts, now), ends)
-    return starts, ends
-
-
-def _judge_end(given: Mapping[str, Any], starts: datetime, ends: datetime) -> None:
-    if not starts < ends <= starts + LONGEST:
+    if ends is None:
+        most = int(LONGEST.total_seconds())
+        seconds = input_values.parse_seconds(given, "duration", _DEFAULT_S, 60, most)
+        ends = first + timedelta(seconds=seconds)
+    if not first < ends <= first + LONGEST:
         text = "A silence ends after its beginning and within 90 days."
         remedy = "Choose an earlier end; what is silenced for ever is better switched off."
         raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
+    return starts, ends
 
 
 def follow_ends(ended: frozenset[str]) -> None:

@@ -28,8 +28,6 @@ def deliver(delivery: str) -> None:
 
 @shared_task(base=BaseTask, name="dashboards.notify.tasks.prune")
 def prune() -> None:
-    from django.utils import timezone
-
     from dashboards.alerts.notify import deliveries
 
-    deliveries.prune(timezone.now())
+    deliveries.prune()

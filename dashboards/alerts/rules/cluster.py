@@ -8,10 +8,10 @@ overwrites a label `endpoint` set by the scrape (a port name). If DCGM is scrape
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from dashboards.alerts.rules.parameter import Parameter
-from dashboards.alerts.rules.rule import PAGE, TICKET, Rule, unless_expected, window
+from dashboards.alerts.rules.rule import PAGE, Rule, threshold, unless_expected, window
 
 STATE: Final = "kube-state-metrics"
 DCGM: Final = "dcgm-exporter"
@@ -45,91 +45,75 @@ _WAITS = f'kube_pod_container_status_waiting_reason{{{_PODS},reason=~"{_STUCK}"}
 _XID = _gpu("DCGM_FI_DEV_XID_ERRORS")
 _NEW_XID = _gpu("DCGM_FI_DEV_XID_ERRORS", "changes", "[10m]")
 
+
+_pod_rule = partial(Rule, about="pod", needs=STATE)
+_gpu_rule = partial(Rule, about="pod", needs=DCGM)
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "EngineTargetsMissing",
         _named(_MISSING, "deployment", ""),
-        f"<measured> > <threshold> {unless_expected('endpoint')}",
         "10m",
-        TICKET,
         "fewer pods are available than wanted",
         "The endpoint's page has the cluster's own reasons and events.",
+        condition=f"<measured> > <threshold> {unless_expected('endpoint')}",
         about="deployment",
         needs=STATE,
-        parameters=(Parameter("threshold", "More pods missing than", 0.0, 0.0, 1000.0),),
+        parameters=(threshold("More pods missing than", 0.0, 0.0, 1000.0),),
     ),
-    Rule(
+    _pod_rule(
         "PodCrashLoop",
         _named(_RESTARTS),
-        _named(f"{_RESTARTS} > <threshold> or {_WAITS} == 1"),
         "5m",
-        TICKET,
         "a container ends again and again, or cannot be started",
         "Its log, also of its former life, is on the endpoint's tab Logs.",
-        about="pod",
-        needs=STATE,
-        parameters=(Parameter("threshold", "More restarts in half an hour than", 2.0, 0.0, 100.0),),
+        condition=_named(f"{_RESTARTS} > <threshold> or {_WAITS} == 1"),
+        parameters=(threshold("More restarts in half an hour than", 2.0, 0.0, 100.0),),
     ),
-    Rule(
+    _pod_rule(
         "PodUnschedulable",
         _named(f'kube_pod_status_phase{{{_PODS},phase="Pending"}}'),
-        "<measured> == 1",
         "15m",
-        TICKET,
         "no node takes it",
         "The endpoint's events say what the scheduler lacks: mostly a GPU, or a tolerated taint.",
-        about="pod",
-        needs=STATE,
+        condition="<measured> == 1",
     ),
-    Rule(
+    _gpu_rule(
         "GPUXid",
         _named(_XID),
-        _named(f"{_XID} > 0 and {_NEW_XID} > 0"),
         "0m",
-        PAGE,
         "a GPU of its reported an error (Xid)",
         "Look the number up in NVIDIA's Xid catalogue; 79 and 95 want the node drained.",
-        about="pod",
-        needs=DCGM,
+        condition=_named(f"{_XID} > 0 and {_NEW_XID} > 0"),
+        severity=PAGE,
     ),
-    Rule(
+    _gpu_rule(
         "GPURowRemapFailure",
         _named(_gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
-        "<measured> > 0",
         "0m",
-        PAGE,
         "a GPU of its could not replace a broken row of memory",
         "Drain the node; the GPU wants a reset, and if it stays, a replacement.",
-        about="pod",
-        needs=DCGM,
+        condition="<measured> > 0",
+        severity=PAGE,
     ),
-    Rule(
+    _gpu_rule(
         "GPUHot",
         _named(_gpu("DCGM_FI_DEV_GPU_TEMP")),
-        "<measured> > <threshold>",
         "10m",
-        TICKET,
         "a GPU of its is hotter than <threshold> and will slow down",
         "Look at the node's fans and neighbours.",
-        about="pod",
-        needs=DCGM,
-        parameters=(Parameter("threshold", "Hotter than", 88.0, 30.0, 120.0, "celsius"),),
-        unit="celsius",
+        parameters=(threshold("Hotter than", 88.0, 30.0, 120.0, "celsius"),),
     ),
-    Rule(
+    _gpu_rule(
         "GPUAllocatedIdle",
         _named(_gpu("DCGM_FI_DEV_GPU_UTIL", "max_over_time", "[<window>]")),
-        "<measured> < <threshold>",
         "1h",
-        TICKET,
         "a GPU of its is paid for and was not used for <window>",
         "Pause the endpoint, or let it scale to fewer workers.",
-        about="pod",
-        needs=DCGM,
+        condition="<measured> < <threshold>",
         parameters=(
-            Parameter("threshold", "Never busier than", 5.0, 0.0, 100.0, "percent"),
+            threshold("Never busier than", 5.0, 0.0, 100.0, "percent"),
             window("1h", "5m", "1d"),
         ),
-        unit="percent",
     ),
 )

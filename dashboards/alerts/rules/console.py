@@ -1,4 +1,4 @@
-"""Alert rules for the console's disk, from the console's metrics.
+"""Alert rules for the console's disk and for budgets, from the console's metrics.
 
 With a full disk Prometheus stores no samples: the last one of the past hour is used, so that the
 alert does not resolve when the disk fills up.
@@ -7,7 +7,7 @@ alert does not resolve when the disk fills up.
 from __future__ import annotations
 
 from dashboards.alerts.rules.parameter import Parameter
-from dashboards.alerts.rules.rule import PAGE, TICKET, Rule
+from dashboards.alerts.rules.rule import PAGE, Rule, threshold
 
 _PREFIX = "emberline_console_disk_"
 
@@ -23,46 +23,71 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "DiskAlmostFull",
         f"{_last('free_bytes')} / {_last('size_bytes')}",
-        f"(<measured> < <threshold> and {_FREE_GIB} < <gib>) "
-        f"or {_last('inodes_free_ratio')} < <inodes>",
         "5m",
-        TICKET,
         "the console's disk has less than <threshold> and less than <gib> GiB free, or fewer than "
         "<inodes> of its inodes",
         _REMEDY,
+        condition=(
+            f"(<measured> < <threshold> and {_FREE_GIB} < <gib>) "
+            f"or {_last('inodes_free_ratio')} < <inodes>"
+        ),
         about="path",
         parameters=(
-            Parameter("threshold", "Less free than", 0.1, 0.001, 0.9, "share"),
+            threshold("Less free than", 0.1, 0.001, 0.9, "share"),
             Parameter("gib", "And less free than (GiB)", 5.0, 0.01, 100_000.0),
             Parameter("inodes", "Or fewer inodes free than", 0.05, 0.0, 0.9, "share"),
         ),
-        unit="share",
     ),
     Rule(
         "DiskFullSoon",
         f"min by (path) (predict_linear({_PREFIX}free_bytes[1h], <hours> * 3600))",
-        f"<measured> < 0 and {_last('free_bytes')} / {_last('size_bytes')} < <threshold>",
         "15m",
-        TICKET,
         "the console's disk will be full within <hours> h if it fills as in the last hour",
         _REMEDY,
+        condition=f"<measured> < 0 and {_last('free_bytes')} / {_last('size_bytes')} < <threshold>",
         about="path",
         parameters=(
             Parameter("hours", "Full within (h)", 6.0, 0.1, 168.0),
-            Parameter("threshold", "While less is free than", 0.4, 0.001, 1.0, "share"),
+            threshold("While less is free than", 0.4, 0.001, 1.0, "share"),
         ),
+        measured_in="",
     ),
     Rule(
         "DiskFull",
         _FREE_GIB,
-        f"<measured> * 1024 < <mib> or {_last('inodes_free_ratio')} == 0 "
-        f"or max by (path) (last_over_time({_PREFIX}read_only[1h])) == 1",
         "1m",
-        PAGE,
         "the console's disk is full or read-only: changes fail and metrics have a gap, endpoints "
         "serve",
         _REMEDY,
+        condition=(
+            f"<measured> * 1024 < <mib> or {_last('inodes_free_ratio')} == 0 "
+            f"or max by (path) (last_over_time({_PREFIX}read_only[1h])) == 1"
+        ),
+        severity=PAGE,
         about="path",
         parameters=(Parameter("mib", "Less free than (MiB)", 64.0, 1.0, 100_000.0),),
+    ),
+)
+
+BUDGET_RULES: tuple[Rule, ...] = (
+    Rule(
+        "BudgetExceeded",
+        "max by (budget, team, endpoint) (emberline_budget_used_ratio)",
+        "5m",
+        "this month has used up more than <threshold> of the budget",
+        "The page Costs says which endpoints spent it. Pause or scale down what is idle, or raise "
+        "the budget.",
+        condition="<measured> >= <threshold>",
+        about="budget",
+        parameters=(threshold("From", 1.0, 0.05, 10.0, "share"),),
+    ),
+    Rule(
+        "BudgetForecast",
+        "max by (budget, team, endpoint) (emberline_budget_forecast_ratio)",
+        "1h",
+        "if the month goes on like this, it will use more than <threshold> of the budget",
+        "The page Costs says which endpoints spend most now. There is still time to change it.",
+        about="budget",
+        parameters=(threshold("More than", 1.0, 0.05, 10.0, "share"),),
     ),
 )

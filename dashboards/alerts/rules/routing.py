@@ -9,10 +9,10 @@ from __future__ import annotations
 from dashboards.alerts.rules.parameter import Parameter
 from dashboards.alerts.rules.rule import (
     PAGE,
-    TICKET,
     Rule,
     rate,
     select,
+    threshold,
     unless_expected,
     unless_starting,
     window,
@@ -22,11 +22,12 @@ from routing.analysis import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"
+_ERRORS = rate(q.REQUESTS, _ENDPOINT, "<window>", 'code=~"5.."')
 _FEWEST = f"{fallbacks.MIN_REQUESTS / 600:.4f}"  # minimum decisions/s for a meaningful share
 
 
 def _part(label: str, default: float) -> Parameter:
-    return Parameter("threshold", label, default, 0.0, 1.0, "share")
+    return threshold(label, default, 0.0, 1.0, "share")
 
 
 def _fallback() -> str:
@@ -40,11 +41,6 @@ def _imbalance() -> str:
     share = rate(q.DECISIONS, _WORKER, "<window>")
     most, mean = f"max by ({_ENDPOINT}) ({share})", f"avg by ({_ENDPOINT}) ({share})"
     return f"{most} / ({mean} > <traffic>)"
-
-
-def _errors() -> str:
-    bad = rate(q.REQUESTS, _ENDPOINT, "<window>", 'code=~"5.."')
-    return f"{bad} / ({rate(q.REQUESTS, _ENDPOINT, '<window>')} > 0)"
 
 
 def _dishonest() -> str:
@@ -65,79 +61,68 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "EndpointNoHealthyWorker",
         f"sum by ({_ENDPOINT}) ({select(q.WORKER_UP)})",
-        f"<measured> == 0 {unless_expected('endpoint')}",
         "1m",
-        PAGE,
         "no worker passes its health checks, so every request fails",
         "Open the endpoint's workers and the end of their logs. Workers are restarted "
         "automatically.",
+        condition=f"<measured> == 0 {unless_expected('endpoint')}",
+        severity=PAGE,
     ),
     Rule(
         "RouterDown",
         select("up", 'job="router"'),
-        f"<measured> == 0 {unless_expected('endpoint_name', 'start|stop')}",
         "1m",
-        PAGE,
         "the router cannot be scraped and is probably unreachable",
         "Open the endpoint and the router's log. The router is restarted automatically.",
+        condition=f"<measured> == 0 {unless_expected('endpoint_name', 'start|stop')}",
+        severity=PAGE,
         about="endpoint_name",
     ),
     Rule(
         "EngineTargetDown",
         select("up", 'job="vllm"'),
-        f"<measured> == 0 {unless_starting()}",
         "2m",
-        TICKET,
         "the metrics of a worker cannot be scraped",
         "If the worker serves requests, check what answers /metrics on its port; otherwise read "
         "its log.",
+        condition=f"<measured> == 0 {unless_starting()}",
         about="endpoint_name",
     ),
     Rule(
         "RouterErrorRatio",
-        _errors(),
-        "<measured> > <threshold>",
+        f"{_ERRORS} / ({rate(q.REQUESTS, _ENDPOINT, '<window>')} > 0)",
         "5m",
-        PAGE,
         "more than <threshold> of its requests end as errors of ours",
         "See emberline_router_request_errors_total by reason, and the workers' logs.",
+        severity=PAGE,
         parameters=(_part("More than", 0.02), window("5m")),
-        unit="share",
     ),
     Rule(
         "RouterQueueNearLimit",
         f"{select(q.QUEUE_DEPTH)} / ({select(q.QUEUE_LIMIT)} > 0)",
-        "<measured> > <threshold>",
         "2m",
-        TICKET,
         "the queue in front of its workers is nearly full; soon callers are refused",
         "Scale the endpoint up, or raise its limits if the workers are not busy.",
         parameters=(_part("Fuller than", 0.8),),
-        unit="share",
     ),
     Rule(
         "RoutingFallback",
         _fallback(),
-        "<measured> > <threshold>",
         "5m",
-        TICKET,
         "kvaware places most requests by a guess: it is on and does not work",
         "Run the doctor (emberline endpoint doctor NAME, or the tab of its routing page): it names "
         "the cause. Callers are served all the same.",
         parameters=(_part("More than", fallbacks.TOLERATED_SHARE), window("10m")),
-        unit="share",
     ),
     Rule(
         "RoutingImbalance",
         _imbalance(),
-        "<measured> > <threshold>",
         "15m",
-        TICKET,
         "one worker gets more than <threshold> times its share",
         "A hot prefix or session may be the reason: see the decisions on its routing page. "
         "A worker that came back is warm again after a while.",
         parameters=(
-            Parameter("threshold", "More times its share than", 2.0, 1.0, 1000.0),
+            threshold("More times its share than", 2.0, 1.0, 1000.0),
             window("10m"),
             # Fewer give no meaningful share.
             Parameter("traffic", "While a worker gets more than", 0.1, 0.0, 1000.0, "a second"),
@@ -146,68 +131,58 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "IndexStale",
         _of_worker(q.INDEX_LAG),
-        "<measured> > <threshold>",
         "5m",
-        TICKET,
         "what is known of a worker's cache is more than <threshold> old",
         "Compare the clocks of router and worker, then the router's CPU; run the doctor.",
-        parameters=(Parameter("threshold", "Older than", 30.0, 1.0, 3600.0, "seconds"),),
-        unit="seconds",
+        parameters=(threshold("Older than", 30.0, 1.0, 3600.0, "seconds"),),
     ),
     Rule(
         "KvEventsNotFollowed",
         _of_worker(q.KV_EVENTS_UP),
-        f"<measured> == 0 and on ({_WORKER}) {_of_worker(q.WORKER_UP)} == 1",
         "5m",
-        TICKET,
         "a worker serves, and the router does not follow what its cache holds",
         "Run the doctor: mostly --kv-events-config is missing, or its port is not reachable.",
+        condition=f"<measured> == 0 and on ({_WORKER}) {_of_worker(q.WORKER_UP)} == 1",
     ),
     Rule(
         "KvEventsLost",
         _counted(q.KV_RECOVERIES, 'reason=~"gap_lost|rebuild_useless|held_overflow"', "15m"),
-        "<measured> > 0",
         "0m",
-        TICKET,
         "events were lost for good, and a worker's index was built anew",
         "Set replay_endpoint and a larger buffer_steps in --kv-events-config if it repeats.",
+        condition="<measured> > 0",
     ),
     Rule(
         "KvIndexNotBelieved",
         _of_worker(q.KV_BELIEVED),
-        "<measured> == 0",
         "5m",
-        TICKET,
         "the index of a worker keeps promising what its engine does not have",
         "Look for who empties its cache, or for two workers behind one address; run the doctor.",
+        condition="<measured> == 0",
     ),
     Rule(
         "KvPredictionsMissed",
         _dishonest(),
-        "<measured> < <threshold>",
         "15m",
-        TICKET,
         "less than <threshold> of the tokens expected in caches were there",
         "Caches may be too small for the load (evictions), or the tokens differ: run the doctor.",
+        condition="<measured> < <threshold>",
         parameters=(_part("Less than", 0.5), window("15m")),
-        unit="share",
     ),
     Rule(
         "KvProbeFailing",
         _of_worker(q.KV_PROBE),
-        "<measured> == 0",
         "5m",
-        TICKET,
         "a prompt sent twice to a worker was not found the second time",
         "The KV index page of its routing shows what the probe saw, and what to do.",
+        condition="<measured> == 0",
     ),
     Rule(
         "RouterConfigRefused",
         _counted(q.CONFIG_RELOADS, 'result="refused"', "10m"),
-        "<measured> > 0",
         "0m",
-        TICKET,
         "its router refused a new configuration and works with the old one",
         "The endpoint's page and the router's log name the field.",
+        condition="<measured> > 0",
     ),
 )

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dashboards.alerts.rules.parameter import Parameter, format_duration, parse_duration
+from dashboards.alerts.rules.parameter import Parameter, Unit, format_duration, parse_duration
 from dashboards.boards.queries import metric_names as q
 
 PAGE, TICKET = "page", "ticket"
@@ -74,20 +74,27 @@ class Setting:
 class Rule:
     """`lasting`: the `for` duration in Prometheus syntax. `about`: label that identifies the
     subject; alerts on endpoints have the label `endpoint` whatever the metric's label is.
-    `needs`: exporter required, empty for our own metrics. `unit`: of the measure.
+    `needs`: exporter required, empty for our own metrics. `measured_in`: unit of the measure; None:
+    that of the threshold.
     """
 
     name: str
     measured: str
-    condition: str
     lasting: str
-    severity: str
     says: str
     remedy: str
+    condition: str = "<measured> > <threshold>"
+    severity: str = TICKET
     about: str = "endpoint"
     needs: str = ""
     parameters: tuple[Parameter, ...] = ()
-    unit: str = ""
+    measured_in: str | None = None
+
+    @property
+    def unit(self) -> str:
+        if self.measured_in is not None:
+            return self.measured_in
+        return next((one.unit for one in self.parameters if one.name == "threshold"), "")
 
     @property
     def per_endpoint(self) -> bool:
@@ -103,10 +110,6 @@ class Rule:
     def defaults(self) -> Setting:
         values = {one.name: one.default for one in self.parameters}
         return Setting(values, parse_duration(self.lasting), self.severity, True)
-
-    @property
-    def expr(self) -> str:
-        return self.expression(self.defaults)
 
     @property
     def summary(self) -> str:
@@ -140,7 +143,6 @@ class Rule:
         only: EndpointSelection = ALL_ENDPOINTS,
         runbook: str = "",
     ) -> dict[str, Any]:
-        """Return the entry for the rule file."""
         effective = (setting or Setting()).over(self.defaults)
         whose = f"{{{{ $labels.{self.about} }}}}" if self.about else "All endpoints"
         labels = {"severity": effective.severity}
@@ -198,7 +200,10 @@ def quantile(share: float, metric: str, by: str, window: str, inner: str = "") -
     return f"histogram_quantile({share}, {rate(f'{metric}_bucket', f'le, {by}', window, inner)})"
 
 
+def threshold(label: str, default: float, low: float, high: float, unit: Unit = "") -> Parameter:
+    return Parameter("threshold", label, default, low, high, unit)
+
+
 def window(default: str, low: str = "1m", high: str = "6h") -> Parameter:
-    """Return the parameter for the rate window."""
     first, least, most = (float(parse_duration(one) or 0) for one in (default, low, high))
     return Parameter("window", "Looked at over", first, least, most, "window")

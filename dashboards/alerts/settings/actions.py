@@ -18,7 +18,7 @@ from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused, expect_generation
 from dashboards.alerts.evaluation.dry_run import AGGREGATE_REMEDY, NARROW_REMEDY
-from dashboards.alerts.rules import Setting
+from dashboards.alerts.rules.rule import Setting
 from dashboards.alerts.settings import selectors, tasks, validation
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from dashboards.prometheus import connections

@@ -11,12 +11,9 @@ class AlertingConfig(AppConfig):
     def ready(self) -> None:
         from console.system import rounds
         from console.web.shell import navigation
-        from dashboards.alerts import sections
         from dashboards.alerts.settings import rule_file, url_names
 
         url_names.register()
         rounds.register_round(rule_file.as_round)
         rounds.register_round(rule_file.storage_round)
         navigation.register_item(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
-        sections.register(sections.AlertsSection("Firing", "alerting:firing", 10))
-        sections.register(sections.AlertsSection("Rules", "alerting:rules", 20))

@@ -1,4 +1,4 @@
-"""Documents of rules and alerts for pages and the API.
+"""Documents of rules for pages and the API.
 
 Team-safe: endpoint names come only from rows and metrics that the viewer may see.
 """
@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from console.accounts.permissions import Somebody, allows
-from dashboards.alerts.evaluation.firing_alerts import FiringAlert
-from dashboards.alerts.rules import BY_NAME, GROUPS, OWN_GROUP, Rule, Setting, Settings
 from dashboards.alerts.rules.parameter import Parameter, describe_duration, format_value
+from dashboards.alerts.rules.rule import Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS, OWN_GROUP, Settings
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from endpoints import selectors as endpoints
@@ -133,21 +133,6 @@ def endpoint_rule_document(
     }
 
 
-def alert_document(found: FiringAlert) -> dict[str, Any]:
-    return {
-        "alert": found.name,
-        "state": found.state,
-        "severity": found.severity,
-        "endpoint": found.endpoint,
-        "worker": found.worker,
-        "labels": dict(found.labels),
-        "value": found.value,
-        "since": found.since,
-        "summary": found.summary,
-        "remedy": found.remedy,
-    }
-
-
 def brief_settings(facts: Mapping[str, Any]) -> str:
     """Return the parameters as one table cell."""
     numbers = [f"{one['label'].lower()} {one['shown']}" for one in facts["parameters"]]
@@ -171,17 +156,9 @@ def _common(setting: Setting) -> dict[str, Any]:
 
 def _parameter(one: Parameter, setting: Setting) -> dict[str, Any]:
     value = setting.values[one.name]
-    return {
-        "name": one.name,
-        "label": one.label,
-        "unit": one.unit,
-        "value": value,
-        "shown": one.shown(value),
-        "default": one.default,
-        "low": one.low,
-        "high": one.high,
-        "choices": list(one.choices),
-    }
+    facts = {name: getattr(one, name) for name in ("name", "label", "unit", "default")}
+    bounds = {"low": one.low, "high": one.high, "choices": list(one.choices)}
+    return {**facts, "value": value, "shown": one.shown(value), **bounds}
 
 
 def _changed(row: RuleSetting | OwnRule | None) -> dict[str, Any]:

@@ -6,24 +6,22 @@ from typing import Any
 
 from django import forms
 
-from console.core.errors import Refused
-from console.web.forms import Styled
-from dashboards.alerts.rules import SEVERITIES, Rule, Setting
+from dashboards.alerts.page_forms import MONOSPACE, ActionForm
 from dashboards.alerts.rules.parameter import Parameter, format_duration
+from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.settings.models import OwnRule
 
 _SEVERITIES = [(one, one) for one in SEVERITIES]
+_UNITS = {
+    "share": "A part of 1. ",
+    "seconds": "Seconds. ",
+    "celsius": "°C. ",
+    "window": "A duration such as 5m. ",
+}
 _STATES = {"": None, "on": True, "off": False}
 
 
-class _Refusing(Styled, forms.Form):
-    def refuse(self, refused: Refused) -> None:
-        for problem in refused.errors:
-            place = problem.field if problem.field in self.fields else None
-            self.add_error(place, f"{problem.message} {problem.remedy}")
-
-
-class SettingForm(_Refusing):
+class SettingForm(ActionForm):
     """`mine`: own settings; `wide`: inherited ones, shown as placeholders of empty fields."""
 
     def __init__(self, rule: Rule, mine: Setting, wide: Setting, *args: Any) -> None:
@@ -54,17 +52,17 @@ class SettingForm(_Refusing):
 
     def wish(self) -> dict[str, Any]:
         """Return all fields; an empty field resets its setting."""
-        given = {name: self.data.get(name, "").strip() or None for name in self.fields}
+        given = {name: self.text_of(name) or None for name in self.fields}
         return {**given, "enabled": _STATES.get(self.data.get("enabled", ""))}
 
 
-class OwnRuleForm(_Refusing):
+class OwnRuleForm(ActionForm):
     name = forms.CharField(
         max_length=80, label="Name", help_text="Letters, digits and underscores: LongPrompts."
     )
     expr = forms.CharField(
         label="Condition",
-        widget=forms.Textarea(attrs={"rows": 4, "class": "font-monospace", "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 4, **MONOSPACE}),
         help_text="PromQL. Each series it finds is an alert; a label endpoint names the endpoint.",
     )
     summary = forms.CharField(
@@ -105,16 +103,13 @@ def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
         choices = [("", unchanged), *((f"{c:g}", one.shown(c)) for c in one.choices)]
         return forms.ChoiceField(choices=choices, **facts)
     widget = _placeholder(_typed(one, wide.values[one.name]))
-    return forms.CharField(widget=widget, help_text=f"{_unit(one)}{one.bounds}", **facts)
+    return forms.CharField(
+        widget=widget, help_text=f"{_UNITS.get(one.unit, '')}{one.bounds}", **facts
+    )
 
 
 def _typed(one: Parameter, value: float) -> str:
     return format_duration(int(value)) if one.unit == "window" else f"{value:g}"
-
-
-def _unit(one: Parameter) -> str:
-    words = {"share": "A part of 1. ", "seconds": "Seconds. ", "celsius": "°C. "}
-    return words.get(one.unit, "A duration such as 5m. " if one.unit == "window" else "")
 
 
 def _placeholder(text: str) -> forms.TextInput:

@@ -29,7 +29,7 @@ from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 from console.system.rounds import Round
 from console.system.rounds import RoundState as Doing
-from dashboards.alerts.rules import render
+from dashboards.alerts.rules.rule_file import render
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import Load, RuleFile
 
@@ -67,7 +67,6 @@ def rule_file_location() -> RuleFileLocation | None:
 
 
 def load() -> None:
-    """Run one pass."""
     ours = rule_file_location()
     if ours is None:
         RuleFile.objects.all().delete()
@@ -117,7 +116,6 @@ def as_round() -> Round:
 
 
 def storage_round() -> Round:
-    """Return the entry of the System page for Prometheus' storage."""
     purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
     if rule_file_location() is None:
         text = "This installation runs no Prometheus of its own."

@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 
 from console.accounts.permissions import Somebody, filter_visible, team_ids_with_role
 from console.core.errors import Problem, Refused
-from dashboards.alerts.rules import BY_NAME, Rule, Setting, Settings, UserRule
+from dashboards.alerts.rules.rule import Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, Settings, UserRule
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from endpoints import selectors as endpoints
 
@@ -40,7 +41,6 @@ def as_user_rule(row: OwnRule) -> UserRule:
 
 
 def platform_settings() -> QuerySet[RuleSetting]:
-    """Return the platform-wide settings."""
     return RuleSetting.objects.filter(endpoint=None).select_related("changed_by")
 
 

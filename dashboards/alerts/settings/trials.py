@@ -24,7 +24,8 @@ from dashboards.alerts.evaluation.dry_run import (
     dry_run,
     excess_series,
 )
-from dashboards.alerts.rules import BY_NAME, EndpointSelection, Rule, Setting, Settings
+from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import actions, selectors, validation
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
@@ -71,14 +72,13 @@ def _numbers(rule: Rule, settings: Settings, endpoint: str) -> ConditionValues:
     """Return the conditions; endpoints with own settings have conditions of their own."""
     if endpoint:
         mine = settings.of(rule, endpoint)
-        return ConditionValues(
-            (_condition(rule, mine, EndpointSelection((endpoint,))),), not mine.enabled
-        )
+        only = EndpointSelection((endpoint,))
+        return ConditionValues((_condition(rule, mine, only),), bool(mine.enabled))
     (wide, rest), *apart = settings.split(rule)
     on = [(setting, only) for setting, only in apart if setting.enabled]
     shown = [(wide, rest), *on][:MOST_CONDITIONS]
     found = tuple(_condition(rule, setting, only) for setting, only in shown)
-    return ConditionValues(found, not wide.enabled, len(on) + 1 - len(shown))
+    return ConditionValues(found, bool(wide.enabled), len(on) + 1 - len(shown))
 
 
 def _condition(rule: Rule, setting: Setting, only: EndpointSelection) -> Condition:
@@ -101,8 +101,8 @@ def _own(name: str, wish: Wish, key: str) -> DryRun:
     if many:
         text = f"It found {many} series at once; at most {MOST_SERIES} are tried."
         raise Refused(Problem("expr", None, text, AGGREGATE_REMEDY, "too_many_series"))
-    draft = ConditionValues((Condition(expr, lasting_s),), not enabled)
-    now = ConditionValues((Condition(row.expr, row.lasting_s),), not row.enabled) if row else None
+    draft = ConditionValues((Condition(expr, lasting_s),), enabled)
+    now = ConditionValues((Condition(row.expr, row.lasting_s),), row.enabled) if row else None
     return dry_run(asker, draft, now, evaluation_measure.user_rule_measure(expr), key)
 
 

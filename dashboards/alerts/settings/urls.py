@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.alerts.settings.pages import alerts, dry_run, rule
+from dashboards.alerts.settings.pages import alerts, rule
 
 app_name = "alerting"
 _ONE = "rules/<alertrule:rule>/"
@@ -13,15 +13,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", alerts.firing, name="firing"),
     path("rules/", alerts.rules, name="rules"),
     path("rules/new/", rule.new, name="new"),
-    path("rules/dry-run/", dry_run.new, name="try_new"),
+    path("rules/dry-run/", rule.try_new, name="try_new"),
     path("rules.yml", alerts.rule_file, name="file"),
     path("prometheusrule.yml", alerts.rule_object, name="object"),
     path(_ONE, rule.rule, name="rule"),
     path(f"{_ONE}past/", rule.rule_history, name="past"),
-    path(f"{_ONE}dry-run/", dry_run.rule, name="try"),
+    path(f"{_ONE}dry-run/", rule.try_rule, name="try"),
     path(f"{_ONE}reset/", rule.reset, name="reset"),
     path(f"{_ONE}delete/", rule.delete, name="delete"),
     path(_MINE, rule.of_endpoint, name="of_endpoint"),
-    path(f"{_MINE}dry-run/", dry_run.of_endpoint, name="try_of_endpoint"),
-    path(f"{_MINE}reset/", rule.reset_of_endpoint, name="reset_of_endpoint"),
+    path(f"{_MINE}dry-run/", rule.try_of_endpoint, name="try_of_endpoint"),
+    path(f"{_MINE}reset/", rule.reset, name="reset_of_endpoint"),
 ]

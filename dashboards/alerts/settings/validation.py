@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.rules import BY_NAME, SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.comparison import find_unselective
 from dashboards.alerts.rules.parameter import parse_duration
+from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
+from dashboards.alerts.rules.rule_file import BY_NAME
 
 LONGEST_S: Final = 7 * 86_400
 LASTING_S: Final = 300  # default of user-written rules

@@ -1,10 +1,14 @@
-"""Build a Grafana dashboard from a board, one for many endpoints and one for a single endpoint.
+"""Export boards as Grafana dashboards, one for many endpoints and one for a single endpoint, with
+rules and Grafana's provisioning.
 
 Uids are stable: an import replaces the previous version.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +19,7 @@ from dashboards.boards.panels.declarations import Board, Panel
 from dashboards.boards.panels.styles import RED
 from dashboards.grafana.export import panel
 from dashboards.grafana.export.panel import DATASOURCE, Object
+from dashboards.prometheus.config import recording_rules
 
 SCHEMA_VERSION: Final = 39  # of Grafana 10.4; newer versions migrate it on load
 _TAG: Final = "emberline"
@@ -29,6 +34,22 @@ _LINK: Final[Object] = {
     "keepTime": False,
 }
 
+# Constant timestamp of zip entries, so that equal exports have equal bytes.
+_ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
+
+_YAML: Final = "application/yaml"
+_PROVIDER: Final = """\
+# For Grafana's provisioning/dashboards; put the folder dashboards where path says.
+apiVersion: 1
+providers:
+  - name: emberline
+    folder: Emberline
+    type: file
+    allowUiUpdates: false
+    updateIntervalSeconds: 30
+    options: {path: /var/lib/grafana/dashboards/emberline}
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class DashboardExport:
@@ -39,16 +60,24 @@ class DashboardExport:
     recorded: bool = False
 
     @property
+    def scope(self) -> str:
+        return "endpoint" if self.one else "fleet"
+
+    @property
     def uid(self) -> str:
-        return f"emberline-{'endpoint' if self.one else 'fleet'}-{self.board.key}"
+        return f"emberline-{self.scope}-{self.board.key}"
 
     @property
     def title(self) -> str:
-        return f"Emberline / {'Endpoint' if self.one else 'Fleet'} / {self.board.title}"
+        return f"Emberline / {self.scope.capitalize()} / {self.board.title}"
 
     @property
     def panels(self) -> tuple[Panel, ...]:
         return self.board.panels(one=self.one)
+
+    @property
+    def panel_count(self) -> int:
+        return len(self.panels)
 
 
 def list_exports(*, recorded: bool = False) -> tuple[DashboardExport, ...]:
@@ -212,3 +241,40 @@ def _link_lines(made: Object, declared: Panel, wanted: DashboardExport) -> None:
     links: list[dict[str, Any]] = made["fieldConfig"]["defaults"].setdefault("links", [])
     url = f"/d/{uid}?{query}&{kept}"
     links.append(_LINK | {"title": f"This {declared.drill}", "type": "link", "url": url})
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile:
+    path: str
+    text: str
+    media_type: str
+
+
+def board(wanted: DashboardExport, console_url: str = "") -> ExportFile:
+    text = json.dumps(make_dashboard(wanted, console_url), indent=1, ensure_ascii=False) + "\n"
+    return ExportFile(f"dashboards/{wanted.uid}.json", text, "application/json")
+
+
+def make_files(
+    console_url: str, alert_rules: str, *, recorded: bool = False
+) -> tuple[ExportFile, ...]:
+    """`recorded`: use and include the recording rules for large fleets."""
+    fleet = recording_rules.render(recording_rules.groups(recording_rules.FLEET_GROUPS))
+    return (
+        *(board(one, console_url) for one in list_exports(recorded=recorded)),
+        ExportFile("grafana-provider.yaml", _PROVIDER, _YAML),
+        ExportFile("rules/emberline-alerts.yml", alert_rules, _YAML),
+        ExportFile("rules/emberline-recording.yml", recording_rules.render(), _YAML),
+        *((ExportFile("rules/emberline-large-fleet.yml", fleet, _YAML),) if recorded else ()),
+    )
+
+
+def make_zip(found: tuple[ExportFile, ...]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in found:
+            entry = zipfile.ZipInfo(f"emberline-grafana/{file.path}", _ZIP_DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, file.text)
+    return made.getvalue()

@@ -54,22 +54,17 @@ def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
     return made
 
 
-def target(expression: str, place: int, legend: str, **more: Any) -> Object:
+def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Object:
     return {
         "refId": chr(ord("A") + place),
         "datasource": DATASOURCE,
         "editorMode": "code",
         "expr": expression,
-        "legendFormat": legend,
+        "legendFormat": line.name or f"{{{{{line.by}}}}}",
         "range": True,
         "instant": False,
-    } | more
-
-
-def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Object:
-    legend = line.name or f"{{{{{line.by}}}}}"
-    more = {"format": "heatmap"} if declared.kind == "heatmap" else {}
-    return target(expression, place, legend, **more)
+        **({"format": "heatmap"} if declared.kind == "heatmap" else {}),
+    }
 
 
 def _description(declared: Panel) -> str:

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from django.test import Client
 
-from dashboards.alerts import rules as alerts_rules
-from dashboards.alerts.rules import RULES
+from dashboards.alerts.rules import rule_file as alerts_rules
+from dashboards.alerts.rules.rule_file import RULES
 from dashboards.alerts.settings import actions as alerting
-from dashboards.grafana import export
+from dashboards.grafana.export import dashboard as export
 from dashboards.prometheus.config import recording_rules
 from endpoints.models import Endpoint
 from tests.dashboards.grafana.export.checker import wrong_with

@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.audit.models import AuditEvent
 from dashboards import actions, endpoint_runs
 from dashboards.models import ProofRun
-from dashboards.proof import chart
+from dashboards.proof import cache_proof
 from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.refusals import ConflictError
@@ -245,7 +245,8 @@ def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
         {"step": "again", "ttft_s": 0.001, "sources": {"device": 9}, "ratio": 0.00025},
         {"step": "other", "ttft_s": None, "sources": None, "error": "x"},
     ]
-    cold, again, other = chart.make_rows(shots)
-    assert (cold.width, again.width, other.width) == (100.0, 1.0, 0.0)
-    assert (cold.source, again.source, other.source) == ("computed", "device 9", "not measured")
-    assert again.ratio_percent == 0
+    cold, again, other = cache_proof.make_rows(shots)
+    rows = (cold, again, other)
+    assert [row["width"] for row in rows] == [100.0, 1.0, 0.0]
+    assert [row["source"] for row in rows] == ["computed", "device 9", "not measured"]
+    assert again["ratio_percent"] == 0

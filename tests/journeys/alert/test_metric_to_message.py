@@ -13,7 +13,7 @@ import pytest
 
 from dashboards.alerts.notify import deliveries, dispatcher, receivers, routes, tasks
 from dashboards.alerts.notify.models import Delivery, Route
-from dashboards.alerts.rules import render
+from dashboards.alerts.rules.rule_file import render
 from dashboards.prometheus.http import client
 from tests.dashboards.alerts.evaluation.test_firing_alerts import at_once, metrics
 from tests.support.console import make_endpoint, person

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.accounts.permissions import require
+from console.accounts.permissions import actor_of, require
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import ErrorSerializer
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
-
-_TAGS = ["alerts"]
+from dashboards.alerts.openapi import answers, described
 
 
 class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
@@ -39,65 +36,64 @@ class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
 
 
 class ClusterAlertsSerializer(serializers.Serializer[Any]):
-    cluster = serializers.CharField()
-    rules = serializers.BooleanField()
-    receivers = serializers.BooleanField()
+    cluster = serializers.CharField(source="name")
+    rules = serializers.BooleanField(source="row.rules")
+    receivers = serializers.BooleanField(source="row.receivers")
     namespace = serializers.CharField(help_text="Where they go.")
-    labels = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), source="row.labels"
+    )
     phase = serializers.CharField(help_text="Off, Pending, Ready, Degraded, Failed or Deleting.")
-    reason = serializers.CharField()
-    message = serializers.CharField()
+    reason = serializers.CharField(source="status.reason")
+    message = serializers.CharField(source="status.message")
     objects = serializers.ListField(
         child=serializers.CharField(), help_text="What may be there of this console's."
     )
     kept_at = serializers.DateTimeField(
-        allow_null=True, help_text="When all of it was last found or made as wanted."
+        allow_null=True,
+        source="status.kept_at",
+        help_text="When all of it was last found or made as wanted.",
     )
-    corrected = serializers.IntegerField(help_text="How often somebody's change was set back.")
-    corrected_at = serializers.DateTimeField(allow_null=True)
-    correction = serializers.CharField(help_text="What was set back last.")
-    generation = serializers.IntegerField()
+    corrected = serializers.IntegerField(
+        source="status.corrected", help_text="How often somebody's change was set back."
+    )
+    corrected_at = serializers.DateTimeField(allow_null=True, source="status.corrected_at")
+    correction = serializers.CharField(
+        source="status.correction", help_text="What was set back last."
+    )
+    generation = serializers.IntegerField(source="row.generation")
 
 
 class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     serializer_class = ClusterAlertsSerializer
 
-    @extend_schema(
-        tags=_TAGS,
+    @described(
         summary="List what is kept of alerts in clusters",
         responses=ClusterAlertsSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
         """List every cluster, by name. Needs a role on the whole platform."""
-        require(_user(request), "viewer")
-        rows = [document(one) for one in selectors.cluster_summaries()]
-        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+        require(actor_of(request), "viewer")
+        page = self.paginate_queryset(selectors.cluster_summaries()) or []
+        return self.get_paginated_response(ClusterAlertsSerializer(page, many=True).data)
 
 
 class ClusterAlertsView(APIView):
     write_role = "admin"
 
-    @extend_schema(
-        tags=_TAGS,
+    @described(
         summary="Read what is kept of alerts in a cluster",
-        responses={200: ClusterAlertsSerializer, 404: ErrorSerializer},
+        responses=answers(ClusterAlertsSerializer, 404),
     )
     def get(self, request: Request, name: str) -> Response:
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         return _shown(name)
 
-    @extend_schema(
-        tags=_TAGS,
+    @described(
         summary="Set what is kept of alerts in a cluster",
         parameters=[IF_MATCH],
         request=ChangeClusterAlertsSerializer,
-        responses={
-            200: ClusterAlertsSerializer,
-            400: ErrorSerializer,
-            404: ErrorSerializer,
-            409: ErrorSerializer,
-            412: ErrorSerializer,
-        },
+        responses=answers(ClusterAlertsSerializer, 400, 404, 409, 412),
     )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the admin role. `phase` reports the result shortly afterwards; what is turned off
@@ -111,11 +107,10 @@ class ClusterAlertsView(APIView):
 class ClusterAlertsCheckView(APIView):
     write_role = "operator"
 
-    @extend_schema(
-        tags=_TAGS,
+    @described(
         summary="Look at a cluster's alert objects now",
         request=None,
-        responses={202: ClusterAlertsSerializer, 404: ErrorSerializer},
+        responses=answers(ClusterAlertsSerializer, 404, status=202),
     )
     def post(self, request: Request, name: str) -> Response:
         """Reconcile now instead of at the next pass (one a minute)."""
@@ -123,24 +118,7 @@ class ClusterAlertsCheckView(APIView):
         return _shown(name, 202)
 
 
-def document(one: selectors.ClusterAlertsSummary) -> dict[str, Any]:
-    status = one.status
-    told = ("reason", "message", "kept_at", "corrected", "corrected_at", "correction")
-    return {
-        "cluster": one.name,
-        **actions.facts(one.row),
-        "namespace": one.namespace,
-        "phase": one.phase,
-        "objects": one.objects,
-        **{name: getattr(status, name) for name in told},
-        "generation": one.row.generation,
-    }
-
-
 def _shown(name: str, status: int = 200) -> Response:
     found = selectors.one(name)
-    return with_generation(Response(document(found), status=status), found.row.generation)
-
-
-def _user(request: Request) -> Any:
-    return request.user
+    shown = Response(ClusterAlertsSerializer(found).data, status=status)
+    return with_generation(shown, found.row.generation)

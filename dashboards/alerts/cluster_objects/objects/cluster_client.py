@@ -16,13 +16,13 @@ from console.provisioners.kubernetes.api.client import Access, Json, KubernetesC
 from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.kubernetes.workload.drift import find_drift
 from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, is_ours
-from dashboards.alerts.notify.protocol import alertmanager_object
-from dashboards.alerts.rules import GROUPS, OWN_GROUP
+from dashboards.alerts.notify.protocol import alertmanager_config
+from dashboards.alerts.rules.rule_file import GROUPS, OWN_GROUP
 
 Item = tuple[str, str, str]  # kind, namespace, name
 CONFIG: Final = ObjectKind(
-    alertmanager_object.VERSION,
-    alertmanager_object.KIND,
+    alertmanager_config.VERSION,
+    alertmanager_config.KIND,
     "alertmanagerconfigs",
     PROMETHEUS_OPERATOR,
 )

@@ -11,11 +11,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.notify.protocol import alertmanager_object
-from dashboards.alerts.rules import Settings, cluster_groups
+from dashboards.alerts.notify.protocol import alertmanager_config
+from dashboards.alerts.rules.rule_file import Settings, cluster_groups
 from endpoints.spec.validators import key_values_problem
 
 RULES_NAME: Final = "emberline-alert-rules"
@@ -31,41 +31,38 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?
 _MOST_LABELS = 20
 
 
+class Placement(NamedTuple):
+    """`labels` are set on each object of the installation `install`."""
+
+    install: str
+    namespace: str
+    labels: Mapping[str, str]
+
+
 def build_rules(
-    settings: Settings,
-    install: str,
-    namespace: str,
-    labels: Mapping[str, str],
-    *,
-    routed: bool,
-    with_console: bool = False,
+    settings: Settings, place: Placement, *, routed: bool, with_console: bool = False
 ) -> Body:
     """Return the PrometheusRule.
 
     `with_console`: the console runs, and is scraped, in that cluster. `routed`: each alert gets the
     label `namespace`, which the operator's AlertmanagerConfig of that namespace matches.
     """
-    more = {"namespace": namespace} if routed else {}
+    more = {"namespace": place.namespace} if routed else {}
     spec = {"groups": cluster_groups(settings, more, with_console=with_console)}
-    head = _head("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
-    return _whole(head, install, namespace, labels, {"spec": spec})
+    head = ("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
+    return _whole(head, place, {"spec": spec})
 
 
-def build_receivers(
-    spec: Mapping[str, Any], install: str, namespace: str, labels: Mapping[str, str]
-) -> Body:
-    head = _head(alertmanager_object.VERSION, alertmanager_object.KIND, alertmanager_object.NAME)
-    return _whole(head, install, namespace, labels, {"spec": dict(spec)})
+def build_receivers(spec: Mapping[str, Any], place: Placement) -> Body:
+    head = (alertmanager_config.VERSION, alertmanager_config.KIND, alertmanager_config.NAME)
+    return _whole(head, place, {"spec": dict(spec)})
 
 
-def build_address_secret(
-    texts: Mapping[str, str], install: str, namespace: str, labels: Mapping[str, str]
-) -> Body:
+def build_address_secret(texts: Mapping[str, str], place: Placement) -> Body:
     """Return the Secret referenced by `receivers`. It has no digest, which would help guessing."""
     data = {key: base64.b64encode(text.encode()).decode() for key, text in sorted(texts.items())}
     body = {"type": "Opaque", "data": data}
-    head = _head("v1", "Secret", alertmanager_object.NAME)
-    return _whole(head, install, namespace, labels, body, marked=False)
+    return _whole(("v1", "Secret", alertmanager_config.NAME), place, body, marked=False)
 
 
 def objects_digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
@@ -76,36 +73,28 @@ def objects_digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
 
 
 def is_ours(found: Mapping[str, Any], install: str) -> bool:
-    """Return whether this installation created the object as an alert object."""
     metadata = found["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     mine = all(labels.get(key) == value for key, value in OWN_LABELS.items())
     return mine and notes.get(INSTALL) == install
 
 
-def _head(version: str, kind: str, name: str) -> Body:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
-
-
 def _whole(
-    head: Body,
-    install: str,
-    namespace: str,
-    labels: Mapping[str, str],
-    body: Body,
-    *,
-    marked: bool = True,
+    head: tuple[str, str, str], place: Placement, body: Body, *, marked: bool = True
 ) -> Body:
-    notes = {INSTALL: install}
+    """Return the object; `head`: API version, kind and name."""
+    version, kind, name = head
+    whole = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **body}
+    notes = {INSTALL: place.install}
     if marked:
-        notes[DIGEST] = objects_digest([{**head, **body}], labels)
+        notes[DIGEST] = objects_digest([whole], place.labels)
     metadata = {
-        **head["metadata"],
-        "namespace": namespace,
-        "labels": {**labels, **OWN_LABELS},
+        "name": name,
+        "namespace": place.namespace,
+        "labels": {**place.labels, **OWN_LABELS},
         "annotations": notes,
     }
-    return {**head, "metadata": metadata, **body}
+    return {**whole, "metadata": metadata}
 
 
 def check_labels(labels: Any) -> None:

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema_view
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.accounts.permissions import require
+from console.accounts.permissions import actor_of, require
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
+from dashboards.alerts.openapi import answers, described
 
 View = TypeVar("View", bound=type[APIView])
 _ADMIN = "Needs the admin role."
-_described = partial(extend_schema, tags=["alerts"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +48,35 @@ class GenerationRowKind:
     not_added: tuple[int, ...] = (400,)
 
     def rows(self, view: View) -> View:
-        refused = dict.fromkeys(self.not_added, ErrorSerializer)
         return extend_schema_view(
-            get=_described(
+            get=described(
                 summary=f"List {self.many}",
                 description=self.order,
                 responses=self.shown(many=True),
             ),
-            post=_described(
+            post=described(
                 summary=f"Add {self.one}",
                 description=f"{_ADMIN} {self.added}".strip(),
                 request=self.new,
-                responses={201: self.shown, **refused},
+                responses=answers(self.shown, *self.not_added, status=201),
             ),
         )(view)
 
     def row(self, view: View) -> View:
-        found = {200: self.shown, 404: ErrorSerializer}
         return extend_schema_view(
-            get=_described(summary=f"Read {self.one}", responses=found),
-            patch=_described(
+            get=described(summary=f"Read {self.one}", responses=answers(self.shown, 404)),
+            patch=described(
                 summary=f"Change {self.one}",
                 description=f"{_ADMIN} What is left out stays.",
                 parameters=[IF_MATCH],
                 request=self.change,
-                responses={**found, 400: ErrorSerializer},
+                responses=answers(self.shown, 404, 400),
             ),
-            delete=_described(
+            delete=described(
                 summary=f"Remove {self.one}",
                 description=f"{_ADMIN} {self.removed}".strip(),
                 parameters=[IF_MATCH],
-                responses={204: None, 404: ErrorSerializer},
+                responses=answers(None, 404, status=204),
             ),
         )(view)
 
@@ -94,7 +90,7 @@ class GenerationRowListView(GenericAPIView[Any]):
         return self.kind.find_all()
 
     def get(self, request: Request) -> Response:
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([self.kind.document(one) for one in page])
 
@@ -112,7 +108,7 @@ class GenerationRowView(APIView):
 
     # `named`: the URL identifies the row by one segment, whatever its field is called.
     def get(self, request: Request, **named: Any) -> Response:
-        require(_user(request), "viewer")
+        require(actor_of(request), "viewer")
         return _answer(self.kind, self.kind.find(*named.values()))
 
     def patch(self, request: Request, **named: Any) -> Response:
@@ -131,7 +127,3 @@ def _expected(request: Request) -> dict[str, Any]:
 
 def _answer(kind: GenerationRowKind, row: Any, status: int = 200) -> Response:
     return with_generation(Response(kind.document(row), status=status), row.generation)
-
-
-def _user(request: Request) -> Any:
-    return request.user

@@ -6,22 +6,19 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.utils import timezone
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
-from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from dashboards.alerts.notify import selectors, silences
 from dashboards.alerts.notify.models import Silence
-
-_TAGS = ["alerts"]
+from dashboards.alerts.openapi import answers, described
 
 
 class NewSilenceSerializer(serializers.Serializer[Any]):
@@ -51,9 +48,11 @@ class ChangeSilenceSerializer(serializers.Serializer[Any]):
 
 class SilenceSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    state = serializers.ChoiceField(choices=selectors.SILENCE_STATES)
-    matchers = serializers.ListField(child=serializers.CharField())
-    endpoint = serializers.CharField(allow_null=True, help_text="The only one it can touch.")
+    state = serializers.ChoiceField(choices=selectors.SILENCE_STATES, source="current_state")
+    matchers = serializers.ListField(child=serializers.CharField(), source="conditions")
+    endpoint = serializers.CharField(
+        allow_null=True, source="endpoint.name", help_text="The only one it can touch."
+    )
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     comment = serializers.CharField()
@@ -74,17 +73,16 @@ class SilenceListView(GenericAPIView[Silence]):
     def get_queryset(self) -> QuerySet[Silence]:
         return selectors.silences(self.request.user)
 
-    @extend_schema(tags=_TAGS, summary="List silences", responses=SilenceSerializer(many=True))
+    @described(summary="List silences", responses=SilenceSerializer(many=True))
     def get(self, _request: Request) -> Response:
         """Latest first, including expired silences unless `state` filters them."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response([document(one) for one in page])
+        return self.get_paginated_response(SilenceSerializer(page, many=True).data)
 
-    @extend_schema(
-        tags=_TAGS,
+    @described(
         summary="Silence alerts",
         request=NewSilenceSerializer,
-        responses={201: SilenceSerializer, 400: ErrorSerializer, 403: ErrorSerializer},
+        responses=answers(SilenceSerializer, 400, 403, status=201),
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -92,58 +90,36 @@ class SilenceListView(GenericAPIView[Silence]):
         matcher, for the whole platform.
         """
         made = silences.create(request.user, request.data, request_id=request_log.current_id())
-        return Response(document(made), status=201)
+        return Response(SilenceSerializer(made).data, status=201)
 
 
 class SilenceView(APIView):
     write_somewhere = True
 
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read a silence",
-        responses={200: SilenceSerializer, 404: ErrorSerializer},
-    )
+    @described(summary="Read a silence", responses=answers(SilenceSerializer, 404))
     def get(self, request: Request, silence: UUID) -> Response:
-        return Response(document(selectors.silence(_user(request), silence)))
+        return _document(request, silence)
 
-    @extend_schema(
-        tags=_TAGS,
+    @described(
         summary="Change a silence",
         request=ChangeSilenceSerializer,
-        responses={
-            200: SilenceSerializer,
-            **dict.fromkeys((400, 403, 404, 409, 502), ErrorSerializer),
-        },
+        responses=answers(SilenceSerializer, 400, 403, 404, 409, 502),
     )
     def patch(self, request: Request, silence: UUID) -> Response:
         """Omitted fields keep their values. 409 if the silence has expired; 502 if an Alertmanager
         rejects the change, which is then rolled back.
         """
-        row = selectors.silence(_user(request), silence)
+        row = selectors.silence(actor_of(request), silence)
         silences.change(request.user, row, request.data, request_id=request_log.current_id())
-        return Response(document(selectors.silence(_user(request), silence)))
+        return _document(request, silence)
 
-    @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
+    @described(summary="End a silence", responses=answers(None, 404, status=204))
     def delete(self, request: Request, silence: UUID) -> Response:
         """Takes effect immediately; the silence stays in the list as expired."""
-        row = selectors.silence(_user(request), silence)
+        row = selectors.silence(actor_of(request), silence)
         silences.expire(request.user, row, request_id=request_log.current_id())
         return Response(status=204)
 
 
-def document(row: Silence) -> dict[str, Any]:
-    return {
-        "id": str(row.pk),
-        "state": row.state(timezone.now()),
-        "matchers": [str(one) for one in row.conditions],
-        "endpoint": row.endpoint.name if row.endpoint else None,
-        "starts_at": row.starts_at,
-        "ends_at": row.ends_at,
-        "comment": row.comment,
-        "author": row.author,
-        "created_at": row.created_at,
-    }
-
-
-def _user(request: Request) -> Any:
-    return request.user
+def _document(request: Request, silence: UUID) -> Response:
+    return Response(SilenceSerializer(selectors.silence(actor_of(request), silence)).data)

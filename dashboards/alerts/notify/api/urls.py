@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.alerts.notify.api import deliveries, receivers, routes, silences
+from dashboards.alerts.notify.api import receivers, silences
 
 app_name = "notify-api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -16,8 +16,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(
         "alertmanager-config/", receivers.AlertmanagerConfigView.as_view(), name="for_alertmanager"
     ),
-    path("alert-routes/", routes.RouteListView.as_view(), name="routes"),
-    path("alert-routes/<uuid:route>/", routes.RouteView.as_view(), name="route"),
-    path("deliveries/", deliveries.DeliveryListView.as_view(), name="deliveries"),
-    path("deliveries/<uuid:delivery>/", deliveries.DeliveryView.as_view(), name="delivery"),
+    path("alert-routes/", receivers.RouteListView.as_view(), name="routes"),
+    path("alert-routes/<uuid:route>/", receivers.RouteView.as_view(), name="route"),
+    path("deliveries/", receivers.DeliveryListView.as_view(), name="deliveries"),
+    path("deliveries/<uuid:delivery>/", receivers.DeliveryView.as_view(), name="delivery"),
 ]

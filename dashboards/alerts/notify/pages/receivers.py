@@ -6,26 +6,32 @@ Deliveries about an endpoint are visible to everyone who may see the endpoint.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
-from console.core.errors import Refused
 from dashboards.alerts.notify import receivers, routes, selectors
 from dashboards.alerts.notify.forms import ReceiverForm, RouteForm
 from dashboards.alerts.notify.health import notification_status
 from dashboards.alerts.notify.models import DeliveryState, ReceiverKind
+from dashboards.alerts.page_forms import (
+    GET_OR_POST,
+    done,
+    find_or_404,
+    posted,
+    save_or_show,
+    yaml_file,
+)
 
 PAGE = 50
-Found = TypeVar("Found")
 
 
 @never_cache
@@ -47,62 +53,51 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 @role_required("viewer")
 def as_yml(_request: HttpRequest) -> HttpResponse:
-    return _file("alertmanager.yml", selectors.alertmanager_export().yml())
+    return yaml_file("alertmanager.yml", selectors.alertmanager_export().yml())
 
 
 @require_safe
 @role_required("viewer")
 def as_object(_request: HttpRequest) -> HttpResponse:
-    return _file("emberline-alertmanagerconfig.yml", selectors.alertmanager_export().object())
+    text = selectors.alertmanager_export().object()
+    return yaml_file("emberline-alertmanagerconfig.yml", text)
 
 
-def _file(name: str, text: str) -> HttpResponse:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return HttpResponse(text, content_type="application/yaml", headers=headers)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("admin")
 def new(request: HttpRequest) -> HttpResponseBase:
     """Show the form of the receiver kind in `?kind=`."""
     kind = request.GET.get("kind", "")
     kind = kind if kind in ReceiverKind.values else ReceiverKind.WEBHOOK
-    form = ReceiverForm(kind, request.POST if request.method == "POST" else None)
-    context = {"form": form, "kind": ReceiverKind(kind)}
-    if request.method == "POST":
-        try:
-            made = receivers.create(request.user, form.given())
-        except Refused as refused:
-            form.refuse(refused)
-            return render(request, "notify/receiver.html", context, status=refused.status_code)
+    form = ReceiverForm(kind, posted(request))
+
+    def save() -> HttpResponse:
+        made = receivers.create(request.user, form.given())
         messages.success(request, f"{made.name} is added. Send it a test.")
         return redirect(made)
-    return render(request, "notify/receiver.html", context)
+
+    return save_or_show(request, form, save, "notify/receiver.html", {"kind": ReceiverKind(kind)})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("admin")
 def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
-    one = _found(lambda: selectors.receiver(name))
-    posted = request.POST if request.method == "POST" else None
-    form = ReceiverForm(one.kind, posted, known=one)
+    one = find_or_404(lambda: selectors.receiver(name))
+    form = ReceiverForm(one.kind, posted(request), known=one)
     sent = selectors.deliveries(request.user).filter(receiver=one)[:10]
-    context = {"form": form, "kind": ReceiverKind(one.kind), "receiver": one, "deliveries": sent}
-    if request.method == "POST":
-        try:
-            receivers.change(request.user, name, form.given())
-        except Refused as refused:
-            form.refuse(refused)
-            return render(request, "notify/receiver.html", context, status=refused.status_code)
-        messages.success(request, f"{name} is saved.")
-        return redirect("notify:receivers")
-    return render(request, "notify/receiver.html", context)
+    context = {"kind": ReceiverKind(one.kind), "receiver": one, "deliveries": sent}
+
+    def save() -> HttpResponse:
+        receivers.change(request.user, name, form.given())
+        return done(request, f"{name} is saved.", "notify:receivers")
+
+    return save_or_show(request, form, save, "notify/receiver.html", context)
 
 
 @require_POST
 @role_required("admin")
 def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
-    sent = _found(lambda: receivers.send_test(request.user, name))
+    sent = find_or_404(lambda: receivers.send_test(request.user, name))
     if sent.state == DeliveryState.SENT:
         messages.success(request, f"{name} has taken the test.")
     else:
@@ -113,56 +108,43 @@ def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
-    _found(lambda: receivers.delete(request.user, name))
-    messages.success(request, f"{name} is removed: it is told of nothing more.")
-    return redirect("notify:receivers")
+    find_or_404(lambda: receivers.delete(request.user, name))
+    return done(request, f"{name} is removed: it is told of nothing more.", "notify:receivers")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("admin")
 def route_new(request: HttpRequest) -> HttpResponseBase:
-    names = list(selectors.receivers().values_list("name", flat=True))
-    form = RouteForm(
-        names, request.POST if request.method == "POST" else None, initial=_asked(request)
-    )
-    if request.method == "POST":
-        try:
-            routes.create(request.user, form.given())
-        except Refused as refused:
-            form.refuse(refused)
-            return _route_form(request, form, None, refused.status_code)
-        messages.success(request, "The route is added.")
-        return redirect("notify:receivers")
-    return _route_form(request, form, None)
+    wanted = request.GET.get("receiver", "")
+    form = _route_form(request, {"receiver": wanted} if wanted else {})
+
+    def save() -> HttpResponse:
+        routes.create(request.user, form.given())
+        return done(request, "The route is added.", "notify:receivers")
+
+    return save_or_show(request, form, save, "notify/route.html", {"route": None})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("admin")
 def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
-    one = _found(lambda: selectors.route(route))
-    names = list(selectors.receivers().values_list("name", flat=True))
+    one = find_or_404(lambda: selectors.route(route))
     facts = routes.facts(one)
     lines = {"matchers": "\n".join(facts["matchers"]), "group_by": ", ".join(facts["group_by"])}
-    form = RouteForm(
-        names, request.POST if request.method == "POST" else None, initial={**facts, **lines}
-    )
-    if request.method == "POST":
-        try:
-            routes.change(request.user, route, form.given())
-        except Refused as refused:
-            form.refuse(refused)
-            return _route_form(request, form, one, refused.status_code)
-        messages.success(request, "The route is saved.")
-        return redirect("notify:receivers")
-    return _route_form(request, form, one)
+    form = _route_form(request, {**facts, **lines})
+
+    def save() -> HttpResponse:
+        routes.change(request.user, route, form.given())
+        return done(request, "The route is saved.", "notify:receivers")
+
+    return save_or_show(request, form, save, "notify/route.html", {"route": one})
 
 
 @require_POST
 @role_required("admin")
 def route_remove(request: HttpRequest, route: UUID) -> HttpResponseBase:
-    _found(lambda: routes.delete(request.user, route))
-    messages.success(request, "The route is removed.")
-    return redirect("notify:receivers")
+    find_or_404(lambda: routes.delete(request.user, route))
+    return done(request, "The route is removed.", "notify:receivers")
 
 
 @never_cache
@@ -180,24 +162,13 @@ def history(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def delivery(request: HttpRequest, delivery: UUID) -> HttpResponse:
-    one = _found(lambda: selectors.delivery(request.user, delivery))
+    one = find_or_404(lambda: selectors.delivery(request.user, delivery))
     text = json.dumps(one.body, indent=2, ensure_ascii=False)
     return render(
         request, "notify/delivery.html", {"delivery": one, "delivery_rows": [one], "body": text}
     )
 
 
-def _asked(request: HttpRequest) -> dict[str, Any]:
-    return {"receiver": request.GET["receiver"]} if request.GET.get("receiver") else {}
-
-
-def _route_form(request: HttpRequest, form: RouteForm, one: Any, status: int = 200) -> HttpResponse:
-    context = {"form": form, "route": one}
-    return render(request, "notify/route.html", context, status=status)
-
-
-def _found(find: Callable[[], Found]) -> Found:
-    try:
-        return find()
-    except Refused as refused:
-        raise Http404(str(refused)) from refused
+def _route_form(request: HttpRequest, initial: Mapping[str, Any]) -> RouteForm:
+    names = list(selectors.receivers().values_list("name", flat=True))
+    return RouteForm(names, posted(request), initial=initial)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -16,10 +16,11 @@ from console.accounts.permissions import allows, require
 from console.core.errors import Refused
 from dashboards.alerts.notify import alertmanagers, selectors, silences
 from dashboards.alerts.notify.forms import ChangeSilenceForm, SilenceForm
-from dashboards.alerts.notify.models import Silence
 from dashboards.alerts.notify.protocol.matchers import Matcher
+from dashboards.alerts.page_forms import GET_OR_POST, done, find_or_404, posted, save_or_show
 
 PAGE = 50
+_FORM = "notify/silence_new.html"
 _LABELS = ("alertname", "endpoint", "severity", "worker", "pool")
 
 
@@ -44,64 +45,48 @@ def index(request: HttpRequest) -> HttpResponse:
     return render(request, "notify/silences.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponseBase:
     """Show the form, prefilled from `?alertname=...&endpoint=...` (the Silence button of an
     alert)."""
-    if request.method != "POST":
-        asked = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
-        form = SilenceForm(initial={"matchers": "\n".join(map(str, asked))})
-        return render(request, "notify/silence_new.html", {"form": form})
-    form = SilenceForm(request.POST)
-    try:
+    asked = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
+    form = SilenceForm(posted(request), initial={"matchers": "\n".join(map(str, asked))})
+
+    def save() -> HttpResponse:
         silences.create(request.user, form.given())
-    except Refused as refused:
-        form.refuse(refused)
-        status = refused.status_code
-        return render(request, "notify/silence_new.html", {"form": form}, status=status)
-    messages.success(request, "These alerts are silenced: nobody is told of them.")
-    return redirect("notify:silences")
+        return done(
+            request, "These alerts are silenced: nobody is told of them.", "notify:silences"
+        )
+
+    return save_or_show(request, form, save, _FORM, {})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(GET_OR_POST)
 @role_required("operator", somewhere=True)
 def change(request: HttpRequest, silence: UUID) -> HttpResponseBase:
-    row = _row(request, silence)
+    row = find_or_404(lambda: selectors.silence(request.user, silence))
     require(request.user, "operator", of=row.endpoint)
     begun = row.starts_at <= timezone.now()
-    form = ChangeSilenceForm(row, begun, request.POST if request.method == "POST" else None)
-    status = 200
-    if request.method == "POST":
-        try:
-            silences.change(request.user, row, form.given())
-            messages.success(request, "The silence is changed.")
-            return redirect("notify:silences")
-        except Refused as refused:
-            form.refuse(refused)
-            status = refused.status_code
-    context = {"form": form, "silence": row}
-    return render(request, "notify/silence_new.html", context, status=status)
+    form = ChangeSilenceForm(row, begun, posted(request))
+
+    def save() -> HttpResponse:
+        silences.change(request.user, row, form.given())
+        return done(request, "The silence is changed.", "notify:silences")
+
+    return save_or_show(request, form, save, _FORM, {"silence": row})
 
 
 @require_POST
 @role_required("operator", somewhere=True)
 def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
-    row = _row(request, silence)
+    row = find_or_404(lambda: selectors.silence(request.user, silence))
     try:
         silences.expire(request.user, row)
     except Refused as refused:
         messages.error(request, str(refused))
         return redirect("notify:silences")
-    messages.success(request, "The silence is ended.")
-    return redirect("notify:silences")
-
-
-def _row(request: HttpRequest, silence: UUID) -> Silence:
-    try:
-        return selectors.silence(request.user, silence)
-    except Refused as refused:
-        raise Http404(str(refused)) from refused
+    return done(request, "The silence is ended.", "notify:silences")
 
 
 def _there(request: HttpRequest) -> alertmanagers.AlertmanagerSnapshot:

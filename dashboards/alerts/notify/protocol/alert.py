@@ -41,20 +41,10 @@ def fingerprint(labels: Mapping[str, str]) -> str:
     sender.
     """
     mark = _OFFSET
-    for name in sorted(labels):
-        if name != TEAM:
-            mark = _hashed(mark, _bytes(name, labels[name]))
+    for name in sorted(labels.keys() - {TEAM}):
+        for byte in name.encode() + b"\xff" + labels[name].encode() + b"\xff":
+            mark = ((mark ^ byte) * _PRIME) & _MASK
     return f"{mark:016x}"
-
-
-def _bytes(name: str, value: str) -> bytes:
-    return name.encode() + b"\xff" + value.encode() + b"\xff"
-
-
-def _hashed(mark: int, data: bytes) -> int:
-    for byte in data:
-        mark = ((mark ^ byte) * _PRIME) & _MASK
-    return mark
 
 
 def common_pairs(pairs: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -1,12 +1,13 @@
-"""Receivers and routes as a part of alertmanager.yml.
+"""Receivers and routes for an Alertmanager: a part of alertmanager.yml, or an AlertmanagerConfig.
 
-`amtool check-config` accepts the result, every matching route is used (`continue`), and it holds no
-secret: of secret URLs only the host is written.
+`amtool check-config` accepts the file, and the object conforms to v1alpha1 of the Prometheus
+operator. Every matching route is used (`continue`), and neither holds a secret: the file names only
+the host of a secret URL; the object refers to keys of a separate Secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,11 +17,40 @@ from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.matchers import Matcher, Matchers
 
 UNMATCHED_RECEIVER: Final = "nobody"
-_HEAD = """\
+NAME: Final = "emberline-receivers"
+"""Of the object, and of the Secret it reads."""
+MAIL_KEY: Final = "smtp-password"
+VERSION, KIND = "monitoring.coreos.com/v1alpha1", "AlertmanagerConfig"
+_FILE_HEAD = """\
 # Receivers and routes of Emberline. Merge it into your alertmanager.yml, or use it whole.
 # Addresses are secrets: write each where REPLACE stands. Alertmanager signs nothing: a receiver
 # which checks signatures refuses its messages.
 """
+_OBJECT_HEAD = """\
+# Receivers and routes of Emberline, for a cluster with the Prometheus operator.
+# The operator takes the object if the Alertmanager's alertmanagerConfigSelector does, and adds the
+# condition namespace="(this object's)" to every route, unless the Alertmanager says
+# alertmanagerConfigMatcherStrategy: {type: None}. Alertmanager signs nothing: a receiver which
+# checks signatures refuses its messages.
+"""
+_BESIDE = """\
+# Addresses are in a Secret of the same namespace. Make it from files of yours:
+#   kubectl create secret generic {name} {files}
+"""
+# Fields of alertmanager.yml by their names in the object.
+_OBJECT_NAMES: Final = {
+    "group_by": "groupBy",
+    "group_wait": "groupWait",
+    "group_interval": "groupInterval",
+    "repeat_interval": "repeatInterval",
+    "send_resolved": "sendResolved",
+    "require_tls": "requireTLS",
+    "email_configs": "emailConfigs",
+    "slack_configs": "slackConfigs",
+    "api_url": "apiURL",
+    "webhook_configs": "webhookConfigs",
+    "url": "urlSecret",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +80,91 @@ class MailFacts:
     user: str = ""
 
 
-def render(
-    receivers: Sequence[ReceiverFacts],
-    routes: Sequence[RouteFacts],
-    teams: Mapping[str, Sequence[str]],
-    mail: MailFacts,
-) -> str:
-    """Return the YAML text. `teams`: endpoint names by team, since Alertmanager has no teams."""
-    document: dict[str, Any] = {
-        "route": {
-            "receiver": UNMATCHED_RECEIVER,
-            "routes": [_route(one, teams) for one in routes],
-        },
-        "receivers": [{"name": UNMATCHED_RECEIVER}, *(_receiver(one, mail) for one in receivers)],
-    }
-    return _HEAD + yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)
+@dataclass(frozen=True, slots=True)
+class AlertmanagerExport:
+    """Configuration for an Alertmanager that sends what the console would send.
+
+    `teams`: endpoint names by team, since Alertmanager has no teams.
+    """
+
+    receivers: Sequence[ReceiverFacts]
+    routes: Sequence[RouteFacts]
+    teams: Mapping[str, Sequence[str]]
+    mail: MailFacts
+
+    def yml(self) -> str:
+        return _FILE_HEAD + _dump(
+            self._document(str, lambda one: one.shown.replace("…", "REPLACE"))
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """Return the `spec` of an AlertmanagerConfig."""
+        login = {"authUsername": self.mail.user, "authPassword": _secret(MAIL_KEY)}
+        found = self._document(
+            lambda one: {"name": one.name, "matchType": one.op, "value": one.value},
+            lambda one: _secret(url_key(one.name)),
+            login if self.mail.user else {},
+        )
+        renamed: dict[str, Any] = _with_object_names(found)
+        return renamed
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys that its Secret must contain."""
+        found = [url_key(one.name) for one in self.receivers if one.kind != "email"]
+        letters = any(one.kind == "email" for one in self.receivers)
+        return (*found, MAIL_KEY) if letters and self.mail.user else tuple(found)
+
+    def object(self) -> str:
+        """Return the YAML text for `kubectl apply`, with instructions for the Secret."""
+        made = {
+            "apiVersion": VERSION,
+            "kind": KIND,
+            "metadata": {"name": NAME, "labels": {"app.kubernetes.io/part-of": "emberline"}},
+            "spec": self.spec(),
+        }
+        files = " ".join(f"--from-file={key}=FILE" for key in self.keys)
+        return (
+            _OBJECT_HEAD + (_BESIDE.format(name=NAME, files=files) if files else "") + _dump(made)
+        )
+
+    def _document(
+        self,
+        matcher: Callable[[Matcher], Any],
+        address: Callable[[ReceiverFacts], Any],
+        login: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        receivers = [_receiver(one, self.mail, address, login or {}) for one in self.receivers]
+        return {
+            "route": {
+                "receiver": UNMATCHED_RECEIVER,
+                "routes": [_route(one, self.teams, matcher) for one in self.routes],
+            },
+            "receivers": [{"name": UNMATCHED_RECEIVER}, *receivers],
+        }
 
 
-def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def url_key(receiver: str) -> str:
+    """Return the Secret key of a receiver's URL."""
+    return f"{receiver}-url"
+
+
+def _route(
+    one: RouteFacts, teams: Mapping[str, Sequence[str]], matcher: Callable[[Matcher], Any]
+) -> dict[str, Any]:
     found: dict[str, Any] = {
         "receiver": one.receiver,
-        "matchers": [str(resolve_team(each, teams)) for each in one.conditions],
-        "group_by": list(one.group_by),
+        "matchers": [matcher(_resolve_team(each, teams)) for each in one.conditions],
+        "group_by": list(dict.fromkeys(one.group_by)),
         "group_wait": f"{one.wait_s}s",
         "group_interval": f"{one.interval_s}s",
         "repeat_interval": f"{one.repeat_s}s",
         "continue": True,
     }
-    return {name: value for name, value in found.items() if value not in ([], ())}
+    return {name: value for name, value in found.items() if value != []}
 
 
-def resolve_team(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
+def _resolve_team(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
     """Return a matcher on the team as one on the team's current endpoints."""
     if one.name != TEAM:
         return one
@@ -91,9 +175,13 @@ def resolve_team(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
     return Matcher("endpoint", "!~" if one.op.startswith("!") else "=~", "|".join(names) or "-")
 
 
-def _receiver(one: ReceiverFacts, mail: MailFacts) -> dict[str, Any]:
+def _receiver(
+    one: ReceiverFacts,
+    mail: MailFacts,
+    address: Callable[[ReceiverFacts], Any],
+    login: Mapping[str, Any],
+) -> dict[str, Any]:
     resolved = {"send_resolved": one.send_resolved}
-    url = one.shown.replace("…", "REPLACE")
     if one.kind == "email":
         letter = {
             "to": ", ".join(one.to),
@@ -101,8 +189,23 @@ def _receiver(one: ReceiverFacts, mail: MailFacts) -> dict[str, Any]:
             "smarthost": mail.smarthost or "localhost:25",
             "require_tls": mail.tls,
             **resolved,
+            **login,
         }
         return {"name": one.name, "email_configs": [letter]}
     if one.kind == "slack":
-        return {"name": one.name, "slack_configs": [{"api_url": url, **resolved}]}
-    return {"name": one.name, "webhook_configs": [{"url": url, **resolved}]}
+        return {"name": one.name, "slack_configs": [{"api_url": address(one), **resolved}]}
+    return {"name": one.name, "webhook_configs": [{"url": address(one), **resolved}]}
+
+
+def _secret(key: str) -> dict[str, str]:
+    return {"name": NAME, "key": key}
+
+
+def _with_object_names(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_OBJECT_NAMES.get(k, k): _with_object_names(v) for k, v in value.items()}
+    return [_with_object_names(one) for one in value] if isinstance(value, list) else value
+
+
+def _dump(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)

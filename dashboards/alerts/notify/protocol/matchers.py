@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from console.core.errors import Problem, Refused
 
-OPERATORS: Final = ("=", "!=", "=~", "!~")
 MOST, LONGEST = 20, 300
 _LINE = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)

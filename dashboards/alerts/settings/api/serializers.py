@@ -1,4 +1,4 @@
-"""Serializers of alert rules and alerts."""
+"""Serializers of alert rules, their dry runs and alerts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from dashboards.alerts.rules import GROUPS, OWN_GROUP, SEVERITIES
+from dashboards.alerts.evaluation.dry_run import KEYS
+from dashboards.alerts.evaluation.intervals import MOST_SHOWN
+from dashboards.alerts.rules.rule import SEVERITIES
+from dashboards.alerts.rules.rule_file import GROUPS, OWN_GROUP
 
 GROUP_NAMES = [*GROUPS, OWN_GROUP]
 _DURATION = "Such as 90s, 5m or 1h, or a number of seconds; null: as it was built in."
@@ -94,7 +97,7 @@ class NewRuleSerializer(serializers.Serializer[Any]):
 
 
 class AlertSerializer(serializers.Serializer[Any]):
-    alert = serializers.CharField()
+    alert = serializers.CharField(source="name")
     state = serializers.ChoiceField(choices=("firing", "pending"))
     severity = serializers.CharField()
     endpoint = serializers.CharField()
@@ -111,6 +114,53 @@ class RuleFileSerializer(serializers.Serializer[Any]):
     prometheus_rule = serializers.CharField(help_text="The same as a PrometheusRule object.")
     state = serializers.CharField(help_text="In our own Prometheus; empty where there is none.")
     message = serializers.CharField(help_text="Why it was refused.")
+
+
+class TryRuleSerializer(SetRuleSerializer):
+    range = serializers.ChoiceField(
+        choices=KEYS, required=False, help_text="How far back is looked; without: 24h."
+    )
+
+
+class RuleFiredSerializer(serializers.Serializer[Any]):
+    about = serializers.CharField(help_text="Whom: the endpoint first, where it has one.")
+    times = serializers.IntegerField()
+    firing_s = serializers.IntegerField()
+    longest_s = serializers.IntegerField()
+    last = serializers.DateTimeField(allow_null=True, help_text="When it fired last.")
+    firing = serializers.BooleanField(source="still", help_text="It would fire still.")
+    unsure = serializers.IntegerField(
+        help_text="How often its condition was seen too briefly to tell whether it fired."
+    )
+
+
+class RuleVerdictSerializer(serializers.Serializer[Any]):
+    times = serializers.IntegerField(help_text="How often it would have fired.")
+    firing_s = serializers.IntegerField(help_text="For how long, all alerts together.")
+    unsure = serializers.IntegerField()
+    enabled = serializers.BooleanField(help_text="false: it would fire only if it were on.")
+    about = RuleFiredSerializer(
+        many=True, source="longest", help_text=f"At most {MOST_SHOWN}, the longest first."
+    )
+
+
+class RuleTrialSerializer(RuleVerdictSerializer):
+    range = serializers.ChoiceField(choices=KEYS)
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    step_s = serializers.IntegerField(help_text="How far apart the looks at the condition are.")
+    for_s = serializers.IntegerField()
+    now = RuleVerdictSerializer(
+        allow_null=True, help_text="With the numbers as they are; null: the same, or no rule yet."
+    )
+    known_s = serializers.IntegerField(help_text="For how long of it anything was scraped.")
+    measured_s = serializers.IntegerField(
+        allow_null=True, help_text="For how long there was what it measures; null: not known."
+    )
+    left = serializers.IntegerField(help_text="Groups of endpoints that were not looked at.")
+    missing = serializers.ListField(
+        child=serializers.CharField(), help_text="Sources which did not answer, and why."
+    )
 
 
 def _duration() -> Any:

@@ -1,28 +1,32 @@
-"""Pages of alerts: firing alerts, rules and the rule file."""
+"""Pages of alerts: firing alerts, rules and the rule file; firing alerts as part of other pages."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
-from dashboards.alerts import rules as alerts_rules
 from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
 from dashboards.alerts.evaluation.firing_alerts import (
     FIRING,
     FiringAlert,
     FiringAlerts,
     query_active,
+    query_firing,
 )
+from dashboards.alerts.page_forms import yaml_file
+from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.alerts.settings import documents, selectors
+from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
+from dashboards.prometheus.http.client import Asker
 from endpoints import selectors as endpoints
 
 _BEFORE_S = 1800  # board range before the alert, to show how it began
@@ -70,12 +74,8 @@ def _board(one: FiringAlert) -> str:
 
 
 def _silence(one: FiringAlert) -> str:
-    try:
-        page = reverse("notify:silence_new")
-    except NoReverseMatch:  # that app is not in this build
-        return ""
     asked = {"alertname": one.name, **({"endpoint": one.endpoint} if one.endpoint else {})}
-    return f"{page}?{urlencode(asked)}"
+    return f"{reverse('notify:silence_new')}?{urlencode(asked)}"
 
 
 @require_safe
@@ -106,15 +106,35 @@ def rules(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def rule_file(request: HttpRequest) -> HttpResponse:
-    return _yaml(alerts_rules.render(documents.settings_for(request.user)), "emberline-alerts.yml")
+    text = alerts_rules.render(documents.settings_for(request.user))
+    return yaml_file("emberline-alerts.yml", text)
 
 
 @require_safe
 def rule_object(request: HttpRequest) -> HttpResponse:
-    settings = documents.settings_for(request.user)
-    return _yaml(alerts_rules.render_object(settings), "emberline-prometheusrule.yml")
+    text = alerts_rules.render_object(documents.settings_for(request.user))
+    return yaml_file("emberline-prometheusrule.yml", text)
 
 
-def _yaml(text: str, name: str) -> HttpResponse:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return HttpResponse(text, content_type="application/yaml", headers=headers)
+@never_cache
+@require_safe
+def fleet_part(request: HttpRequest) -> HttpResponse:
+    scope = dashboards_selectors.get_fleet_scope(request.user)
+    return _firing_part(request, connections.fleet(), scope)
+
+
+@never_cache
+@require_safe
+def endpoint_part(request: HttpRequest, name: str) -> HttpResponse:
+    if not endpoints.endpoints().filter(name=name).exists():
+        raise Http404(name)
+    scope = Scope(name, endpoints.NAMESPACE)
+    return _firing_part(request, connections.connect_endpoint(name), scope)
+
+
+def _firing_part(request: HttpRequest, asker: Asker, scope: Scope) -> HttpResponse:
+    """Render the firing alerts for another page, or why they are unknown."""
+    found = query_firing(asker, scope)
+    existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
+    context = {"firing": found, "one": bool(scope.endpoint), "existing": existing}
+    return render(request, "dashboards/htmx/alerts.html", context)

@@ -1,11 +1,14 @@
-"""Page of one rule: meaning, settings platform-wide and of endpoints, history."""
+"""Page of one rule: meaning, settings platform-wide and of endpoints, history, and dry runs.
+
+A dry run takes unsaved form values and returns a fragment, or without scripts the whole page.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -16,20 +19,23 @@ from console.core.errors import Refused
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, query_history
-from dashboards.alerts.rules import BY_NAME, Rule
+from dashboards.alerts.evaluation.intervals import MOST_SHOWN
+from dashboards.alerts.page_forms import GET_OR_POST, done, posted
+from dashboards.alerts.rules.rule import Rule
+from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
-from dashboards.alerts.settings import actions, documents, selectors
+from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError, RefusalError
 
-_REFUSALS = (Refused, RefusalError)
-_GET_OR_POST = ["GET", "HEAD", "POST"]
+Page = Callable[..., HttpResponse]
+"""Renders a page for a status and more context."""
 
 
-@require_http_methods(_GET_OR_POST)
+@require_http_methods(GET_OR_POST)
 def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     """Show the rule; POST changes the platform-wide setting or the user-written rule."""
     facts = rule_facts(request, rule)
@@ -37,9 +43,8 @@ def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     if wanted and wanted in selectors.changeable_endpoints(request.user):
         return redirect("alerting:of_endpoint", rule, wanted)
     form = build_form(rule, "", request)
-    if request.method != "POST":
-        return rule_page(request, facts, form)
-    return _done(form, lambda: _save(request, rule, form)) or rule_page(request, facts, form, 400)
+    page = partial(rule_page, request, facts, form)
+    return _save_or_show(request, form, lambda: _save(request, rule, form), page)
 
 
 def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
@@ -47,24 +52,24 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
         actions.set_rule(request.user, name, "", form.wish())
     else:
         actions.change_user_rule(request.user, name, form.wish())
-    messages.success(request, f"{name} is set. Prometheus reads it within seconds.")
-    return redirect("alerting:rule", name)
+    return done(
+        request, f"{name} is set. Prometheus reads it within seconds.", "alerting:rule", name
+    )
 
 
 def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
-    given = [request.POST] if request.method == "POST" else []
+    given = posted(request)
     if name not in BY_NAME:
-        return OwnRuleForm(*given, row=selectors.user_rule(name))
+        return OwnRuleForm(given, row=selectors.user_rule(name))
     built_in = BY_NAME[name]
     mine = selectors.as_setting(selectors.row(name, endpoint))
     wide = selectors.settings().of(built_in) if endpoint else built_in.defaults
-    return SettingForm(built_in, mine, wide, *given)
+    return SettingForm(built_in, mine, wide, given)
 
 
 def rule_page(
     request: HttpRequest, facts: dict[str, Any], form: Any, status: int = 200, **more: Any
 ) -> HttpResponse:
-    """Render the page with `more` context."""
     built_in = BY_NAME.get(facts["name"])
     rows = selectors.endpoint_settings_of_rule(facts["name"], request.user) if built_in else []
     settings = documents.settings_for(request.user)
@@ -112,23 +117,22 @@ def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
     return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
 
-@require_http_methods(_GET_OR_POST)
+@require_http_methods(GET_OR_POST)
 @role_required("operator")
 def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
-    if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
-        raise Http404(rule)
+    _expect_per_endpoint(rule)
     try:
         endpoints.get(name)
     except NotFoundError as error:
         raise Http404(name) from error
     form = build_form(rule, name, request)
-    status = 200
-    if request.method == "POST":
-        saved = _done(form, lambda: _save_mine(request, rule, name, form))
-        if saved is not None:
-            return saved
-        status = 400
-    return endpoint_page(request, rule, name, form, status)
+    page = partial(endpoint_page, request, rule, name, form)
+    return _save_or_show(request, form, lambda: _save_mine(request, rule, name, form), page)
+
+
+def _expect_per_endpoint(rule: str) -> None:
+    if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
+        raise Http404(rule)
 
 
 def endpoint_page(
@@ -149,47 +153,43 @@ def endpoint_page(
 
 def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) -> HttpResponse:
     actions.set_rule(request.user, rule, name, form.wish())
-    messages.success(request, f"{rule} is set for {name}.")
-    return redirect("alerting:rule", rule)
+    return done(request, f"{rule} is set for {name}.", "alerting:rule", rule)
 
 
 @require_POST
 @role_required("operator")
-def reset(request: HttpRequest, rule: str) -> HttpResponseBase:
-    if rule not in BY_NAME:
-        raise Http404(rule)
-    actions.reset_rule(request.user, rule, "")
-    messages.success(request, f"{rule} is as it was built in.")
-    return redirect("alerting:rule", rule)
-
-
-@require_POST
-@role_required("operator")
-def reset_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
+def reset(request: HttpRequest, rule: str, name: str = "") -> HttpResponseBase:
+    """Reset the platform-wide setting, or that of the endpoint `name`."""
     if rule not in BY_NAME:
         raise Http404(rule)
     actions.reset_rule(request.user, rule, name)
-    messages.success(request, f"{name} has what all endpoints have of {rule}.")
-    return redirect("alerting:rule", rule)
+    alone = f"{name} has what all endpoints have of {rule}."
+    return done(request, alone if name else f"{rule} is as it was built in.", "alerting:rule", rule)
 
 
-@require_http_methods(_GET_OR_POST)
+@require_http_methods(GET_OR_POST)
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    form = OwnRuleForm(*([request.POST] if request.method == "POST" else []))
-    status = 200
-    if request.method == "POST":
-        made = _done(form, lambda: _create(request, form))
-        if made is not None:
-            return made
-        status = 400
-    return render(request, "alerts/new.html", {"form": form}, status=status)
+    form = OwnRuleForm(posted(request))
+    return _save_or_show(
+        request, form, lambda: _create(request, form), partial(new_page, request, form)
+    )
+
+
+def new_page(
+    request: HttpRequest, form: OwnRuleForm, status: int = 200, **more: Any
+) -> HttpResponse:
+    return render(request, "alerts/new.html", {"form": form, **more}, status=status)
 
 
 def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
     made = actions.create_user_rule(request.user, request.POST.get("name", "").strip(), form.wish())
-    messages.success(request, f"{made.name} is written. Prometheus reads it within seconds.")
-    return redirect("alerting:rule", made.name)
+    return done(
+        request,
+        f"{made.name} is written. Prometheus reads it within seconds.",
+        "alerting:rule",
+        made.name,
+    )
 
 
 @require_POST
@@ -199,18 +199,20 @@ def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
         raise Http404(rule)
     rule_facts(request, rule)
     actions.delete_user_rule(request.user, rule)
-    messages.success(request, f"{rule} is deleted.")
-    return redirect("alerting:rules")
+    return done(request, f"{rule} is deleted.", "alerting:rules")
 
 
-def _done(form: Any, do: Callable[[], HttpResponse]) -> HttpResponse | None:
-    """Return the response, or None with the problems added to the form."""
+def _save_or_show(
+    request: HttpRequest, form: Any, save: Callable[[], HttpResponse], page: Page
+) -> HttpResponse:
+    """Return the redirect of `save` if the form was submitted and accepted, else the page."""
+    if request.method != "POST":
+        return page()
     try:
-        return do()
-    except _REFUSALS as refused:
-        form.is_valid()
+        return save()
+    except (Refused, RefusalError) as refused:
         form.refuse(refused)
-        return None
+        return page(400)
 
 
 def rule_facts(request: HttpRequest, name: str) -> dict[str, Any]:
@@ -218,3 +220,53 @@ def rule_facts(request: HttpRequest, name: str) -> dict[str, Any]:
         return documents.rule_document(name, request.user)
     except Refused as refused:
         raise Http404(name) from refused
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def try_rule(request: HttpRequest, rule: str) -> HttpResponse:
+    facts = rule_facts(request, rule)
+    form = build_form(rule, "", request)
+    return _tried(request, rule, "", form, partial(rule_page, request, facts, form))
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def try_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
+    _expect_per_endpoint(rule)
+    form = build_form(rule, name, request)
+    page = partial(endpoint_page, request, rule, name, form)
+    return _tried(request, rule, name, form, page)
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def try_new(request: HttpRequest) -> HttpResponse:
+    form = OwnRuleForm(request.POST)
+    return _tried(request, "", "", form, partial(new_page, request, form))
+
+
+def _tried(request: HttpRequest, name: str, endpoint: str, form: Any, page: Page) -> HttpResponse:
+    """Render the result; a rejection is shown as text with its remedy."""
+    wish = {**form.wish(), "range": request.GET.get("range", "")}
+    try:
+        found = trials.run_trial(request.user, name, endpoint, wish)
+    except Refused as refused:
+        status = refused.status_code
+        labels = {name: str(field.label) for name, field in form.fields.items()}
+        said = [(labels.get(one.field, ""), one) for one in refused.errors]
+        context: dict[str, Any] = {"refused": said}
+    else:
+        status = 200
+        context = {
+            "run": found,
+            "fired": found.new.fired[:MOST_SHOWN],
+            "more": max(0, len(found.new.fired) - MOST_SHOWN),
+            "needs": BY_NAME[name].needs if name in BY_NAME else "",
+        }
+    if responses.wants_partial(request):
+        return render(request, "alerts/htmx/dry_run.html", context)
+    return page(status, **context)

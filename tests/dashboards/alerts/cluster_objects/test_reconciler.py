@@ -18,11 +18,11 @@ from console.core import counters
 from console.core.errors import Refused
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
-from dashboards.alerts.cluster_objects import desired_objects, reconciler, selectors
+from dashboards.alerts.cluster_objects import reconciler, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests
 from dashboards.alerts.notify import receivers
-from dashboards.alerts.rules import DEFAULT_SETTINGS
+from dashboards.alerts.rules.rule_file import DEFAULT_SETTINGS
 from dashboards.alerts.settings import actions as alerting
 from tests.dashboards.alerts.cluster_objects.conftest import CONFIG, RULES, Kept, joined
 from tests.support.console import make_endpoint, person
@@ -214,12 +214,12 @@ def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:
 
 
 def test_budgets_are_judged_where_the_console_is_scraped(db: None) -> None:
-    facts = {"install": "a", "namespace": "n", "labels": {}, "routed": False}
+    place = manifests.Placement("a", "n", {})
     for beside in (True, False):
-        made = manifests.build_rules(DEFAULT_SETTINGS, **facts, with_console=beside)
+        made = manifests.build_rules(DEFAULT_SETTINGS, place, routed=False, with_console=beside)
         groups = {one["name"] for one in made["spec"]["groups"]}
         assert ("emberline-cost" in groups) is beside
     row = Row.objects.create(name="in-cluster", kind="in-cluster", namespace="n")
     wish = ClusterAlerts(cluster=row, rules=True)
-    (body,) = desired_objects.build_desired(wish, desired_objects.load_facts()).bodies
+    (body,) = reconciler.build_desired(wish, reconciler.load_facts()).bodies
     assert "emberline-cost" in {one["name"] for one in body["spec"]["groups"]}

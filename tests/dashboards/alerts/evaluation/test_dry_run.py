@@ -25,7 +25,7 @@ from dashboards.alerts.evaluation.dry_run import (
 )
 from dashboards.alerts.evaluation.history import query_history
 from dashboards.alerts.evaluation.intervals import SampleTimes, judge_rule, summarize_firing
-from dashboards.alerts.rules import BY_NAME, Settings
+from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from dashboards.boards.queries import Scope

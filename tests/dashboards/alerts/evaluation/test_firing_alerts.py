@@ -14,7 +14,7 @@ import yaml
 from django.test import Client
 
 from dashboards.alerts.evaluation.firing_alerts import query_firing
-from dashboards.alerts.rules import RULES, render
+from dashboards.alerts.rules.rule_file import RULES, render
 from dashboards.boards.queries import Scope
 from dashboards.prometheus.http.client import Deadlines, Prometheus
 from endpoints.models import Endpoint

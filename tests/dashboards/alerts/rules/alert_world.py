@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from dashboards.alerts.rules import render
+from dashboards.alerts.rules.rule_file import render
 from tests.support.prometheus import PROMTOOL
 
 Series = dict[str, str]

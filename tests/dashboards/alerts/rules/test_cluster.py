@@ -11,7 +11,8 @@ import yaml
 from cachetier.engine.config import parse
 from cachetier.engine.metrics import render_metrics
 from cachetier.engine.node import Node
-from dashboards.alerts.rules import BY_NAME, GROUPS
+from dashboards.alerts.rules.rule import Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS
 from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged
 
 E = 'namespace="default",endpoint_name="demo"'
@@ -302,7 +303,7 @@ def test_each_fires_and_is_quiet_where_it_should(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_rule_that_never_fires_would_be_noticed(tmp_path: Path, name: str) -> None:
-    rule = {"alert": name, "expr": f"({BY_NAME[name].expr}) and vector(0) > 1"}
+    rule = {"alert": name, "expr": f"({BY_NAME[name].expression(Setting())}) and vector(0) > 1"}
     cases = [case for case in CASES if case.name == name]
     every = "10m" if cases[0].at == DAY else "1m"
     alone = {"groups": [{"name": "g", "rules": [rule]}]}
@@ -311,7 +312,7 @@ def test_a_rule_that_never_fires_would_be_noticed(tmp_path: Path, name: str) -> 
 
 def test_what_they_watch_of_a_tier_is_what_a_node_shows() -> None:
     shown = set(re.findall(r"# TYPE (\S+)", render_metrics(Node(parse(("--memory", "64MiB"))))))
-    rules = " ".join(rule.expr for rule in GROUPS["emberline-cache"])
+    rules = " ".join(rule.expression(Setting()) for rule in GROUPS["emberline-cache"])
     watched = {name.removesuffix("_bucket") for name in re.findall(r"emberline_l2_\w+", rules)}
     assert len(watched) >= 5
     assert watched - shown == set()
@@ -319,5 +320,5 @@ def test_what_they_watch_of_a_tier_is_what_a_node_shows() -> None:
 
 def test_what_needs_an_exporter_of_others_says_so() -> None:
     for rule in BY_NAME.values():
-        others = re.search(r"\b(kube|DCGM)_", rule.expr)
+        others = re.search(r"\b(kube|DCGM)_", rule.expression(Setting()))
         assert bool(rule.needs) == bool(others), rule.name

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import yaml
 
-from dashboards.alerts.rules import BY_NAME, GROUPS, RULES, render
+from dashboards.alerts.rules.rule import Setting
+from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS, RULES, render
 from dashboards.boards.queries import metric_names as q
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.observe.metrics import Metrics
@@ -169,7 +170,7 @@ def expected(name: str, series: Series) -> tuple[dict[str, str], ...]:
     if name in ("RouterDown", "EngineTargetDown"):
         labels |= dict(re.findall(r'(\w+)="([^"]*)"', next(iter(series))))
         labels["endpoint"] = labels["endpoint_name"]
-    elif "worker" in rule.expr.partition(")")[0]:
+    elif "worker" in rule.expression(Setting()).partition(")")[0]:
         labels["worker"] = "demo-worker-0"
     return (labels,)
 
@@ -210,7 +211,8 @@ def test_what_they_watch_is_what_a_router_shows() -> None:
     shown = set(re.findall(rb"# TYPE (\S+)", metrics.registry.render()))
     exported = {name.decode() for name in shown}
     rules = GROUPS["emberline-routing"]
-    watched = set(re.findall(r"\bemberline_\w+", " ".join(rule.expr for rule in rules)))
+    expressions = " ".join(rule.expression(Setting()) for rule in rules)
+    watched = set(re.findall(r"\bemberline_\w+", expressions))
     assert len(watched) > 10
     assert watched - exported == {q.ENDPOINT_TRANSITION, q.WORKER_STARTING}, "the console's own"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dashboards.alerts.rules import GROUPS, Rule
 from dashboards.alerts.rules.parameter import describe_duration
+from dashboards.alerts.rules.rule import Rule
+from dashboards.alerts.rules.rule_file import GROUPS
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.documents import TITLES
 
@@ -24,7 +25,8 @@ def section(rule: Rule) -> str:
     facts += [f"needs {rule.needs}"] if rule.needs else []
     facts += [] if rule.per_endpoint else ["not for single endpoints"]
     steps = "\n".join(f"{n}. {text}" for n, text in enumerate(STEPS[rule.name], 1))
-    means = f"{rule.summary[0].upper()}{rule.summary[1:]}."
+    summary = rule.told(rule.defaults)
+    means = f"{summary[0].upper()}{summary[1:]}."
     return f"### {rule.name}\n\n{means} *{'; '.join(facts)}.*\n\n{steps}\n"
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from console.launcher.layout import Layout, write_facts
 from console.provisioners.base import TemporaryError
-from dashboards.alerts.rules import render
+from dashboards.alerts.rules.rule_file import render
 from dashboards.alerts.settings import actions, rule_file
 from dashboards.alerts.settings.models import Load, OwnRule, RuleFile
 from tests.support.console import person

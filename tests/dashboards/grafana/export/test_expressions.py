@@ -10,7 +10,8 @@ import yaml
 
 from dashboards.boards.panels.declarations import PanelLine
 from dashboards.boards.queries import QUERIES, Scope, Times, render_plain
-from dashboards.grafana.export import expressions, list_exports
+from dashboards.grafana.export import expressions
+from dashboards.grafana.export.dashboard import list_exports
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 from tests.support.prometheus import PROMTOOL
 

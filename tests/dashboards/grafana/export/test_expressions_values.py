@@ -8,7 +8,8 @@ import pytest
 
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
-from dashboards.grafana.export import expressions, list_exports
+from dashboards.grafana.export import expressions
+from dashboards.grafana.export.dashboard import list_exports
 from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question, Window
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 from tests.support.dashboards.fixtures import Scraping

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dashboards.alerts import rules as alerts_rules
+from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.prometheus.config.scrape_config import LMCACHE_NAMES, render
 from tests.support.prometheus import PROMTOOL
 

@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 
 from console.accounts.models import Membership, Team
 from console.audit.models import AuditEvent
-from dashboards.alerts.rules import RULES
+from dashboards.alerts.rules.rule_file import RULES
 from dashboards.alerts.settings import actions
 from dashboards.alerts.settings.models import OwnRule
 from tests.support.console import make_endpoint, person, program

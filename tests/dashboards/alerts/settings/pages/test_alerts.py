@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dashboards.alerts.evaluation.history import query_history
-from dashboards.alerts.rules import BY_NAME, DEFAULT_SETTINGS, GROUPS, RULES, UserRule
+from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, GROUPS, RULES, UserRule
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from dashboards.boards.queries import Scope

@@ -13,11 +13,11 @@ from dashboards.alerts.notify import receivers as notify_receivers
 from dashboards.alerts.notify import routes as notify_routes
 from dashboards.alerts.notify import selectors
 from dashboards.alerts.notify.protocol.alertmanager_config import (
+    AlertmanagerExport,
     MailFacts,
     ReceiverFacts,
     RouteFacts,
 )
-from dashboards.alerts.notify.protocol.alertmanager_object import keys, render, spec
 from dashboards.alerts.notify.protocol.matchers import Matcher
 from tests.support import teams as made
 from tests.support.console import browser, person, program
@@ -32,15 +32,17 @@ RECEIVERS = (
 ROUTE = RouteFacts("hook", (), ("alertname", "endpoint"), 30, 300, 14400)
 TEAMS = {"ours": ["chat", "code"], "theirs": ["bot"]}
 MAIL = MailFacts("smtp.example.org:587", "console@example.org", True, "console")
+EXPORT = AlertmanagerExport(RECEIVERS, (ROUTE,), TEAMS, MAIL)
 
 
 def test_a_cluster_takes_it_as_published(cluster: Cluster) -> None:
     conditions = (Matcher("severity", "=~", "page|ticket"), Matcher("team", "!=", "ours"))
     routes = (ROUTE, dataclasses.replace(ROUTE, receiver="chat", conditions=conditions))
-    body = yaml.safe_load(render(RECEIVERS, routes, TEAMS, MAIL))
+    export = dataclasses.replace(EXPORT, routes=routes)
+    body = yaml.safe_load(export.object())
     space = cluster.namespace()
     made = cluster.api.apply("AlertmanagerConfig", space, body, fieldValidation="Strict")
-    assert made["spec"] == spec(RECEIVERS, routes, TEAMS, MAIL)
+    assert made["spec"] == export.spec()
     first, second = made["spec"]["route"]["routes"]
     assert "matchers" not in first
     assert first["groupBy"] == ["alertname", "endpoint"]
@@ -56,7 +58,7 @@ def test_a_cluster_takes_it_as_published(cluster: Cluster) -> None:
 
 
 def test_every_receiver_a_route_names_is_there_and_reads_the_secret() -> None:
-    found = spec(RECEIVERS, (ROUTE,), TEAMS, MAIL)
+    found = EXPORT.spec()
     by_name = {one.pop("name"): one for one in found["receivers"]}
     assert by_name.pop("nobody") == {}  # receiver of unmatched alerts
     key = {"name": "emberline-receivers", "key": "hook-url"}
@@ -66,8 +68,8 @@ def test_every_receiver_a_route_names_is_there_and_reads_the_secret() -> None:
     (letter,) = by_name["mail"]["emailConfigs"]
     assert letter["to"] == "a@example.org, b@example.org"
     assert letter["authPassword"]["key"] == "smtp-password"
-    assert keys(RECEIVERS, MAIL) == ("hook-url", "chat-url", "smtp-password")
-    assert keys(RECEIVERS, MailFacts()) == ("hook-url", "chat-url")
+    assert EXPORT.keys == ("hook-url", "chat-url", "smtp-password")
+    assert dataclasses.replace(EXPORT, mail=MailFacts()).keys == ("hook-url", "chat-url")
 
 
 @pytest.mark.django_db

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import yaml
 
-from dashboards.alerts.rules import (
+from dashboards.alerts.rules.parameter import describe_duration, format_duration, parse_duration
+from dashboards.alerts.rules.rule import Rule, Setting
+from dashboards.alerts.rules.rule_file import (
     BY_NAME,
     RULES,
-    Rule,
-    Setting,
     Settings,
     UserRule,
     build_groups,
     render,
 )
-from dashboards.alerts.rules.parameter import describe_duration, format_duration, parse_duration
 from tests.dashboards.alerts.rules import test_cluster, test_rule
 from tests.dashboards.alerts.rules.alert_world import Case, bare, judged
 
@@ -138,7 +137,7 @@ def test_a_rule_links_to_its_page_where_the_console_is_known() -> None:
 def test_every_default_is_within_its_bounds_and_every_text_is_filled() -> None:
     for rule in RULES:
         assert parse_duration(rule.lasting) is not None
-        assert not set("<>") & set(rule.summary), rule.name
+        assert not set("<>") & set(rule.told(Setting())), rule.name
         for one in rule.parameters:
             assert one.fault(one.default) == "", (rule.name, one.name)
             assert one.fault(one.high * 2 + 1), (rule.name, one.name)

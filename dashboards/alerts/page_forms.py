@@ -1,0 +1,80 @@
+"""Forms whose values an action validates, and the views around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+
+from console.core.errors import Refused
+from console.web.forms import Styled
+
+GET_OR_POST = ["GET", "HEAD", "POST"]
+MONOSPACE = {"spellcheck": "false", "class": "font-monospace"}
+Found = TypeVar("Found")
+
+
+class ActionForm(Styled, forms.Form):
+    def text_of(self, name: str) -> str:
+        """Return a field as submitted, without surrounding spaces."""
+        return str(self.data.get(name, "")).strip()
+
+    def refuse(self, refused: Any) -> None:
+        """Attach each problem to its field."""
+        self.full_clean()
+        for problem in refused.errors:
+            place = problem.field if problem.field in self.fields else None
+            self.add_error(place, f"{problem.message} {problem.remedy}")
+
+
+def text_field(label: str, **more: Any) -> forms.CharField:
+    """Return an optional field: the action states which values are missing."""
+    return forms.CharField(label=label, required=False, **more)
+
+
+def flag_field(label: str, **more: Any) -> forms.BooleanField:
+    return forms.BooleanField(label=label, required=False, **more)
+
+
+def posted(request: HttpRequest) -> Any:
+    """Return the submitted values, None if the form is only shown."""
+    return request.POST if request.method == "POST" else None
+
+
+def save_or_show(
+    request: HttpRequest,
+    form: ActionForm,
+    save: Callable[[], HttpResponse],
+    template: str,
+    context: Mapping[str, Any],
+) -> HttpResponseBase:
+    """Return the redirect of `save` if the form was submitted and accepted, else the page."""
+    status = 200
+    if request.method == "POST":
+        try:
+            return save()
+        except Refused as refused:
+            form.refuse(refused)
+            status = refused.status_code
+    return render(request, template, {"form": form, **context}, status=status)
+
+
+def done(request: HttpRequest, text: str, to: str, *args: str) -> HttpResponse:
+    messages.success(request, text)
+    return redirect(to, *args)
+
+
+def find_or_404(find: Callable[[], Found]) -> Found:
+    try:
+        return find()
+    except Refused as refused:
+        raise Http404(str(refused)) from refused
+
+
+def yaml_file(name: str, text: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, content_type="application/yaml", headers=headers)
