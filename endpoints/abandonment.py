@@ -28,9 +28,7 @@ def remaining_objects(endpoint: Endpoint, why: str = "") -> RemainingObjects:
     return removal_proof.list_remaining(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
 
 
-def abandon(
-    actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
-) -> RemainingObjects:
+def abandon(actor: Actor, name: str, *, expected_generation: int | None = None) -> RemainingObjects:
     """Remove the console's rows of the endpoint, also during a deletion. Blocks for up to the
     cluster's call timeout.
     """
@@ -50,7 +48,7 @@ def abandon(
             "selector": rest.selector,
             "why": why,
         }
-        record(actions.user_of(actor), "abandon", actions.target_of(endpoint), facts, request_id)
+        record(actions.user_of(actor), "abandon", actions.target_of(endpoint), facts)
         delete_rows(endpoint)
     return rest
 

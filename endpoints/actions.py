@@ -48,9 +48,7 @@ _RECONCILE = "endpoints.tasks.reconcile_endpoint"
 Actor = Any  # User | System | AnonymousUser: `require` rejects actors without a role
 
 
-def create(
-    actor: Actor, data: Any, *, team: str | None = None, request_id: str = "", note: Any = ""
-) -> Endpoint:
+def create(actor: Actor, data: Any, *, team: str | None = None, note: Any = "") -> Endpoint:
     """Create an endpoint. Raise SpecErrors if the spec is invalid. `team` is a slug (see
     `teams.for_new`); `note` is the author's comment on the revision.
     """
@@ -67,7 +65,7 @@ def create(
             _write_revision(actor, endpoint, "create", why)
             storage.add_console_key(user_of(actor), endpoint)
             created = creation_changes(spec)
-            record(user_of(actor), "create", target_of(endpoint), created, request_id, why)
+            record(user_of(actor), "create", target_of(endpoint), created, why)
             nudge(endpoint)
     except IntegrityError as error:
         raise SpecErrors([name_taken(spec.name)]) from error
@@ -80,7 +78,6 @@ def update(
     data: Any,
     *,
     expected_generation: int | None = None,
-    request_id: str = "",
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
@@ -94,7 +91,7 @@ def update(
     spec = check(data, context, stored.parsed if stored else None)
     if spec.name != name:
         raise SpecErrors([fixed_name(name, spec.name)])
-    return _change(actor, name, spec, expected_generation, request_id, verb, why)
+    return _change(actor, name, spec, expected_generation, verb, why)
 
 
 def patch(
@@ -103,7 +100,6 @@ def patch(
     changes: Any,
     *,
     expected_generation: int | None = None,
-    request_id: str = "",
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
@@ -117,7 +113,6 @@ def patch(
         name,
         merge(endpoint.spec, changes),
         expected_generation=based_on,
-        request_id=request_id,
         verb=verb,
         note=note,
     )
@@ -129,7 +124,6 @@ def scale(
     replicas: Any,
     *,
     expected_generation: int | None = None,
-    request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
     return patch(
@@ -137,23 +131,22 @@ def scale(
         name,
         {"replicas": replicas},
         expected_generation=expected_generation,
-        request_id=request_id,
         verb=verb,
     )
 
 
-def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    return scale(actor, name, 0, request_id=request_id, verb="pause")
+def pause(actor: Actor, name: str) -> Endpoint:
+    return scale(actor, name, 0, verb="pause")
 
 
-def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
+def resume(actor: Actor, name: str) -> Endpoint:
     teams.require_change(actor, name)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
         return endpoint
     earlier = endpoint.revisions.filter(spec__replicas__gt=0).order_by("-number").first()
     replicas = earlier.spec["replicas"] if earlier else 1
-    return scale(actor, name, replicas, request_id=request_id, verb="resume")
+    return scale(actor, name, replicas, verb="resume")
 
 
 def rollback(
@@ -162,7 +155,6 @@ def rollback(
     number: int,
     *,
     expected_generation: int | None = None,
-    request_id: str = "",
     verb: str = "rollback",
     note: Any = "",
 ) -> Endpoint:
@@ -177,7 +169,6 @@ def rollback(
         name,
         revision.spec,
         expected_generation=expected_generation,
-        request_id=request_id,
         verb=verb,
         note=note,
     )
@@ -190,9 +181,7 @@ def roll_back_failed(name: str, number: int, *, expected_generation: int) -> End
     )
 
 
-def delete(
-    actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
-) -> Endpoint:
+def delete(actor: Actor, name: str, *, expected_generation: int | None = None) -> Endpoint:
     teams.require_change(actor, name)
     with transaction.atomic():
         endpoint = lock_changeable(actor, name)
@@ -203,7 +192,7 @@ def delete(
         endpoint.deleted_at = endpoint.changed_at = timezone.now()
         endpoint.generation += 1
         endpoint.save(update_fields=["deleted_at", "changed_at", "generation"])
-        record(user_of(actor), "delete", target_of(endpoint), {}, request_id)
+        record(user_of(actor), "delete", target_of(endpoint), {})
         nudge(endpoint)
     return endpoint
 
@@ -218,7 +207,6 @@ def _change(
     name: str,
     spec: EndpointSpec,
     expected_generation: int | None,
-    request_id: str,
     verb: str,
     note: str,
 ) -> Endpoint:
@@ -238,7 +226,7 @@ def _change(
         endpoint.changed_at = timezone.now()
         endpoint.save(update_fields=["spec", "generation", "changed_at"])
         _write_revision(actor, endpoint, verb, note)
-        record(user_of(actor), verb, target_of(endpoint), as_audit(changes), request_id, note)
+        record(user_of(actor), verb, target_of(endpoint), as_audit(changes), note)
         nudge(endpoint)
     return endpoint
 

@@ -24,7 +24,7 @@ _SPEC_FIELDS = {".spec.replicas": "replicas"}
 """Deployment fields with a field in the spec, which adopting changes."""
 
 
-def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -> Endpoint:
+def heal(actor: Actor, name: str, workload: str = "") -> Endpoint:
     """Order the reset of every drifted field of a workload ("": the workers)."""
     teams.require_change(actor, name)
     with transaction.atomic():
@@ -35,12 +35,12 @@ def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -
         changes = {
             row["key"]: [row["found"], row["wanted"]] for row in _find_drift(endpoint, chosen)
         }
-        record(actions.user_of(actor), "heal", actions.target_of(endpoint), changes, request_id)
+        record(actions.user_of(actor), "heal", actions.target_of(endpoint), changes)
         actions.nudge(endpoint)
     return endpoint
 
 
-def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoint:
+def adopt(actor: Actor, name: str, key: str) -> Endpoint:
     """Accept a drifted value: into the spec if it has such a field, else by releasing the field."""
     teams.require_change(actor, name)
     endpoint = _on_cluster(actions.require_not_deleting(selectors.get(name)))
@@ -49,15 +49,13 @@ def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoin
         raise no_drift(name, key)
     field = _spec_field(name, row)
     if field:
-        return actions.patch(
-            actor, name, {field: row["found"]}, request_id=request_id, verb=str(DriftVerb.ADOPT)
-        )
+        return actions.patch(actor, name, {field: row["found"]}, verb=str(DriftVerb.ADOPT))
     with transaction.atomic():
         endpoint = actions.require_not_deleting(actions.lock_changeable(actor, name))
         actions.require_owner(actor, endpoint)
         _write_order(endpoint, DriftVerb.ADOPT, row["workload"], key)
         changes = {key: [row["wanted"], row["found"]]}
-        record(actions.user_of(actor), "adopt", actions.target_of(endpoint), changes, request_id)
+        record(actions.user_of(actor), "adopt", actions.target_of(endpoint), changes)
         actions.nudge(endpoint)
     return endpoint
 

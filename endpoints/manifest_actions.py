@@ -94,26 +94,23 @@ def apply(
     actor: Actor,
     given: str | list[dict[str, Any]],
     where: ManifestTarget = ManifestTarget(),
-    *,
-    request_id: str = "",
 ) -> list[PlannedChange]:
     planned = plan(actor, given, where)
     with transaction.atomic():
         for one in planned:
-            apply_change(actor, one, request_id)
+            apply_change(actor, one)
     return planned
 
 
-def apply_change(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
+def apply_change(actor: Actor, one: PlannedChange) -> None:
     if one.does is PlannedVerb.CREATE:
-        actions.create(actor, one.data, request_id=request_id)
+        actions.create(actor, one.data)
     elif one.does is PlannedVerb.UPDATE:
         actions.update(
             actor,
             one.name,
             one.data,
             expected_generation=one.generation,
-            request_id=request_id,
             verb="apply",
         )
 

@@ -192,7 +192,7 @@ def team_of_namespace(cluster: str, namespace: str) -> Team | None:
     return found[0] if len(found) == 1 else None
 
 
-def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
+def move(actor: Any, name: str, slug: Any) -> Endpoint:
     """Move to another team ("" or None: none). Needs permissions in both."""
     require_change(actor, name)
     with transaction.atomic():
@@ -218,5 +218,5 @@ def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
         # Recorded for both teams.
         for owner in {before, team}:
             whose = OwnedObject(owner.pk if owner else None)
-            record(user, "move", f"endpoint/{name}", changes, request_id, of=whose)
+            record(user, "move", f"endpoint/{name}", changes, of=whose)
     return endpoint

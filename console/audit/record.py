@@ -30,14 +30,13 @@ def record(
     verb: str,
     target: str,
     changes: Mapping[str, Any] | None = None,
-    request_id: str = "",
     note: str = "",
     of: Owned | None = None,
 ) -> AuditEvent:
     """Write one audit event.
 
     `target` is like "endpoint/demo"; `changes` is the result of `diff`; `note` is the actor's
-    comment. `actor` None is the console itself. `request_id` defaults to the current request's.
+    comment. `actor` None is the console itself.
     `of` is the owned object, where `target` does not identify it.
     """
     kind, _, name = target.partition("/")
@@ -49,7 +48,7 @@ def record(
         verb=verb,
         target=target,
         changes=_clean(changes or {}),
-        request_id=request_id or current_id(),
+        request_id=current_id(),
         note=_clean(note),
     )
     event.seal = chain.seal_new(event)

@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from console.api.parameters import is_dry_run
 from console.api.preconditions import expected_generation, with_generation
 from console.api.serializers import ErrorSerializer
-from console.core import request_log
 from console.rehearsal import rehearsal
 from endpoints import selectors
 from endpoints.api.serializers import AbandonedSerializer, EndpointSerializer, WouldSerializer
@@ -102,7 +101,7 @@ def run_verb(
     """Return the endpoint after the write, or the planned change in a dry run. `act` takes the user
     and the further arguments. With `name` "" the endpoint returned by `act` is used.
     """
-    act = partial(act, request.user, *args, request_id=request_log.current_id(), **more)
+    act = partial(act, request.user, *args, **more)
     if is_dry_run(request):
         return Response(dry_run_document(name, act))
     made = act()

@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
-from console.core import request_log
 from console.provisioners.base import ProvisionError
 from endpoints import drift_actions, selectors
 from endpoints.api.answers import REFUSALS, endpoint_response, operation, parse_only_field
@@ -58,7 +57,7 @@ class Heal(GenericAPIView[Endpoint]):
             if request.data
             else ""
         )
-        drift_actions.heal(request.user, name, workload, request_id=request_log.current_id())
+        drift_actions.heal(request.user, name, workload)
         return endpoint_response(name, status=202)
 
 
@@ -71,7 +70,7 @@ class Adopt(GenericAPIView[Endpoint]):
         releases the field.
         """
         key = _require_text(parse_only_field(request.data, "key"), "key")
-        drift_actions.adopt(request.user, name, key, request_id=request_log.current_id())
+        drift_actions.adopt(request.user, name, key)
         return endpoint_response(name, status=202)
 
 

@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.idempotency import idempotent
-from console.core import request_log
 from endpoints.api.answers import operation
 from endpoints.controller import actions, selectors
 from endpoints.refusals import bad_body
@@ -67,7 +66,6 @@ class Follows(GenericAPIView[Any]):
             data["cluster"],
             data["namespace"],
             foreign=data.get("foreign", False),
-            request_id=request_log.current_id(),
         )
         return _follow_response(str(made.pk), 201)
 
@@ -82,7 +80,7 @@ class OneFollow(APIView):
     @operation("Follow a namespace no longer", {202: FollowSerializer}, 404, tag="follows")
     def delete(self, request: Request, follow_id: str) -> Response:
         """Needs the admin role. The endpoints stay and can be edited in the console again."""
-        actions.unfollow(request.user, follow_id, request_id=request_log.current_id())
+        actions.unfollow(request.user, follow_id)
         return _follow_response(follow_id, 202)
 
 

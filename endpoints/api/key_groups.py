@@ -11,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
-from console.core import request_log
 from endpoints.api.answers import REFUSALS
 from endpoints.api.key_serializers import (
     GroupSerializer,
@@ -78,7 +77,7 @@ class OneGroup(GenericAPIView[KeyGroup]):
 
     @key_operation("Delete a group and its keys", {204: None}, 404)
     def delete(self, request: Request, group_id: str) -> Response:
-        actions.delete_group(request.user, str(group_id), request_log.current_id())
+        actions.delete_group(request.user, str(group_id))
         return Response(status=204)
 
 
@@ -98,9 +97,7 @@ class GroupKeys(GenericAPIView[InferenceKey]):
     def post(self, request: Request, group_id: str) -> Response:
         """The secret is returned in this response only."""
         label, terms = split_name(request.data)
-        made = actions.create_in_group(
-            request.user, str(group_id), label, terms, request_log.current_id()
-        )
+        made = actions.create_in_group(request.user, str(group_id), label, terms)
         return with_secret(made, 201)
 
 
@@ -123,7 +120,7 @@ class GroupKey(GenericAPIView[InferenceKey]):
 
     @key_operation("Revoke a key of a group", {204: None}, 404)
     def delete(self, request: Request, group_id: str, key_id: str) -> Response:
-        actions.revoke(request.user, str(key_id), request_log.current_id(), within=str(group_id))
+        actions.revoke(request.user, str(key_id), within=str(group_id))
         return Response(status=204)
 
 
@@ -160,5 +157,4 @@ def _save_group(request: Request, group_id: str | None) -> KeyGroup:
         data.get("name"),
         data.get("endpoints"),
         data.get("description", ""),
-        request_log.current_id(),
     )

@@ -15,7 +15,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
-from console.core import request_log
 from endpoints import selectors
 from endpoints.api.answers import REFUSALS, F, operation
 from endpoints.api.key_serializers import (
@@ -54,9 +53,7 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
     def post(self, request: Request, name: str) -> Response:
         """The secret is returned in this response only."""
         label, terms = split_name(request.data)
-        return with_secret(
-            actions.create(request.user, name, label, terms, request_log.current_id()), 201
-        )
+        return with_secret(actions.create(request.user, name, label, terms), 201)
 
 
 class EndpointKey(GenericAPIView[InferenceKey]):
@@ -78,7 +75,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
     @key_operation("Revoke a key", {204: None}, 404, 409)
     def delete(self, request: Request, name: str, key_id: str) -> Response:
         """Routers reject the key within seconds."""
-        actions.revoke(request.user, str(key_id), request_log.current_id(), within=name)
+        actions.revoke(request.user, str(key_id), within=name)
         return Response(status=204)
 
 
@@ -135,9 +132,7 @@ def with_secret(made: NewKey, status: int = 200) -> Response:
 
 
 def change_key(request: Request, key_id: Any, within: str) -> Response:
-    key = actions.change(
-        request.user, str(key_id), terms_of(request.data), request_log.current_id(), within=within
-    )
+    key = actions.change(request.user, str(key_id), terms_of(request.data), within=within)
     return Response(KeySerializer(key).data)
 
 
@@ -146,7 +141,7 @@ def rotate_key(request: Request, key_id: Any, within: str) -> Response:
     grace = data.pop("grace_s", 0)
     for other, value in data.items():
         raise SpecErrors([bad_body(other, value, 'Send only "grace_s".', "unknown_field")])
-    made = actions.rotate(request.user, str(key_id), grace, request_log.current_id(), within=within)
+    made = actions.rotate(request.user, str(key_id), grace, within=within)
     return with_secret(made)
 
 

@@ -18,7 +18,6 @@ from rest_framework.views import APIView
 
 from console.api.content import StrictJSONParser, read_text
 from console.api.parameters import DRY_RUN, is_dry_run
-from console.core import request_log
 from endpoints import manifest_actions
 from endpoints.api.answers import operation
 from endpoints.api.serializers import AppliedSerializer
@@ -81,9 +80,7 @@ class Apply(APIView):
         if dry:
             planned = manifest_actions.plan(request.user, given, where)
         else:
-            planned = manifest_actions.apply(
-                request.user, given, where, request_id=request_log.current_id()
-            )
+            planned = manifest_actions.apply(request.user, given, where)
         results = [manifest_actions.document(one) for one in planned]
         return Response({"dry_run": dry, "results": results})
 

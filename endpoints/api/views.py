@@ -28,7 +28,6 @@ from console.api.parameters import (
     read_flag,
 )
 from console.api.preconditions import expected_generation
-from console.core import request_log
 from endpoints import abandonment, actions, selectors
 from endpoints.api import serializers
 from endpoints.api.answers import (
@@ -175,7 +174,6 @@ class OneEndpoint(GenericAPIView[Endpoint]):
                 request.user,
                 name,
                 expected_generation=generation,
-                request_id=request_log.current_id(),
             )
             return Response(AbandonedSerializer(left).data)
         return run_verb(

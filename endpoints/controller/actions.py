@@ -21,9 +21,7 @@ from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def follow(
-    actor: Actor, cluster: str, namespace: str, *, foreign: bool = False, request_id: str = ""
-) -> Follow:
+def follow(actor: Actor, cluster: str, namespace: str, *, foreign: bool = False) -> Follow:
     _require_admin(actor)
     errors = _wrong(cluster, namespace)
     if errors:
@@ -34,7 +32,7 @@ def follow(
                 cluster=cluster, namespace=namespace, foreign=foreign, created_by=user_of(actor)
             )
             FollowStatus.objects.create(follow=made, reason="Accepted")
-            record(user_of(actor), "follow", _target(made), {"foreign": foreign}, request_id)
+            record(user_of(actor), "follow", _target(made), {"foreign": foreign})
             follow_objects.nudge(str(made.pk))
     except IntegrityError:
         raise ConflictError(
@@ -43,7 +41,7 @@ def follow(
     return made
 
 
-def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
+def unfollow(actor: Actor, follow_id: str) -> Follow:
     _require_admin(actor)
     with transaction.atomic():
         found = Follow.objects.select_for_update().filter(pk=follow_id).first()
@@ -53,7 +51,7 @@ def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
             found.deleted_at = timezone.now()
             found.generation += 1
             found.save(update_fields=["deleted_at", "generation"])
-            record(user_of(actor), "unfollow", _target(found), {}, request_id)
+            record(user_of(actor), "unfollow", _target(found), {})
         mark_due(FollowStatus, str(found.pk))
         follow_objects.nudge(str(found.pk))
     return found

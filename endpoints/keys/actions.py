@@ -40,16 +40,14 @@ GRACE_S_MAX = 30 * 24 * 3600
 _NO_TERMS: Mapping[str, Any] = {}
 
 
-def create(
-    actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS, request_id: str = ""
-) -> NewKey:
+def create(actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS) -> NewKey:
     teams.require_change(actor, name)
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
         with transaction.atomic():
             endpoint = require_not_deleting(lock_changeable(actor, name))
             made = storage.add_key(user_of(actor), endpoint, label, terms)
-            _record_change(actor, "create_key", made.key, terms=terms, request_id=request_id)
+            _record_change(actor, "create_key", made.key, terms=terms)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -60,14 +58,13 @@ def create_in_group(
     group_id: str,
     label: Any,
     data: Mapping[str, Any] = _NO_TERMS,
-    request_id: str = "",
 ) -> NewKey:
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
         with transaction.atomic():
             group = held_group(actor, group_id)
             made = storage.add_key(user_of(actor), group, label, terms)
-            _record_change(actor, "create_key", made.key, terms=terms, request_id=request_id)
+            _record_change(actor, "create_key", made.key, terms=terms)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -77,7 +74,6 @@ def change(
     actor: Actor,
     key_id: str,
     data: Mapping[str, Any],
-    request_id: str = "",
     *,
     within: str = "",
 ) -> InferenceKey:
@@ -94,13 +90,11 @@ def change(
             setattr(key, column, value)
         key.spent_until = usage.spent_until(key, timezone.now())
         key.save(update_fields=["pin", "terms", "spent_until"])
-        _record_change(actor, "change_key", key, terms=terms, before=before, request_id=request_id)
+        _record_change(actor, "change_key", key, terms=terms, before=before)
     return key
 
 
-def rotate(
-    actor: Actor, key_id: str, grace_s: Any = 0, request_id: str = "", *, within: str = ""
-) -> NewKey:
+def rotate(actor: Actor, key_id: str, grace_s: Any = 0, *, within: str = "") -> NewKey:
     """Replace the key's secret; the old one stays valid for `grace_s` more seconds."""
     if isinstance(grace_s, bool) or not isinstance(grace_s, int) or not 0 <= grace_s <= GRACE_S_MAX:
         remedy = f"Send 0 to {GRACE_S_MAX} seconds."
@@ -112,18 +106,18 @@ def rotate(
         key.old_until = timezone.now() + timedelta(seconds=grace_s) if grace_s else None
         key.sha256, key.prefix = storage.hash_key(clear), storage.shown_prefix(clear)
         key.save(update_fields=["sha256", "prefix", "old_sha256", "old_until"])
-        _record_change(actor, "rotate_key", key, request_id=request_id)
+        _record_change(actor, "rotate_key", key)
     return NewKey(key, clear)
 
 
-def revoke(actor: Actor, key_id: str, request_id: str = "", *, within: str = "") -> InferenceKey:
+def revoke(actor: Actor, key_id: str, *, within: str = "") -> InferenceKey:
     """Revoke a key; routers reject it within seconds. The console's own key cannot be revoked."""
     with transaction.atomic():
         key = _held_key(actor, key_id, within)
         if key.revoked_at is None:
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
-            _record_change(actor, "revoke_key", key, request_id=request_id)
+            _record_change(actor, "revoke_key", key)
     return key
 
 
@@ -133,7 +127,6 @@ def save_group(
     name: Any,
     members: Any,
     description: Any = "",
-    request_id: str = "",
 ) -> KeyGroup:
     """Create a group (`group_id` None) or replace its fields. `members` are endpoint names."""
     teams.require_any_team(actor)
@@ -149,19 +142,19 @@ def save_group(
             group.endpoints.set(wanted)
             now = {"name": label, "endpoints": sorted(one.name for one in wanted)}
             verb = "change_key_group" if group_id else "create_key_group"
-            record(user_of(actor), verb, f"key-group/{label}", diff(facts, now), request_id)
+            record(user_of(actor), verb, f"key-group/{label}", diff(facts, now))
             _nudge_all({*old, *wanted})
     except IntegrityError as error:
         raise SpecErrors([group_taken(label)]) from error
     return group
 
 
-def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
+def delete_group(actor: Actor, group_id: str) -> None:
     with transaction.atomic():
         group = held_group(actor, group_id)
         opened = list(group.endpoints.all())
         facts = {"keys": [list(group.keys.values_list("name", flat=True)), None]}
-        record(user_of(actor), "delete_key_group", f"key-group/{group.name}", facts, request_id)
+        record(user_of(actor), "delete_key_group", f"key-group/{group.name}", facts)
         group.delete()
         _nudge_all(opened)
 
@@ -216,7 +209,6 @@ def _record_change(
     *,
     terms: KeyTerms | None = None,
     before: KeyTerms | None = None,
-    request_id: str = "",
 ) -> None:
     changes: dict[str, Any] = dict(key.facts())
     if terms is not None:
@@ -226,7 +218,7 @@ def _record_change(
     else:
         group = KeyGroup.objects.get(keys=key)
         target, opened = f"key-group/{group.name}", list(group.endpoints.all())
-    record(user_of(actor), verb, target, changes, request_id)
+    record(user_of(actor), verb, target, changes)
     _nudge_all(opened)
 
 

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 _MOST_TO, _LEAST_SECRET = 20, 16
 
 
-def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
+def create(actor: Any, data: Any) -> Receiver:
     """Create a receiver; `everything` adds a route for all alerts."""
     require(actor, "admin")
     given = input_values.parse_mapping(data, FIELDS)
@@ -52,7 +52,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
             if everything:
                 Route.objects.create(receiver=made, group_by=["alertname", "endpoint"])
             said = {"kind": made.kind, "where": made.shown, "to": made.to}
-            record(actor, "create", f"receiver/{name}", said, request_id)
+            record(actor, "create", f"receiver/{name}", said)
     except IntegrityError:
         text = f"There is a receiver {name} already."
         remedy = "Choose another name, or change that one."
@@ -60,9 +60,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
     return made
 
 
-def change(
-    actor: Any, name: str, data: Any, *, expected: int | None = None, request_id: str = ""
-) -> Receiver:
+def change(actor: Any, name: str, data: Any, *, expected: int | None = None) -> Receiver:
     """Set the given fields; omitted fields and secrets keep their values."""
     require(actor, "admin")
     given = input_values.parse_mapping(data, ("url", "secret", "to", "enabled"))
@@ -78,11 +76,11 @@ def change(
         _keep(found, secrets)
         changes = {k: [before[k], v] for k, v in _facts(found).items() if before[k] != v}
         changes |= {name: [HIDDEN, HIDDEN] for name in secrets}
-        record(actor, "change", f"receiver/{name}", changes, request_id)
+        record(actor, "change", f"receiver/{name}", changes)
     return found
 
 
-def delete(actor: Any, name: str, *, expected: int | None = None, request_id: str = "") -> None:
+def delete(actor: Any, name: str, *, expected: int | None = None) -> None:
     """Delete the receiver and its routes; its deliveries stay in the history."""
     require(actor, "admin")
     with transaction.atomic():
@@ -90,10 +88,10 @@ def delete(actor: Any, name: str, *, expected: int | None = None, request_id: st
         for secret in deliveries.vault_names(found).values():
             store.drop(secret)
         found.delete()
-        record(actor, "delete", f"receiver/{name}", {}, request_id)
+        record(actor, "delete", f"receiver/{name}", {})
 
 
-def send_test(actor: Any, name: str, *, request_id: str = "") -> Delivery:
+def send_test(actor: Any, name: str) -> Delivery:
     """Send a test message in one immediate attempt; the delivery holds the result."""
     require(actor, "admin")
     found = selectors.receiver(name)
@@ -113,7 +111,7 @@ def send_test(actor: Any, name: str, *, request_id: str = "") -> Delivery:
             body=body,
             test=True,
         )
-        record(actor, "test", f"receiver/{name}", {"delivery": str(made.pk)}, request_id)
+        record(actor, "test", f"receiver/{name}", {"delivery": str(made.pk)})
     deliveries.attempt_delivery(made.pk)
     made.refresh_from_db()
     return made

@@ -31,20 +31,18 @@ _TIMES: Final = (
 )
 
 
-def create(actor: Any, data: Any, *, request_id: str = "") -> Route:
+def create(actor: Any, data: Any) -> Route:
     require(actor, "admin")
     given = input_values.parse_mapping(data, FIELDS)
     made = Route(group_by=list(GROUP_BY))
     _take(made, given, new=True)
     with transaction.atomic():
         made.save(force_insert=True)
-        record(actor, "create", f"alert-route/{made.pk}", facts(made), request_id)
+        record(actor, "create", f"alert-route/{made.pk}", facts(made))
     return made
 
 
-def change(
-    actor: Any, pk: UUID, data: Any, *, expected: int | None = None, request_id: str = ""
-) -> Route:
+def change(actor: Any, pk: UUID, data: Any, *, expected: int | None = None) -> Route:
     require(actor, "admin")
     given = input_values.parse_mapping(data, FIELDS)
     with transaction.atomic():
@@ -54,16 +52,16 @@ def change(
         found.generation += 1
         found.save()
         changes = diff(before, facts(found))
-        record(actor, "change", f"alert-route/{pk}", changes, request_id)
+        record(actor, "change", f"alert-route/{pk}", changes)
     return found
 
 
-def delete(actor: Any, pk: UUID, *, expected: int | None = None, request_id: str = "") -> None:
+def delete(actor: Any, pk: UUID, *, expected: int | None = None) -> None:
     """Delete the route; resolutions of alerts it has sent are not sent."""
     require(actor, "admin")
     with transaction.atomic():
         found = _locked(pk, expected)
-        record(actor, "delete", f"alert-route/{pk}", facts(found), request_id)
+        record(actor, "delete", f"alert-route/{pk}", facts(found))
         found.delete()
 
 

@@ -30,7 +30,7 @@ LONGEST = timedelta(days=90)
 _DEFAULT_S = 2 * 3600
 
 
-def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
+def create(actor: Any, data: Any) -> Silence:
     require_in_any_team(actor, "operator")
     wanted, endpoint = _validate(actor, data, None, timezone.now())
     remote = alertmanagers.create_silence(_concerned(endpoint), wanted)
@@ -42,11 +42,11 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
         )
         said = _facts(wanted)
         del said["starts_at"]
-        record(actor, "silence", f"silence/{made.pk}", said, request_id, of=endpoint)
+        record(actor, "silence", f"silence/{made.pk}", said, of=endpoint)
     return made
 
 
-def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> None:
+def change(actor: Any, silence: Silence, data: Any) -> None:
     """Set the given fields. A started silence keeps its start; an expired one cannot be changed."""
     require(actor, "operator", of=silence.endpoint)
     now = timezone.now()
@@ -68,7 +68,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
         done = live.update(**_columns(after, endpoint, remote))
         if done:
             said = diff(_facts(before), _facts(after))
-            record(actor, "change silence", f"silence/{silence.pk}", said, request_id, of=endpoint)
+            record(actor, "change silence", f"silence/{silence.pk}", said, of=endpoint)
     if not done:  # expired concurrently
         alertmanagers.expire_silences(remote)
         raise _over()
@@ -117,7 +117,7 @@ def _over() -> Refused:
     return Refused(Problem("", None, text, remedy, "ended"), status_code=409)
 
 
-def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
+def expire(actor: Any, silence: Silence) -> None:
     """Expire the silence now; no effect if it has already expired."""
     require(actor, "operator", of=silence.endpoint)
     now = timezone.now()
@@ -128,7 +128,7 @@ def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
         if live.update(ends_at=now):
             said = {"matchers": [str(one) for one in silence.conditions]}
             target = f"silence/{silence.pk}"
-            record(actor, "end silence", target, said, request_id, of=silence.endpoint)
+            record(actor, "end silence", target, said, of=silence.endpoint)
 
 
 def _conditions(given: Mapping[str, Any]) -> Matchers:

@@ -39,7 +39,7 @@ class Verb:
     done: str
     what: str
     icon: str
-    act: Callable[[Actor, BulkItem, Any, str], object]
+    act: Callable[[Actor, BulkItem, Any], object]
     danger: bool = False
 
 
@@ -50,8 +50,8 @@ _VERBS = (
         "is scaled",
         "Workers that leave finish their requests first.",
         "adjustments",
-        lambda actor, item, replicas, request_id: actions.scale(
-            actor, item.name, replicas, expected_generation=item.generation, request_id=request_id
+        lambda actor, item, replicas: actions.scale(
+            actor, item.name, replicas, expected_generation=item.generation
         ),
     ),
     Verb(
@@ -60,7 +60,7 @@ _VERBS = (
         "is being paused",
         "Its workers finish their requests and stop; then requests are refused.",
         "player-pause",
-        lambda actor, item, _, request_id: actions.pause(actor, item.name, request_id=request_id),
+        lambda actor, item, _: actions.pause(actor, item.name),
     ),
     Verb(
         "resume",
@@ -68,7 +68,7 @@ _VERBS = (
         "is resumed",
         "It wants as many workers as before the pause.",
         "player-play",
-        lambda actor, item, _, request_id: actions.resume(actor, item.name, request_id=request_id),
+        lambda actor, item, _: actions.resume(actor, item.name),
     ),
     Verb(
         "delete",
@@ -76,8 +76,8 @@ _VERBS = (
         "is being deleted",
         "Its router and workers go; its keys, revisions and events are forgotten.",
         "trash",
-        lambda actor, item, _, request_id: actions.delete(
-            actor, item.name, expected_generation=item.generation, request_id=request_id
+        lambda actor, item, _: actions.delete(
+            actor, item.name, expected_generation=item.generation
         ),
         danger=True,
     ),
@@ -93,19 +93,14 @@ class BulkResult:
 
 
 def run(
-    actor: Actor,
-    verb: str,
-    items: Sequence[BulkItem],
-    *,
-    replicas: Any = None,
-    request_id: str = "",
+    actor: Actor, verb: str, items: Sequence[BulkItem], *, replicas: Any = None
 ) -> list[BulkResult]:
-    return [_one(actor, VERBS[verb], item, replicas, request_id) for item in items[:MAX_ITEMS]]
+    return [_one(actor, VERBS[verb], item, replicas) for item in items[:MAX_ITEMS]]
 
 
-def _one(actor: Actor, verb: Verb, item: BulkItem, replicas: Any, request_id: str) -> BulkResult:
+def _one(actor: Actor, verb: Verb, item: BulkItem, replicas: Any) -> BulkResult:
     try:
-        verb.act(actor, item, replicas, request_id)
+        verb.act(actor, item, replicas)
     except (SpecErrors, RefusalError) as error:
         words = " ".join(f"{one.message} {one.remedy}" for one in error.errors)
         return BulkResult(item.name, ok=False, text=words)

@@ -16,7 +16,6 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.gate import role_required
-from console.core import request_log
 from console.web import preferences, responses
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
@@ -106,9 +105,7 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
         return render(request, "endpoints/bulk.html", context, status=400)
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
-    results = bulk_actions.run(
-        request.user, verb.key, items, replicas=replicas, request_id=request_log.current_id()
-    )
+    results = bulk_actions.run(request.user, verb.key, items, replicas=replicas)
     context = {"verb": verb, "results": results, "done": sum(one.ok for one in results)}
     return render(request, "endpoints/bulk_done.html", context)
 

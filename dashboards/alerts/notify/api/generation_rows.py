@@ -21,7 +21,6 @@ from console.accounts.permissions import actor_of, require
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.core import request_log
 from dashboards.alerts.openapi import answers, described
 
 View = TypeVar("View", bound=type[APIView])
@@ -96,9 +95,7 @@ class GenerationRowListView(GenericAPIView[Any]):
 
     @idempotent
     def post(self, request: Request) -> Response:
-        made = self.kind.verbs.create(
-            request.user, request.data, request_id=request_log.current_id()
-        )
+        made = self.kind.verbs.create(request.user, request.data)
         return _answer(self.kind, made, 201)
 
 
@@ -113,16 +110,14 @@ class GenerationRowView(APIView):
 
     def patch(self, request: Request, **named: Any) -> Response:
         words = *named.values(), request.data
-        changed = self.kind.verbs.change(request.user, *words, **_expected(request))
+        changed = self.kind.verbs.change(
+            request.user, *words, expected=expected_generation(request)
+        )
         return _answer(self.kind, changed)
 
     def delete(self, request: Request, **named: Any) -> Response:
-        self.kind.verbs.delete(request.user, *named.values(), **_expected(request))
+        self.kind.verbs.delete(request.user, *named.values(), expected=expected_generation(request))
         return Response(status=204)
-
-
-def _expected(request: Request) -> dict[str, Any]:
-    return {"expected": expected_generation(request), "request_id": request_log.current_id()}
 
 
 def _answer(kind: GenerationRowKind, row: Any, status: int = 200) -> Response:

@@ -15,7 +15,6 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
-from console.core import request_log
 from dashboards.alerts.notify import selectors, silences
 from dashboards.alerts.notify.models import Silence
 from dashboards.alerts.openapi import answers, described
@@ -89,7 +88,7 @@ class SilenceListView(GenericAPIView[Silence]):
         """Needs the operator role for the endpoint selected by `endpoint="NAME"`; without such a
         matcher, for the whole platform.
         """
-        made = silences.create(request.user, request.data, request_id=request_log.current_id())
+        made = silences.create(request.user, request.data)
         return Response(SilenceSerializer(made).data, status=201)
 
 
@@ -110,14 +109,14 @@ class SilenceView(APIView):
         rejects the change, which is then rolled back.
         """
         row = selectors.silence(actor_of(request), silence)
-        silences.change(request.user, row, request.data, request_id=request_log.current_id())
+        silences.change(request.user, row, request.data)
         return _document(request, silence)
 
     @described(summary="End a silence", responses=answers(None, 404, status=204))
     def delete(self, request: Request, silence: UUID) -> Response:
         """Takes effect immediately; the silence stays in the list as expired."""
         row = selectors.silence(actor_of(request), silence)
-        silences.expire(request.user, row, request_id=request_log.current_id())
+        silences.expire(request.user, row)
         return Response(status=204)
 
 
