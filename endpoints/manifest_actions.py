@@ -15,21 +15,14 @@ from django.conf import settings
 from django.db import transaction
 
 from console.clusters.selectors import default_cluster
+from console.core.errors import Problem
 from endpoints import actions, teams
 from endpoints.actions import Actor
 from endpoints.manifests import advice, documents, exporter, importer, objects, rules
 from endpoints.manifests.objects import Note
 from endpoints.models import Endpoint
 from endpoints.refusals import name_taken, no_endpoint
-from endpoints.spec.endpoint_spec import (
-    EndpointSpec,
-    FieldChange,
-    FieldError,
-    SpecErrors,
-    diff,
-    flatten,
-    nest,
-)
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, diff, flatten, nest
 from endpoints.spec.rules import check
 from endpoints.spec.validators import redact
 
@@ -78,7 +71,7 @@ def plan(
     )
     where = where if where.cluster else replace(where, cluster=default_cluster())
     planned: list[PlannedChange] = []
-    errors: list[FieldError] = []
+    errors: list[Problem] = []
     for index, document in enumerate(found):
         try:
             planned.append(plan_one(document, where, actor=actor))
@@ -177,23 +170,23 @@ def _compare_with_stored(
 
 def _of_object(
     error: SpecErrors, manifest: objects.Manifest, where: ManifestTarget
-) -> list[FieldError]:
+) -> list[Problem]:
     """Map errors to paths in the object. A cluster object without a cluster gives one error."""
     if not where.cluster and any(item.code == "cluster_only" for item in error.errors):
         message = "This object is for a cluster, and none was named."
         remedy = "Name one of the page Clusters."
-        return [FieldError("placement.cluster", "", message, remedy, "cluster_only")]
+        return [Problem("placement.cluster", "", message, remedy, "cluster_only")]
     return [importer.locate_in_object(item, manifest) for item in error.errors]
 
 
-def _number_paths(error: FieldError, index: int, count: int) -> FieldError:
+def _number_paths(error: Problem, index: int, count: int) -> Problem:
     return error if count == 1 else replace(error, field=f"[{index}].{error.field}".rstrip("."))
 
 
-def _duplicate_errors(planned: list[PlannedChange]) -> list[FieldError]:
+def _duplicate_errors(planned: list[PlannedChange]) -> list[Problem]:
     names = [one.name for one in planned]
     return [
-        FieldError(
+        Problem(
             f"[{index}].metadata.name",
             name,
             f"Another object of the text is the endpoint {name}, too.",

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from console.core.errors import Problem, Refused
+from endpoints.spec.endpoint_spec import SpecErrors
 
 
-class RefusalError(Exception):
-    """Has `errors` and a `status_code`, as read by the REST base and the command line."""
-
-    status_code = 400
+class RefusalError(Refused):
+    status = 400
 
     def __init__(self, code: str, message: str, remedy: str, *, field: str = "") -> None:
-        super().__init__(f"{message} {remedy}".strip())
+        super().__init__(Problem(field, None, message, remedy, code), status_code=self.status)
         self.code = code
         self.message = message
         self.remedy = remedy
-        self.errors = (FieldError(field, None, message, remedy, code),)
 
 
 class ConflictError(RefusalError):
-    status_code = 409
+    status = 409
 
 
 class NotFoundError(RefusalError):
-    status_code = 404
+    status = 404
 
 
 class AwayError(RefusalError):
-    status_code = 503
+    status = 503
 
 
 def logs_away(reason: str, message: str) -> AwayError:
@@ -85,8 +83,8 @@ def stale(name: str, generation: int, expected: int) -> ConflictError:
     )
 
 
-def name_taken(name: str) -> FieldError:
-    return FieldError(
+def name_taken(name: str) -> Problem:
+    return Problem(
         "name",
         name,
         f"An endpoint called {name} exists, or is being deleted.",
@@ -95,8 +93,8 @@ def name_taken(name: str) -> FieldError:
     )
 
 
-def fixed_name(name: str, other: str) -> FieldError:
-    return FieldError(
+def fixed_name(name: str, other: str) -> Problem:
+    return Problem(
         "name",
         other,
         f"The name cannot be changed from {name} to {other}.",
@@ -118,7 +116,7 @@ def _label_of(value: Any, message: str) -> str:
     if not label or len(label) > 60 or not label.isprintable():
         raise SpecErrors(
             [
-                FieldError(
+                Problem(
                     "name",
                     value,
                     message,
@@ -138,13 +136,13 @@ def parse_note(value: Any) -> str:
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
         remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."
         raise SpecErrors(
-            [FieldError("note", None, "The note cannot be kept.", remedy, "invalid_note")]
+            [Problem("note", None, "The note cannot be kept.", remedy, "invalid_note")]
         )
     return note
 
 
-def key_taken(label: str) -> FieldError:
-    return FieldError(
+def key_taken(label: str) -> Problem:
+    return Problem(
         "name",
         label,
         f"A key called {label} exists.",
@@ -153,12 +151,12 @@ def key_taken(label: str) -> FieldError:
     )
 
 
-def group_taken(label: str) -> FieldError:
-    return FieldError(
+def group_taken(label: str) -> Problem:
+    return Problem(
         "name", label, f"A group called {label} exists.", "Choose another name.", "name_taken"
     )
 
 
-def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> FieldError:
+def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> Problem:
     messages = {"unknown_field": "There is no such field.", "required": "It is missing."}
-    return FieldError(field, value, messages.get(code, "This has the wrong type."), remedy, code)
+    return Problem(field, value, messages.get(code, "This has the wrong type."), remedy, code)

@@ -22,12 +22,13 @@ from console.accounts.permissions import (
 )
 from console.audit.record import record
 from console.clusters import selectors as clusters
+from console.core.errors import Problem
 from console.core.grants import ALL_GRANTS, NAMESPACE_GRANTS, Grant, parse_grants
 from endpoints.models import Endpoint
 from endpoints.owners import OwningSystem, System, owner_of
 from endpoints.placement import spec_context
 from endpoints.refusals import bad_body, no_endpoint
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
 from endpoints.spec.rules import Context, grant_violations
 
 
@@ -96,9 +97,9 @@ def choices(actor: Any) -> list[Team]:
     )
 
 
-def _choose(slug: str | None, actor: Any) -> FieldError:
+def _choose(slug: str | None, actor: Any) -> Problem:
     names = ", ".join(team.slug for team in choices(actor)) or "none yet"
-    return FieldError(
+    return Problem(
         "team",
         slug,
         f"There is no team {slug} here for you." if slug else "Whose endpoint is it?",
@@ -171,7 +172,7 @@ def check_place(team: Team | None, spec: EndpointSpec) -> None:
         message = f"Team {team.name} has no endpoints in namespace {namespace} of {cluster}."
         remedy = f"Use one of its namespaces: {', '.join(team.namespaces)}."
         value = spec.placement.namespace
-        error = FieldError("placement.namespace", value, message, remedy, "not_of_the_team")
+        error = Problem("placement.namespace", value, message, remedy, "not_of_the_team")
         raise SpecErrors([error])
 
 

@@ -26,6 +26,7 @@ from django.views.decorators.http import require_POST
 
 from console.accounts.models import User
 from console.core import request_log
+from console.core.errors import error_document
 from console.signon import flow, login_limits, totp
 from console.signon.models import Identity
 from console.signon.pages.forms import ConfirmForm
@@ -107,15 +108,7 @@ def form_for(user: User, data: Any = None) -> ConfirmForm:
 
 def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
     code, detail, remedy = demand
-    body: dict[str, object] = {
-        "code": code,
-        "detail": detail,
-        "field": None,
-        "value": None,
-        "remedy": remedy,
-        "errors": [],
-        "request_id": request_log.current_id(),
-    }
+    body = error_document(code, detail, remedy, request_log.current_id())
     return JsonResponse(body, status=403)
 
 

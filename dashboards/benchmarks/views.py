@@ -28,12 +28,10 @@ from dashboards.benchmarks.generator.samples import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark
 from dashboards.boards.charts import inline_chart
 from endpoints import selectors as endpoints
-from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.refusals import NotFoundError
 
 PAGE = 25
 NEEDS_WORD = "Tick that you know whom this loads."
-_REFUSALS = (Refused, RefusalError, SpecErrors)
 
 
 @require_safe
@@ -80,7 +78,7 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
         else:
             run = actions.start(request.user, name, wish)[0]
             return redirect(run)
-    except _REFUSALS as refused:
+    except Refused as refused:
         form.refuse(refused)
     return render(request, "benchmarks/new.html", _asked(form, one, request), status=400)
 
@@ -119,7 +117,7 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
         if wish.second:
             found.append(endpoints.get(wish.second, viewer=request.user))
         return {"outlook": load_plan.make_preview(job, found), "sample": not wish.trace}
-    except _REFUSALS as refused:
+    except Refused as refused:
         return {"outlook": None, "why_not": refused}
 
 
@@ -146,7 +144,7 @@ def delete(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     row = _run(name, run)
     try:
         actions.delete(request.user, row)
-    except _REFUSALS as refused:
+    except Refused as refused:
         messages.error(request, str(refused))
         return redirect(row)
     messages.success(request, "The benchmark is deleted.")

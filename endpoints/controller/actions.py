@@ -11,12 +11,13 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.claims import mark_due
 from console.clusters import selectors as clusters
+from console.core.errors import Problem
 from endpoints.actions import Actor, user_of
 from endpoints.controller.models import Follow, FollowStatus
 from endpoints.controller.tasks import follow_objects
 from endpoints.owners import System
 from endpoints.refusals import ConflictError, NotFoundError
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -63,17 +64,17 @@ def _require_admin(actor: Actor) -> None:
         require(actor, "admin")
 
 
-def _wrong(cluster: str, namespace: str) -> list[FieldError]:
+def _wrong(cluster: str, namespace: str) -> list[Problem]:
     errors = []
     known = clusters.names()
     if cluster not in known:
         text = ", ".join(known) or "none yet"
         message, remedy = f"There is no cluster {cluster!r}.", f"There are: {text}."
-        errors.append(FieldError("cluster", cluster, message, remedy, "unknown_cluster"))
+        errors.append(Problem("cluster", cluster, message, remedy, "unknown_cluster"))
     if not _NAMESPACE.fullmatch(namespace):
         message = "This cannot be a namespace."
         remedy = "Use up to 63 lower-case letters, digits and dashes."
-        errors.append(FieldError("namespace", namespace, message, remedy, "invalid_name"))
+        errors.append(Problem("namespace", namespace, message, remedy, "invalid_name"))
     return errors
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.core.errors import Problem, Refused
 from console.provisioners.kubernetes.api.client import Json
 from endpoints import actions, manifest_actions, teams
 from endpoints.choices import AUTO_ROLLBACK
@@ -25,8 +26,7 @@ from endpoints.manifests import extensions, importer, object_status, objects
 from endpoints.manifests.object_status import EndpointSummary
 from endpoints.models import Endpoint
 from endpoints.owners import Owner, OwningSystem
-from endpoints.refusals import RefusalError
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 REFUSED, NAME_TAKEN = "SpecRefused", "NameTaken"
 
@@ -73,7 +73,7 @@ class FollowedObject:
                 row.save()
             if does is not PlannedVerb.NOTHING:
                 self._tell("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
-        except (SpecErrors, RefusalError) as error:
+        except Refused as error:
             row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
             row.fingerprint, row.refused = mark, format_errors(error.errors)
             taken = any(one.code in ("name_taken", "not_adopted") for one in error.errors)
@@ -133,16 +133,16 @@ class FollowedObject:
         self.cluster.event(self.item, reason, message, warning, now)
 
 
-def format_errors(errors: tuple[FieldError, ...]) -> str:
+def format_errors(errors: tuple[Problem, ...]) -> str:
     return "; ".join(f"{error.field}: {error.message} {error.remedy}" for error in errors)
 
 
-def _name_taken_error(name: str, who: str, *, adoptable: bool = False) -> FieldError:
+def _name_taken_error(name: str, who: str, *, adoptable: bool = False) -> Problem:
     remedy = f"Say another name by {extensions.key_of('name')}."
     if adoptable:
         remedy = f"Annotate {extensions.ADOPT}: 'true' to take it over. {remedy}"
     message = f"{who} has an endpoint {name} here."
-    return FieldError("metadata.name", name, message, remedy, "not_adopted")
+    return Problem("metadata.name", name, message, remedy, "not_adopted")
 
 
 def _fingerprint(item: Json) -> str:

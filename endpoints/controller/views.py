@@ -11,9 +11,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.gate import role_required
 from console.clusters import selectors as clusters
+from console.core.errors import Refused
 from endpoints.controller import actions, selectors
 from endpoints.refusals import RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
 
 
 @require_safe
@@ -31,7 +31,7 @@ def add(request: HttpRequest) -> HttpResponseBase:
     cluster, namespace = request.POST.get("cluster", ""), request.POST.get("namespace", "").strip()
     try:
         made = actions.follow(request.user, cluster, namespace)
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         for item in error.errors:
             messages.error(request, f"{item.message} {item.remedy}")
     else:

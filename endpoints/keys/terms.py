@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from console.core.errors import Problem
+from endpoints.spec.endpoint_spec import SpecErrors
 
 DAYS_MAX = 3650
 MAX_RATE = 1_000_000_000
@@ -83,7 +84,7 @@ def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None
     """Return the requested terms; missing fields keep their values of `before`. `expires_in_days`
     is an alternative to `expires_at`. Raise SpecErrors.
     """
-    errors: list[FieldError] = []
+    errors: list[Problem] = []
     found = dict(data)
     if "expires_in_days" in found:
         days = found.pop("expires_in_days")
@@ -100,7 +101,7 @@ def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None
     return replace(before or KeyTerms(), **values)
 
 
-def _read(name: str, value: Any, now: datetime, errors: list[FieldError]) -> Any:
+def _read(name: str, value: Any, now: datetime, errors: list[Problem]) -> Any:
     if name in _WHOLE:
         return _whole(name, value, errors)
     if name in ("pin", "control"):
@@ -123,14 +124,14 @@ def _read(name: str, value: Any, now: datetime, errors: list[FieldError]) -> Any
     return value
 
 
-def _whole(name: str, value: Any, errors: list[FieldError]) -> Any:
+def _whole(name: str, value: Any, errors: list[Problem]) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_RATE:
         text = "This is not a whole number in range."
         errors.append(_error(name, value, text, f"Give 0 (no limit) to {MAX_RATE}."))
     return value
 
 
-def _models(value: Any, errors: list[FieldError]) -> tuple[str, ...]:
+def _models(value: Any, errors: list[Problem]) -> tuple[str, ...]:
     good = isinstance(value, list | tuple) and len(value) <= _MODELS_MAX
     if not good or not all(
         isinstance(one, str) and 0 < len(one) <= _LONGEST_MODEL and one.isprintable()
@@ -142,7 +143,7 @@ def _models(value: Any, errors: list[FieldError]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _expiry_in_days(days: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
+def _expiry_in_days(days: Any, now: datetime, errors: list[Problem]) -> datetime | None:
     if days is None:
         return None
     if isinstance(days, bool) or not isinstance(days, int) or not 0 < days <= DAYS_MAX:
@@ -152,7 +153,7 @@ def _expiry_in_days(days: Any, now: datetime, errors: list[FieldError]) -> datet
     return now + timedelta(days=days)
 
 
-def _moment(value: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
+def _moment(value: Any, now: datetime, errors: list[Problem]) -> datetime | None:
     """Parse a time, UTC without a zone. None means no expiry."""
     if value is None or isinstance(value, datetime):
         return value
@@ -170,8 +171,8 @@ def _moment(value: Any, now: datetime, errors: list[FieldError]) -> datetime | N
     return found
 
 
-def _error(field: str, value: Any, message: str, remedy: str) -> FieldError:
-    return FieldError(field, value, message, remedy, "invalid")
+def _error(field: str, value: Any, message: str, remedy: str) -> Problem:
+    return Problem(field, value, message, remedy, "invalid")
 
 
 def period_of(now: datetime, period: str) -> tuple[datetime, datetime]:

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from console.core.errors import Problem
 from endpoints.manifests.structural_schema import schema_error
-from endpoints.spec.endpoint_spec import FieldError
 from endpoints.spec.fields import BY_PATH
 
 PREFIX: Final = "emberline.dev/"
@@ -42,7 +42,7 @@ def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+def problems(annotations: Mapping[str, str]) -> Iterator[Problem]:
     """Yield errors for our annotations with an unknown field or an invalid value."""
     for key, text in annotations.items():
         if not key.startswith(PREFIX) or key in CONTROL:

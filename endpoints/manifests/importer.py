@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from console.core.errors import Problem
 from endpoints.manifests import extensions, jumpstart, schemas, triggers, worker
 from endpoints.manifests.objects import Manifest
-from endpoints.spec.endpoint_spec import FieldError, nest
+from endpoints.spec.endpoint_spec import nest
 
 Flat = dict[str, Any]
 LONGEST_NAME = 40
@@ -279,7 +280,7 @@ def _pd(given: Mapping[str, Any] | None) -> Flat:
     }
 
 
-def locate_in_object(error: FieldError, manifest: Manifest) -> FieldError:
+def locate_in_object(error: Problem, manifest: Manifest) -> Problem:
     path = error.field
     if path in ("placement.cluster", ""):
         return error

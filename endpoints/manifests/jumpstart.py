@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from console.core.errors import Problem
 from endpoints.manifests.extensions import PREFIX, place_of
 from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.structural_schema import schema_error
-from endpoints.spec.endpoint_spec import FieldError
 
 _DISTILLED = "deepseek-ai/DeepSeek-R1-Distill-"
 KNOWN: Final[Mapping[str, str]] = {
@@ -55,7 +55,7 @@ def fields(manifest: Manifest) -> dict[str, Any]:
     return found
 
 
-def errors(manifest: Manifest) -> Iterator[FieldError]:
+def errors(manifest: Manifest) -> Iterator[Problem]:
     model = manifest.spec["model"]["modelId"]
     if model not in KNOWN and not any(f"{PREFIX}{p}" in manifest.annotations for p in _SOURCES):
         yield schema_error(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from console.core.errors import Problem
 from endpoints.manifests import schemas
 from endpoints.manifests.structural_schema import check, schema_error
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 SERVER_FIELDS: Final = (
     "creationTimestamp",
@@ -107,7 +108,7 @@ def clean(document: Mapping[str, Any]) -> dict[str, Any]:
     return whole | {"metadata": metadata}
 
 
-def placeholders(value: Any, path: str) -> Iterator[FieldError]:
+def placeholders(value: Any, path: str) -> Iterator[Problem]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from placeholders(item, f"{path}.{key}")
@@ -119,7 +120,7 @@ def placeholders(value: Any, path: str) -> Iterator[FieldError]:
         yield schema_error(path, value, "This is a placeholder of a sample.", remedy, "placeholder")
 
 
-def _kind(document: Mapping[str, Any]) -> Iterator[FieldError]:
+def _kind(document: Mapping[str, Any]) -> Iterator[Problem]:
     kind, api = document.get("kind"), document.get("apiVersion")
     if kind not in schemas.KINDS:
         remedy = f"Send one of: {', '.join(schemas.KINDS)}."
@@ -133,7 +134,7 @@ def _kind(document: Mapping[str, Any]) -> Iterator[FieldError]:
         yield schema_error("apiVersion", api, "This version is not read.", remedy, "invalid_choice")
 
 
-def _unknown_parts(document: Mapping[str, Any]) -> Iterator[FieldError]:
+def _unknown_parts(document: Mapping[str, Any]) -> Iterator[Problem]:
     for key in document:
         if key not in ("apiVersion", "kind", "metadata", "spec", "status"):
             remedy = "An object has apiVersion, kind, metadata and spec."
@@ -142,7 +143,7 @@ def _unknown_parts(document: Mapping[str, Any]) -> Iterator[FieldError]:
             )
 
 
-def _name_errors(document: Mapping[str, Any]) -> Iterator[FieldError]:
+def _name_errors(document: Mapping[str, Any]) -> Iterator[Problem]:
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return
@@ -152,7 +153,7 @@ def _name_errors(document: Mapping[str, Any]) -> Iterator[FieldError]:
         yield schema_error("metadata.name", None, "The object has no name.", remedy, "required")
 
 
-def _metadata(metadata: Any) -> Iterator[FieldError]:
+def _metadata(metadata: Any) -> Iterator[Problem]:
     if not isinstance(metadata, dict):
         yield schema_error("metadata", None, "This is required.", "Give metadata.name.", "required")
         return
@@ -176,7 +177,7 @@ def _schema_errors(key: str, value: str) -> bool:
     return len(value) <= 253 and bool(_NAME.fullmatch(value))
 
 
-def _texts(value: Any, path: str) -> Iterator[FieldError]:
+def _texts(value: Any, path: str) -> Iterator[Problem]:
     if value is None:
         return
     if not isinstance(value, dict):

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from console.core.errors import Problem
 from endpoints.manifests import extensions, jumpstart, schemas
 from endpoints.manifests.importer import SOURCE_BLOCKS, claim_of
 from endpoints.manifests.objects import Manifest
 from endpoints.manifests.structural_schema import schema_error
 from endpoints.manifests.worker import GPU
-from endpoints.spec.endpoint_spec import FieldError
 from endpoints.spec.validators import redis_url_problem
 
 Spec = Mapping[str, Any]
-Found = Iterator[FieldError]
+Found = Iterator[Problem]
 BACKENDS = ("redis", "tieredstorage")
 _SOURCE = "spec.modelSourceConfig"
 
 
-def errors(manifest: Manifest) -> list[FieldError]:
+def errors(manifest: Manifest) -> list[Problem]:
     found = list(extensions.problems(manifest.annotations))
     if manifest.kind != schemas.KIND:
         return [*found, *jumpstart.errors(manifest)]

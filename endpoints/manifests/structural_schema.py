@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from endpoints.spec.endpoint_spec import FieldError
+from console.core.errors import Problem
 
 Schema = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ _UNQUOTED = {
 _MATCH_NOTHING = re.compile(r"(?!)")
 
 
-def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+def check(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
     problem = _type_problem(value, schema, path)
     if problem is not None:
         yield problem
@@ -50,11 +50,11 @@ def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
         yield from _scalar(value, schema, path)
 
 
-def schema_error(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
-    return FieldError(path, _shown(path, value), message, remedy, code)
+def schema_error(path: str, value: Any, message: str, remedy: str, code: str) -> Problem:
+    return Problem(path, _shown(path, value), message, remedy, code)
 
 
-def _type_problem(value: Any, schema: Schema, path: str) -> FieldError | None:
+def _type_problem(value: Any, schema: Schema, path: str) -> Problem | None:
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, int | str) and not isinstance(value, bool):
             return None
@@ -82,7 +82,7 @@ def _type_hint(value: Any, wanted: str) -> str:
     return f"Give {_KINDS[wanted][1]}."
 
 
-def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[Problem]:
     known: Mapping[str, Schema] = schema.get("properties", {})
     others = schema.get("additionalProperties")
     for name in schema.get("required", ()):
@@ -97,7 +97,7 @@ def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[FieldE
             yield _unknown(_at(path, str(name)), str(name), item, known)
 
 
-def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> FieldError:
+def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> Problem:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if not near:
         near = [other for other in known if other.lower() == name.lower()]
@@ -110,7 +110,7 @@ def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> F
     return schema_error(path, value, "There is no such field.", remedy, "unknown_field")
 
 
-def _list(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _list(value: list[Any], schema: Schema, path: str) -> Iterator[Problem]:
     fewest, most = schema.get("minItems", 0), schema.get("maxItems")
     if len(value) < fewest:
         yield schema_error(
@@ -125,7 +125,7 @@ def _list(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
     yield from _duplicate_errors(value, schema, path)
 
 
-def _duplicate_errors(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _duplicate_errors(value: list[Any], schema: Schema, path: str) -> Iterator[Problem]:
     kind = schema.get("x-kubernetes-list-type")
     if kind not in ("map", "set"):
         return
@@ -142,7 +142,7 @@ def _duplicate_errors(value: list[Any], schema: Schema, path: str) -> Iterator[F
         seen.add(mark)
 
 
-def _scalar(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
     choices = schema.get("enum")
     if choices and value not in choices:
         remedy = f"Choose one of: {', '.join(map(str, choices))}."
@@ -153,7 +153,7 @@ def _scalar(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
         yield from _number(value, schema, path)
 
 
-def _text(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
+def _text(value: str, schema: Schema, path: str) -> Iterator[Problem]:
     pattern = schema.get("pattern")
     if pattern and not _compile_pattern(pattern).search(value):
         yield schema_error(
@@ -167,7 +167,7 @@ def _text(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
         yield schema_error(path, value, "This must not be empty.", "Give a text.", "required")
 
 
-def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
+def _number(value: float, schema: Schema, path: str) -> Iterator[Problem]:
     least, most = schema.get("minimum"), schema.get("maximum")
     bound = _RANGES.get(schema.get("format", ""))
     if least is not None and value < least:

@@ -15,11 +15,12 @@ from typing import Any
 from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances_by_name
 from console.clusters import selectors as clusters
+from console.core.errors import Problem
 from endpoints.fit import model_catalogue, requirements
 from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
 from endpoints.fit.model_shape import ModelShape, from_config
 from endpoints.placement import installation
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
 
 LARGEST_CONFIG = 1_000_000
 _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerdict.DOES_NOT_FIT: 3}
@@ -99,7 +100,7 @@ def _routers(
     return RouterCapacity(router.replicas, cpus, size, price * share)
 
 
-def refusals(spec: EndpointSpec) -> list[FieldError]:
+def refusals(spec: EndpointSpec) -> list[Problem]:
     """Return why the model fits on none of the allowed machines; empty if it may fit on one. For
     clusters only: on this machine the worker's failure is visible at once.
     """
@@ -109,7 +110,7 @@ def refusals(spec: EndpointSpec) -> list[FieldError]:
     if any(not one.fit.blocking for one in report.judged):
         return []
     return [
-        FieldError(
+        Problem(
             finding.field,
             None,
             f"On {report.best.machine}: {finding.message}",

@@ -12,11 +12,12 @@ from typing import Any
 from django.conf import settings
 
 from console.clusters import selectors as clusters
+from console.core.errors import Problem
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from endpoints.placement.installation import installation
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.workload.worker_spec import L2Access, worker_spec
 
 HIDDEN = "(hidden)"
@@ -35,7 +36,7 @@ class Preview:
     notes: tuple[str, ...] = ()
 
 
-def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
+def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
     notes = (

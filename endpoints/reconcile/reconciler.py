@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from django.db import transaction
 
 from console.claims import Claim, take_claim
+from console.core.errors import Refused
 from console.provisioners.base import Provisioner, ProvisionError
 from endpoints import actions, selectors
 from endpoints.choices import EventKind, Phase, Severity
@@ -28,8 +29,7 @@ from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.removal import remove
 from endpoints.reconcile.rolling_update import RollingPass
 from endpoints.reconcile.status import PassOutcome, write
-from endpoints.refusals import RefusalError
-from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
+from endpoints.spec.endpoint_spec import EndpointSpec
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def _roll_back(outcome: PassOutcome) -> None:
     name = outcome.endpoint.name
     try:
         actions.roll_back_failed(name, back.number, expected_generation=back.failed)
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         text = f"Revision {back.number} is not gone back to: {error}"
         told = Occurrence(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
         events.write(outcome.endpoint, [told], outcome.now)

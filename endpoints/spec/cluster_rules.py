@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.core.errors import Problem
 from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_spec import SOURCES
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, gpu_resource
+from endpoints.spec.endpoint_spec import EndpointSpec, gpu_resource
 from endpoints.spec.fields import CLUSTER_FIELDS
 
 
@@ -33,21 +34,21 @@ class ClusterFacts:
         return self.capabilities is not None and capability not in self.capabilities
 
 
-Rule = Callable[[EndpointSpec, ClusterFacts], Iterator[FieldError]]
+Rule = Callable[[EndpointSpec, ClusterFacts], Iterator[Problem]]
 
 
-def violations(spec: EndpointSpec, cluster: ClusterFacts) -> list[FieldError]:
+def violations(spec: EndpointSpec, cluster: ClusterFacts) -> list[Problem]:
     return [error for rule in _RULES for error in rule(spec, cluster)]
 
 
-def _error(spec: EndpointSpec, path: str, message: str, remedy: str, code: str) -> FieldError:
+def _error(spec: EndpointSpec, path: str, message: str, remedy: str, code: str) -> Problem:
     value: Any = spec.flat()[path]
-    return FieldError(path, value, message, remedy, code)
+    return Problem(path, value, message, remedy, code)
 
 
 def _missing_capability(
     spec: EndpointSpec, cluster: ClusterFacts, path: str, capability: str, wanted: str
-) -> Iterator[FieldError]:
+) -> Iterator[Problem]:
     if cluster.lacks(capability):
         one = known.CAPABILITIES[capability]
         message = f"{wanted} needs {one.label}, which cluster {cluster.name} lacks."
@@ -55,7 +56,7 @@ def _missing_capability(
         yield _error(spec, path, message, remedy, "missing_capability")
 
 
-def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     if not cluster.engine_image:
         message = "The image of routers is not known, and no pod runs without one."
         remedy = "Set EMBERLINE_ENGINE_IMAGE for the console."
@@ -70,7 +71,7 @@ def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
 _GRACE, _SUCCESS = "terminationGracePeriodSeconds", "successThreshold"
 
 
-def _probes(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+def _probes(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:
     for name, probe in spec.pod.probes.items():
         kind = name.removesuffix("Probe")
         given = probe if isinstance(probe, dict) else {}
@@ -91,7 +92,7 @@ def _positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     placement = spec.placement
     if placement.instance_types and placement.node_affinity:
         message = "Instance types and a node affinity say the same thing twice."
@@ -130,7 +131,7 @@ SOURCE_TAKES = {
 }
 
 
-def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     kind = spec.source.type
     flat = spec.flat()
     for name in SOURCE_NEEDS[kind]:
@@ -156,7 +157,7 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
             )
 
 
-def _weights(spec: EndpointSpec) -> Iterator[FieldError]:
+def _weights(spec: EndpointSpec) -> Iterator[Problem]:
     source = spec.source
     on_hub = "/" in spec.model and not spec.model.startswith("/")
     if source.type == "fsx" and not (source.dns_name or source.region):
@@ -172,7 +173,7 @@ def _weights(spec: EndpointSpec) -> Iterator[FieldError]:
         yield _error(spec, "source.type", message, remedy, "required")
 
 
-def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     scaling, router = spec.scaling, spec.router
     if scaling.enabled:
         if scaling.min > scaling.max:
@@ -197,7 +198,7 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
         )
 
 
-def _router_resources(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+def _router_resources(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:
     router = spec.router
     for limit, request, path, unit in (
         (router.cpu_limit, router.cpus, "router.cpu_limit", "cores"),
@@ -215,7 +216,7 @@ _EXPOSED_BY = {
 }
 
 
-def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     exposure = spec.exposure
     if exposure.kind in _EXPOSED_BY:
         wanted = f"Exposing by {exposure.kind}"
@@ -233,7 +234,7 @@ def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]
     yield from _tls(spec, cluster)
 
 
-def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     exposure = spec.exposure
     if exposure.tls == "none":
         return
@@ -256,7 +257,7 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
         yield from _missing_capability(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
 
 
-def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:
     if spec.pd.enabled:
         message = "Emberline's router does not hand requests from prefill to decode workers yet."
         remedy = "Turn it off: the workers then do both."

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from console.core.errors import Problem, Refused
 from console.provisioners.pods import Pod
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import (
@@ -30,19 +31,12 @@ GIB = 1024**3
 _GPU_DOMAINS = ("nvidia.com/", "amd.com/")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    field: str
-    value: Any
-    message: str
-    remedy: str
-    code: str
+class SpecErrors(Refused):
+    def __init__(self, errors: list[Problem]) -> None:
+        super().__init__(*errors)
 
-
-class SpecErrors(Exception):
-    def __init__(self, errors: list[FieldError]) -> None:
-        super().__init__("; ".join(f"{e.field}: {e.message} {e.remedy}" for e in errors))
-        self.errors = tuple(errors)
+    def __str__(self) -> str:
+        return "; ".join(f"{e.field}: {e.message} {e.remedy}" for e in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +115,7 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 def read(
     data: Any, defaults: Mapping[str, Any] | None = None
-) -> tuple[EndpointSpec, list[FieldError]]:
+) -> tuple[EndpointSpec, list[Problem]]:
     """Return the spec in `data` and the errors of single fields. A rejected field has its default
     in the returned spec, so that further rules can be checked. `defaults` are the installation's
     (such as the engine), by path.
@@ -141,7 +135,7 @@ def read(
         value, problem = spec_field.accept(given[spec_field.path])
         if problem is not None:
             shown = redact(spec_field.path, given[spec_field.path])
-            errors.append(FieldError(spec_field.path, shown, *problem))
+            errors.append(Problem(spec_field.path, shown, *problem))
             value = _copy_default(fallback)
         values[spec_field.path] = value
     return build(values), errors
@@ -154,8 +148,8 @@ def _copy_default(fallback: Any) -> Any:
     return deepcopy(fallback) if isinstance(fallback, dict | list) else fallback
 
 
-def not_an_object(value: Any) -> FieldError:
-    return FieldError("", value, "An endpoint is an object.", "Send a JSON object.", "type")
+def not_an_object(value: Any) -> Problem:
+    return Problem("", value, "An endpoint is an object.", "Send a JSON object.", "type")
 
 
 def build(flat: Mapping[str, Any]) -> EndpointSpec:
@@ -185,13 +179,13 @@ def parse(data: Any, defaults: Mapping[str, Any] | None = None) -> EndpointSpec:
     return spec
 
 
-def _missing(spec_field: SpecField) -> FieldError:
-    return FieldError(
+def _missing(spec_field: SpecField) -> Problem:
+    return Problem(
         spec_field.path, None, f"{spec_field.label} is required.", spec_field.remedy, "required"
     )
 
 
-def _unknown(given: Mapping[str, Any]) -> list[FieldError]:
+def _unknown(given: Mapping[str, Any]) -> list[Problem]:
     known = {spec_field.path for spec_field in FIELDS}
     errors = []
     for path, value in given.items():
@@ -200,13 +194,13 @@ def _unknown(given: Mapping[str, Any]) -> list[FieldError]:
         if path in SECTIONS:
             inside = ", ".join(sorted(p for p in known if p.startswith(f"{path}.")))
             errors.append(
-                FieldError(path, value, "This must be an object.", f"It holds: {inside}.", "type")
+                Problem(path, value, "This must be an object.", f"It holds: {inside}.", "type")
             )
             continue
         parent = path.rpartition(".")[0]
         siblings = sorted(p for p in known | set(SECTIONS) if p.rpartition(".")[0] == parent)
         errors.append(
-            FieldError(
+            Problem(
                 path,
                 value,
                 "There is no such field.",

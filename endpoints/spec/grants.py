@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from console.core.errors import Problem
 from console.core.grants import Grant
 from console.provisioners.kubernetes.api.capabilities import GPU_DOMAINS
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.validators import flag_of, redact
 
 _PLAIN_FLAGS = """
@@ -65,11 +66,11 @@ def required_grants(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> 
     return list(dict.fromkeys(found))
 
 
-def grant_errors(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[FieldError]:
+def grant_errors(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[Problem]:
     flat = spec.flat()
     whom = f"give team {team} that grant" if team else "make this change, or grant it to a team"
     return [
-        FieldError(
+        Problem(
             need.field,
             redact(need.field, flat[need.field]),
             f"{need.what} needs the grant {need.grant}.",

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from console.core.confined_files import FileRefused
+from console.core.errors import Problem
 from console.core.grants import Grant
 from endpoints.refusals import name_taken
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.cluster_rules import violations as cluster_violations
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, SpecErrors, read
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, SpecErrors, read
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import ANYWHERE, BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.grants import grant_errors as refused_needs
@@ -47,7 +48,7 @@ class Context:
     folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
     l2_file_refusal: Callable[[str], FileRefused | None] = field(default=lambda _path: None)
     l2_folder: str = ""
-    misfits: Callable[[EndpointSpec], list[FieldError]] = field(default=lambda _spec: [])
+    misfits: Callable[[EndpointSpec], list[Problem]] = field(default=lambda _spec: [])
     defaults: Mapping[str, Any] = field(default_factory=dict)
     clusters: frozenset[str] = frozenset()
     cluster: Callable[[str], ClusterFacts] = field(default=ClusterFacts)
@@ -76,7 +77,7 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
 
 def grant_violations(
     spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
-) -> list[FieldError]:
+) -> list[Problem]:
     """Return what exceeds a plain pod without a grant. A change that leaves pods and grants as they
     are passes, so that scaling needs no grants.
     """
@@ -94,7 +95,7 @@ def grant_violations(
     return refused_needs(spec, missing, context.team)
 
 
-def standing_errors(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:
     """Return why a stored spec may no longer be applied, whatever allowed it when written."""
     outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
     return [*outside, *grant_violations(spec, context)]
@@ -112,10 +113,10 @@ def _fixed_values(present: EndpointSpec | None) -> dict[str, Any]:
     return {one.path: flat[one.path] for one in FIELDS if _is_fixed(one)}
 
 
-def _fixed_field_errors(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
+def _fixed_field_errors(spec: EndpointSpec, present: EndpointSpec) -> list[Problem]:
     before, after = present.flat(), spec.flat()
     return [
-        FieldError(
+        Problem(
             one.path,
             after[one.path],
             f"{one.label} of an endpoint cannot be changed: it is {before[one.path] or 'empty'!r}.",
@@ -134,12 +135,12 @@ def _is_fixed(one: SpecField) -> bool:
     return one.effect is Effect.FIXED and one.path != "name"
 
 
-def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
+def violations(spec: EndpointSpec, context: Context) -> list[Problem]:
     rules = _COMMON_RULES + (_CLUSTER_RULES if spec.on_cluster else _LOCAL_RULES)
     return [error for rule in rules for error in rule(spec, context)]
 
 
-Found = Iterator[FieldError]
+Found = Iterator[Problem]
 
 
 def _name_free(spec: EndpointSpec, context: Context) -> Found:
@@ -156,16 +157,16 @@ def _model_known(spec: EndpointSpec, context: Context) -> Found:
         if not spec.simulated and may_name and not context.folder_exists(model):
             message = "There is no such folder on this machine."
             remedy = "Give the absolute path of a folder with the model's config.json."
-            yield FieldError("model", model, message, remedy, "unknown_model")
+            yield Problem("model", model, message, remedy, "unknown_model")
     elif model not in context.models:
         known = ", ".join(sorted(context.models)) or "none"
         message = f"There is no model called {model}."
         remedy = f"Known models: {known}. An absolute path or organisation/name works too."
-        yield FieldError("model", model, message, remedy, "unknown_model")
+        yield Problem("model", model, message, remedy, "unknown_model")
     elif not context.models[model] and not spec.simulated:
         message = f"The files of {model} are not on this machine."
         remedy = "Run `make vllm` to prepare them, or choose the simulated engine."
-        yield FieldError("model", model, message, remedy, "model_missing")
+        yield Problem("model", model, message, remedy, "model_missing")
 
 
 def _l2(spec: EndpointSpec, context: Context) -> Found:
@@ -175,11 +176,11 @@ def _l2(spec: EndpointSpec, context: Context) -> Found:
     if not spec.cache.l1.enabled:
         message = "L2 is filled through L1, and L1 is off."
         remedy = "Turn L1 on (0.25 GiB is enough), or turn L2 off."
-        yield FieldError("cache.l1.enabled", False, message, remedy, "l2_needs_l1")
+        yield Problem("cache.l1.enabled", False, message, remedy, "l2_needs_l1")
     if l2.backend == "redis" and not l2.url:
         message = "The backend redis needs an address."
         remedy = "Write redis://HOST:PORT, or choose tieredstorage."
-        yield FieldError("cache.l2.url", "", message, remedy, "required")
+        yield Problem("cache.l2.url", "", message, remedy, "required")
     if l2.backend == "tieredstorage":
         yield from _redis_only(spec)
         yield from _tier(l2.tier, context)
@@ -207,7 +208,7 @@ def l2_files(spec: EndpointSpec, context: Context) -> Found:
         refused = context.l2_file_refusal(file)
         if refused:
             code = "file_not_allowed" if refused.outside else "file_unreadable"
-            yield FieldError(path, file, f"{refused}.", remedy, code)
+            yield Problem(path, file, f"{refused}.", remedy, code)
 
 
 def _tier(name: str, context: Context) -> Found:
@@ -215,7 +216,7 @@ def _tier(name: str, context: Context) -> Found:
         known = ", ".join(sorted(context.tiers))
         remedy = f"Choose one of: {known}; or create it on the page Cache."
         message = f"There is no cache tier {name!r}."
-        yield FieldError("cache.l2.tier", name, message, remedy, "unknown_tier")
+        yield Problem("cache.l2.tier", name, message, remedy, "unknown_tier")
 
 
 def _redis_only(spec: EndpointSpec) -> Found:
@@ -224,7 +225,7 @@ def _redis_only(spec: EndpointSpec) -> Found:
         if value:
             message = f"{BY_PATH[path].label} is for the backend redis only."
             remedy = "Leave it empty, or choose the backend redis."
-            yield FieldError(path, value, message, remedy, "not_used")
+            yield Problem(path, value, message, remedy, "not_used")
 
 
 def _chunk(spec: EndpointSpec, _context: Context) -> Found:
@@ -235,7 +236,7 @@ def _chunk(spec: EndpointSpec, _context: Context) -> Found:
             f"A chunk is whole blocks of {BLOCK_TOKENS} tokens, and {chunk} is not a multiple."
         )
         remedy = f"Use {below} or {below + BLOCK_TOKENS}."
-        yield FieldError("cache.l1.chunk_tokens", chunk, message, remedy, "not_a_multiple")
+        yield Problem("cache.l1.chunk_tokens", chunk, message, remedy, "not_a_multiple")
 
 
 def _memory(spec: EndpointSpec, context: Context) -> Found:
@@ -255,7 +256,7 @@ def _memory(spec: EndpointSpec, context: Context) -> Found:
         if fitting
         else f"Give each worker less than {total:.1f} GiB, L1 included."
     )
-    yield FieldError("resources.memory_gib", own_gib, message, remedy, "over_capacity")
+    yield Problem("resources.memory_gib", own_gib, message, remedy, "over_capacity")
 
 
 def _shared_memory(spec: EndpointSpec, context: Context) -> Found:
@@ -269,7 +270,7 @@ def _shared_memory(spec: EndpointSpec, context: Context) -> Found:
         f"this machine offers {total:.2f} (under /dev/shm)."
     )
     remedy = f"Use at most {total / max(1, spec.replicas):.2f} GiB, or make /dev/shm larger."
-    yield FieldError("cache.l1.size_gib", l1.size_gib, message, remedy, "over_capacity")
+    yield Problem("cache.l1.size_gib", l1.size_gib, message, remedy, "over_capacity")
 
 
 def _processors(spec: EndpointSpec, context: Context) -> Found:
@@ -277,7 +278,7 @@ def _processors(spec: EndpointSpec, context: Context) -> Found:
     if cpus > context.cpus:
         message = f"A worker of {cpus:g} CPUs does not fit: this machine has {context.cpus}."
         remedy = f"Use at most {context.cpus}."
-        yield FieldError("resources.cpus", cpus, message, remedy, "over_capacity")
+        yield Problem("resources.cpus", cpus, message, remedy, "over_capacity")
     wanted = gpus * spec.replicas
     if wanted > context.gpus:
         message = (
@@ -285,7 +286,7 @@ def _processors(spec: EndpointSpec, context: Context) -> Found:
         )
         most = f"Use at most {context.gpus} in all."
         remedy = most if context.gpus else "Use 0 to serve on the CPU."
-        yield FieldError("resources.gpus", gpus, message, remedy, "over_capacity")
+        yield Problem("resources.gpus", gpus, message, remedy, "over_capacity")
 
 
 def _cluster_only(spec: EndpointSpec, _context: Context) -> Found:
@@ -297,7 +298,7 @@ def _cluster_only(spec: EndpointSpec, _context: Context) -> Found:
             message = f"{one.label} is for endpoints on a cluster only."
             remedy = "Leave it out, or give placement.cluster."
             value = redact(one.path, wanted[one.path])
-            yield FieldError(one.path, value, message, remedy, "cluster_only")
+            yield Problem(one.path, value, message, remedy, "cluster_only")
 
 
 def _json(default: Any) -> Any:
@@ -316,7 +317,7 @@ def _on_cluster(spec: EndpointSpec, context: Context) -> Found:
     known = ", ".join(sorted(context.clusters)) or "none yet"
     message = f"There is no cluster {cluster}."
     remedy = f"Choose one of: {known}; or add it on the page Clusters."
-    yield FieldError("placement.cluster", cluster, message, remedy, "unknown_cluster")
+    yield Problem("placement.cluster", cluster, message, remedy, "unknown_cluster")
 
 
 def _tier_near(spec: EndpointSpec, context: Context) -> Found:
@@ -331,7 +332,7 @@ def _tier_near(spec: EndpointSpec, context: Context) -> Found:
     message = f"Cache tier {tier} is on {_place(there)}, the endpoint on {_place(here)}."
     known = ", ".join(near) or "none yet"
     remedy = f"Choose one of: {known}; or create one there on the page Cache."
-    yield FieldError("cache.l2.tier", tier, message, remedy, "tier_elsewhere")
+    yield Problem("cache.l2.tier", tier, message, remedy, "tier_elsewhere")
 
 
 def _place(cluster: str) -> str:

@@ -20,8 +20,6 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.keys import selectors as keys_selectors
 from endpoints.models import Endpoint
 from endpoints.pages.head import find_endpoint, generation_of
-from endpoints.refusals import RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import BY_PATH, STRATEGIES
 from routing import actions, selectors
 from routing.analysis import choices, kv_rows, prefixes
@@ -243,8 +241,8 @@ def _switch_strategy(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
             expected_generation=generation_of(request),
             note=request.POST.get("note", ""),
         )
-    except (SpecErrors, RefusalError) as error:
-        status = getattr(error, "status_code", 400)
+    except Refused as error:
+        status = error.status_code
         return _render_strategy(request, found, problems=error.errors, status=status)
     if changed.generation == found.generation:
         messages.info(request, "That is how it is already; nothing was changed.")

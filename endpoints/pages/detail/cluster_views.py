@@ -19,8 +19,7 @@ from endpoints.logs import stream as logs_stream
 from endpoints.models import Endpoint
 from endpoints.pages.detail.views import run_and_redirect
 from endpoints.pages.head import find_endpoint
-from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.refusals import NotFoundError
 
 
 @require_POST
@@ -51,9 +50,9 @@ def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
     if typed == name:
         try:
             left = abandonment.abandon(request.user, name)
-        except (SpecErrors, RefusalError, Refused) as refused:
+        except Refused as refused:
             error = " ".join(f"{item.message} {item.remedy}" for item in refused.errors)
-            status = getattr(refused, "status_code", 400)
+            status = refused.status_code
         else:
             messages.warning(request, f"{name} is forgotten. {left.message}")
             return redirect("endpoints:list")

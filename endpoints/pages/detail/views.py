@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
+from console.core.errors import Refused
 from console.web import responses
 from endpoints import abandonment, actions, selectors
 from endpoints.choices import STEP_LABELS, ProgressStep
@@ -22,8 +23,7 @@ from endpoints.pages.editor.forms import PromptForm
 from endpoints.pages.head import WHOLE, find_endpoint, generation_of, poll_s
 from endpoints.prompt import client
 from endpoints.prompt.client import PromptAnswer, PromptRequest
-from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.refusals import NotFoundError
 
 EVENTS_SHOWN = 8
 PROMPT_DEADLINE_S = 90.0
@@ -179,7 +179,7 @@ def run_and_redirect(
     find_endpoint(name)
     try:
         act(request.user, name, *args, **more)
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         for item in error.errors:
             messages.error(request, f"{item.message} {item.remedy}")
     else:

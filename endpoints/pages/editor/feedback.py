@@ -14,6 +14,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.gate import role_required
+from console.core.errors import Problem
 from endpoints import teams
 from endpoints.models import Endpoint
 from endpoints.pages.editor import consequences, edit_conflict
@@ -23,7 +24,7 @@ from endpoints.pages.editor.spec_editor import Pane, SpecEditor
 from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement.preview import preview
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.rules import standing_errors
 
 
@@ -69,7 +70,7 @@ def _render_feedback(
     request: HttpRequest,
     desk: SpecEditor,
     form: EndpointForm,
-    errors: tuple[FieldError, ...],
+    errors: tuple[Problem, ...],
     pane: Pane,
     *,
     drawn: bool,
@@ -103,7 +104,7 @@ def _render_feedback(
     return render(request, "endpoints/htmx/look.html", context)
 
 
-def _error_row(error: FieldError, form: EndpointForm) -> dict[str, Any]:
+def _error_row(error: Problem, form: EndpointForm) -> dict[str, Any]:
     known = error.field in form.fields
     return {
         "error": error,
@@ -113,9 +114,9 @@ def _error_row(error: FieldError, form: EndpointForm) -> dict[str, Any]:
 
 
 def _slots(
-    form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
+    form: EndpointForm, errors: tuple[Problem, ...], touched: frozenset[str]
 ) -> list[dict[str, Any]]:
-    by_field: dict[str, list[FieldError]] = {}
+    by_field: dict[str, list[Problem]] = {}
     for error in errors:
         by_field.setdefault(error.field, []).append(error)
     return [
@@ -128,7 +129,7 @@ def _slots(
     ]
 
 
-def _groups(form: EndpointForm, errors: tuple[FieldError, ...]) -> list[dict[str, Any]]:
+def _groups(form: EndpointForm, errors: tuple[Problem, ...]) -> list[dict[str, Any]]:
     wrong = {error.field for error in errors}
     return [{**one, "wrong": len(wrong & one["paths"])} for one in form.briefly()]
 
@@ -156,7 +157,7 @@ def preview_stored(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _page(
-    request: HttpRequest, spec: EndpointSpec, name: str, refused: Iterable[FieldError] = ()
+    request: HttpRequest, spec: EndpointSpec, name: str, refused: Iterable[Problem] = ()
 ) -> HttpResponse:
     shown = preview(spec, refused)
     context: dict[str, Any] = {

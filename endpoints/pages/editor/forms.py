@@ -11,6 +11,7 @@ from typing import Any
 from django import forms
 from django.forms.boundfield import BoundField
 
+from console.core.errors import Problem
 from console.web.forms import Styled
 from endpoints.pages.editor.form_fields import (
     CARRIED_MARK,
@@ -31,7 +32,7 @@ from endpoints.pages.editor.form_sections import (
 )
 from endpoints.pages.editor.presets import Preset
 from endpoints.spec.cluster_rules import ClusterFacts
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, flatten, nest
+from endpoints.spec.endpoint_spec import EndpointSpec, flatten, nest
 from endpoints.spec.endpoint_spec import read as read_spec
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import BY_PATH, CLUSTER_FIELDS, FIELDS
@@ -238,7 +239,7 @@ class EndpointForm(Styled, forms.Form):
         held = [f.path for f in FIELDS if f.path not in self.fields and f.path in self.data]
         return [(CARRIED_MARK, "1"), *((path, str(self.data[path])) for path in held)]
 
-    def refuse(self, errors: Iterable[FieldError]) -> None:
+    def refuse(self, errors: Iterable[Problem]) -> None:
         self.full_clean()
         for error in errors:
             text = f"{error.message} {error.remedy}"

@@ -12,14 +12,13 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from console.accounts.gate import role_required
 from console.clusters import selectors as clusters
+from console.core.errors import Refused
 from console.core.yaml_reader import MAX_CHARACTERS
 from console.web.forms import Styled
 from endpoints import manifest_actions
 from endpoints.manifest_actions import ManifestTarget, PlannedChange
 from endpoints.manifests import documents
 from endpoints.pages.head import find_endpoint
-from endpoints.refusals import RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.validators import redact
 
 
@@ -80,9 +79,9 @@ def import_manifests(request: HttpRequest) -> HttpResponseBase:
         if "apply" in request.POST:
             return _report_applied(request, manifest_actions.apply(request.user, text, form.where))
         planned = manifest_actions.plan(request.user, text, form.where)
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         context["errors"] = error.errors
-        status = getattr(error, "status_code", 400)
+        status = error.status_code
         return render(request, "endpoints/import.html", context, status=status)
     context["planned"] = [_plan_row(one) for one in planned]
     context["changes"] = any(one.changes for one in planned)

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from console.core.errors import Problem
 from endpoints import teams
 from endpoints.models import Endpoint
 from endpoints.pages.editor import spec_text
@@ -20,7 +21,7 @@ from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.presets import BY_KEY, Preset
 from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, SpecText, digest
 from endpoints.refusals import fixed_name
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
+from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
 from endpoints.spec.fields import FIELDS
 from endpoints.spec.rules import check
 
@@ -46,7 +47,7 @@ class PaneReading:
 
     form: EndpointForm
     pane: Pane
-    errors: tuple[FieldError, ...]
+    errors: tuple[Problem, ...]
     applied: bool
 
 
@@ -111,7 +112,7 @@ class SpecEditor:
         name = {"name": self.present.name} if self.present else {}
         return {**kept, **name, **data}
 
-    def judged(self, data: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    def judged(self, data: Mapping[str, Any]) -> tuple[Problem, ...]:
         present = self.present.parsed if self.present else None
         try:
             spec = check(data, self.context, present)
@@ -202,7 +203,7 @@ class SpecEditor:
         return {**self.source.spec, "name": f"{self.source.name[: LONGEST_NAME - 5]}-copy"}
 
 
-def can_apply(errors: tuple[FieldError, ...]) -> bool:
+def can_apply(errors: tuple[Problem, ...]) -> bool:
     """Return whether all errors belong to form fields."""
     known = {field.path for field in FIELDS}
     return all(one.code not in NOT_APPLIED and one.field in known for one in errors)

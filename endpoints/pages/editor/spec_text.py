@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from console.core import yaml_reader
+from console.core.errors import Problem
 from endpoints.manifests import documents, objects
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
+from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
 from endpoints.spec.fields import DEFAULTS, FIELDS, SECTIONS
 
 LONGEST = 200_000
@@ -68,7 +69,7 @@ def parse_text(text: str) -> SpecText:
     return SpecText(found[0], yaml_reader.key_lines(text, SECTIONS))
 
 
-def locate_errors(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
+def locate_errors(errors: Iterable[Problem], lines: Mapping[str, int]) -> tuple[LineError, ...]:
     found = [
         LineError(_line(error.field, lines), error.field, error.message, error.remedy)
         for error in errors
@@ -102,4 +103,4 @@ def _listed(value: Any) -> Any:
 
 
 def _refused(message: str, remedy: str) -> SpecErrors:
-    return SpecErrors([FieldError("", None, message, remedy, "unreadable")])
+    return SpecErrors([Problem("", None, message, remedy, "unreadable")])

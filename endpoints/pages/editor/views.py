@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows
-from console.core.errors import STALE
+from console.core.errors import STALE, Problem, Refused
 from endpoints import actions, teams
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
@@ -23,8 +23,8 @@ from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
 from endpoints.pages.head import find_endpoint, generation_of
-from endpoints.refusals import ConflictError, RefusalError
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from endpoints.refusals import ConflictError
+from endpoints.spec.endpoint_spec import SpecErrors
 
 Save = Callable[[dict[str, Any]], Endpoint]
 
@@ -105,7 +105,7 @@ def _save_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpRespon
     form = desk.typed
     try:
         return redirect(save(form.spec_data()))
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         return _render_refusal(request, desk, form, error, desk.pane)
 
 
@@ -125,11 +125,11 @@ def _save_text(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpRespon
         return _draw_text(request, desk)
     try:
         return redirect(save(desk.whole(text.data)))
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         _reraise_stale(error)
         lines = spec_text.locate_errors(error.errors, text.lines)
         if not can_apply(error.errors):
-            status = getattr(error, "status_code", 400)
+            status = error.status_code
             return _page(request, desk, desk.typed, desk.kept_pane(lines), status=status)
         form = desk.of_text(text)
         return _render_refusal(request, desk, form, error, lambda _: desk.applied_pane(form, lines))
@@ -139,20 +139,20 @@ def _render_refusal(
     request: HttpRequest,
     desk: SpecEditor,
     form: EndpointForm,
-    error: SpecErrors | RefusalError,
+    error: Refused,
     pane: Callable[[EndpointForm], Pane],
 ) -> HttpResponse:
     _reraise_stale(error)
     form.refuse(one for one in error.errors if one.field not in _SIDE_FIELDS)
     beside = {one.field: one for one in error.errors if one.field in _SIDE_FIELDS}
-    status = getattr(error, "status_code", 400)
+    status = error.status_code
     return _page(request, desk, form, pane(form), status=status, beside=beside)
 
 
 _SIDE_FIELDS = ("note", "team")
 
 
-def _reraise_stale(error: SpecErrors | RefusalError) -> None:
+def _reraise_stale(error: Refused) -> None:
     """Re-raise edit conflicts, which are handled by `_conflict`."""
     if isinstance(error, ConflictError) and error.code == STALE:
         raise error
@@ -186,7 +186,7 @@ def _page(
     conflict: edit_conflict.EditConflict | None = None,
     both: bool = False,
     merged: bool = False,
-    beside: dict[str, FieldError] | None = None,
+    beside: dict[str, Problem] | None = None,
 ) -> HttpResponse:
     endpoint, source = desk.present, desk.source
     team = source.team.slug if source is not None and source.team else ""

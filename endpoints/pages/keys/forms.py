@@ -8,10 +8,9 @@ from typing import Any, Final
 from django import forms
 from django.http import QueryDict
 
-from console.web.forms import Styled
+from console.web.forms import ActionForm
 from endpoints.keys.terms import PERIODS, KeyTerms
 from endpoints.models import KeyGroup
-from endpoints.spec.endpoint_spec import FieldError
 
 KEEP_CHOICE: Final = "keep"
 LIFETIMES: Final = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "no end"))
@@ -29,15 +28,7 @@ def _number(label: str, hint: str) -> forms.CharField:
     return forms.CharField(label=label, required=False, help_text=hint, widget=widget)
 
 
-class _RefusableForm(Styled, forms.Form):
-    def refuse(self, errors: Iterable[FieldError]) -> None:
-        self.full_clean()
-        for error in errors:
-            field = error.field if error.field in self.fields else None
-            self.add_error(field, f"{error.message} {error.remedy}")
-
-
-class KeyForm(_RefusableForm):
+class KeyForm(ActionForm):
     name = forms.CharField(
         label="Name of the key", required=False, help_text="Such as the program that will use it."
     )
@@ -89,7 +80,7 @@ class KeyForm(_RefusableForm):
         return found
 
 
-class GroupForm(_RefusableForm):
+class GroupForm(ActionForm):
     name = forms.CharField(label="Name of the group", required=False)
     description = forms.CharField(label="What it is for", required=False)
     endpoints = forms.MultipleChoiceField(

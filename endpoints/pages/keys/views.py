@@ -21,6 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows_in_any_team, require_in_any_team
+from console.core.errors import Refused
 from endpoints.keys import actions, selectors, storage, usage
 from endpoints.keys.storage import NewKey
 from endpoints.keys.terms import KeyTerms, period_of
@@ -28,12 +29,10 @@ from endpoints.keys.usage import KeyUse
 from endpoints.models import InferenceKey, KeyGroup, KeyUsage
 from endpoints.pages.head import find_endpoint
 from endpoints.pages.keys.forms import GRACE, GroupForm, KeyForm
-from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.refusals import NotFoundError
 
 SHOWN_DAYS = 30
 _SOON = timedelta(days=7)
-REFUSED = (SpecErrors, RefusalError)
 Page = Callable[..., HttpResponse]
 """Renders the page of the keys with a status and further context."""
 
@@ -108,7 +107,7 @@ def delete_group(request: HttpRequest, group_id: str) -> HttpResponseBase:
         return redirect("keys:group", group_id)
     try:
         actions.delete_group(request.user, group_id)
-    except REFUSED as error:
+    except Refused as error:
         messages.error(request, str(error))
         return redirect("keys:group", group_id)
     messages.success(request, f"The group {one.name} and its keys are gone.")
@@ -220,7 +219,7 @@ def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpR
             sent.getlist("endpoints"),
             sent.get("description", ""),
         )
-    except REFUSED as error:
+    except Refused as error:
         form = GroupForm(sent, selectors.changeable_names(request.user))
         form.refuse(error.errors)
         return page(status=400, group_form=form)
@@ -235,7 +234,7 @@ def _create(request: HttpRequest, page: Page, make: Callable[..., NewKey]) -> Ht
     form = KeyForm(request.POST)
     try:
         made = make(request.POST.get("name", ""), form.answer())
-    except REFUSED as error:
+    except Refused as error:
         form.refuse(error.errors)
         return page(status=400, key_form=form)
     return page(new_key=made.clear)
@@ -252,9 +251,9 @@ def _edit(
     if request.method == "POST":
         try:
             actions.change(request.user, str(key.pk), form.answer(), within=within)
-        except REFUSED as error:
+        except Refused as error:
             form.refuse(error.errors)
-            status = getattr(error, "status_code", 400)
+            status = error.status_code
         else:
             messages.success(request, f"{key.name} is changed; routers follow within seconds.")
             return redirect(back)
@@ -273,7 +272,7 @@ def _rotate(request: HttpRequest, key_id: str, within: str, page: Page) -> HttpR
         made = actions.rotate(request.user, key_id, grace, within=within)
     except NotFoundError as error:
         raise Http404(str(error)) from None
-    except REFUSED as error:
+    except Refused as error:
         return page(status=400, new_key="", refused=str(error))
     return page(new_key=made.clear, refused="")
 
@@ -283,7 +282,7 @@ def _revoke(request: HttpRequest, key_id: str, within: str, back: str) -> HttpRe
         key = actions.revoke(request.user, key_id, within=within)
     except NotFoundError as error:
         raise Http404(str(error)) from None
-    except REFUSED as error:
+    except Refused as error:
         messages.error(request, str(error))
     else:
         messages.success(request, f"The key {key.name} is revoked; routers refuse it now.")

@@ -11,10 +11,9 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
+from console.core.errors import Refused
 from endpoints import actions
 from endpoints.actions import Actor
-from endpoints.refusals import RefusalError
-from endpoints.spec.endpoint_spec import SpecErrors
 
 MAX_ITEMS = 200
 
@@ -101,7 +100,7 @@ def run(
 def _one(actor: Actor, verb: Verb, item: BulkItem, replicas: Any) -> BulkResult:
     try:
         verb.act(actor, item, replicas)
-    except (SpecErrors, RefusalError) as error:
+    except Refused as error:
         words = " ".join(f"{one.message} {one.remedy}" for one in error.errors)
         return BulkResult(item.name, ok=False, text=words)
     except PermissionDenied as error:

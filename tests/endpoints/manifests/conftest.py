@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from console.core.errors import Problem
 from endpoints.manifests import documents, objects, rules
 from endpoints.manifests.objects import Manifest
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.yaml"))
 _FILLED = {
@@ -65,7 +66,7 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-def refusals(document: dict[str, Any]) -> dict[str, FieldError]:
+def refusals(document: dict[str, Any]) -> dict[str, Problem]:
     """What is refused, by path: of the shape, or (the shape being right) across fields."""
     try:
         found = rules.errors(objects.read(document))

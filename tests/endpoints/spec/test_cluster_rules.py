@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from console.core.errors import Problem
 from console.provisioners.kubernetes.api import capabilities as able
 from endpoints.spec.cluster_rules import ClusterFacts
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors, merge, parse
+from endpoints.spec.endpoint_spec import SpecErrors, merge, parse
 from endpoints.spec.rules import Context, check
 from tests.endpoints.spec.test_endpoint_spec import MACHINE
 
@@ -30,7 +31,7 @@ def context(*, lacking: tuple[str, ...] = (), **more: Any) -> Context:
 
 def refused(
     data: dict[str, Any], changes: dict[str, Any], where: Context | None = None
-) -> list[FieldError]:
+) -> list[Problem]:
     sent = merge(data, {"placement.cluster": "prod", **HF, **changes})
     try:
         check(sent, where or context())

@@ -10,17 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.core.confined_files import FileRefused
+from console.core.errors import Problem
 from console.core.grants import ALL_GRANTS
-from endpoints.spec.endpoint_spec import (
-    GIB,
-    EndpointSpec,
-    FieldError,
-    SpecErrors,
-    diff,
-    merge,
-    parse,
-    read,
-)
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, SpecErrors, diff, merge, parse, read
 from endpoints.spec.field import Effect
 from endpoints.spec.fields import CLUSTER_FIELDS, FIELDS
 from endpoints.spec.rules import Context, check
@@ -40,7 +32,7 @@ MACHINE = Context(
 )
 
 
-def errors_of(data: Any, context: Context = MACHINE) -> list[FieldError]:
+def errors_of(data: Any, context: Context = MACHINE) -> list[Problem]:
     with pytest.raises(SpecErrors) as caught:
         check(data, context)
     return list(caught.value.errors)

@@ -29,7 +29,7 @@ from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
-from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.refusals import NotFoundError
 
 Page = Callable[..., HttpResponse]
 """Renders a page for a status and more context."""
@@ -210,7 +210,7 @@ def _save_or_show(
         return page()
     try:
         return save()
-    except (Refused, RefusalError) as refused:
+    except Refused as refused:
         form.refuse(refused)
         return page(400)
 

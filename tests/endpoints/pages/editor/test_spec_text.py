@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from console.core.errors import Problem
 from endpoints.pages.editor import spec_text
-from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, merge, nest, parse
+from endpoints.spec.endpoint_spec import SpecErrors, flatten, merge, nest, parse
 
 
 def whole(data: dict[str, Any]) -> dict[str, Any]:
@@ -50,8 +51,8 @@ def test_each_refusal_has_its_line() -> None:
     text = "name: demo\nmodel: m\ncache:\n  l1:\n    size_gib: -1\n  l2: {enabled: 3}\n"
     lines = spec_text.parse_text(text).lines
 
-    def refused(path: str) -> FieldError:
-        return FieldError(path, None, "m", "r", "c")
+    def refused(path: str) -> Problem:
+        return Problem(path, None, "m", "r", "c")
 
     found = spec_text.locate_errors(
         [refused(p) for p in ("cache.l2.enabled", "cache.l1.size_gib", "replicas", "cache.l1.x")],
