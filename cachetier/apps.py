@@ -6,7 +6,6 @@ from django.apps import AppConfig
 class CachetierConfig(AppConfig):
     name = "cachetier"
     verbose_name = "Cache tiers"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from cachetier import selectors

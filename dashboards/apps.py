@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class DashboardsConfig(AppConfig):
     name = "dashboards"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.telemetry import meters

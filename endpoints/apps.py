@@ -19,7 +19,6 @@ _TABS = (
 class EndpointsConfig(AppConfig):
     name = "endpoints"
     verbose_name = "Endpoints"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         import endpoints.tasks  # noqa: F401 (registers the task that `actions.nudge` looks up)

@@ -6,7 +6,6 @@ from django.apps import AppConfig
 class RoutingConfig(AppConfig):
     name = "routing"
     verbose_name = "Routing"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from urllib.parse import urlsplit

@@ -7,4 +7,3 @@ class AccountsConfig(AppConfig):
     name = "console.accounts"
     label = "accounts"
     verbose_name = "People and tokens"
-    default_auto_field = "django.db.models.BigAutoField"

@@ -7,7 +7,6 @@ class ApiConfig(AppConfig):
     name = "console.api"
     label = "api"
     verbose_name = "REST base"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.api import (

@@ -7,7 +7,6 @@ class AuditConfig(AppConfig):
     name = "console.audit"
     label = "audit"
     verbose_name = "Audit trail"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.audit import integrity

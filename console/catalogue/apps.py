@@ -7,7 +7,6 @@ class CatalogueConfig(AppConfig):
     name = "console.catalogue"
     label = "catalogue"
     verbose_name = "Instance types"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.catalogue import views

@@ -7,7 +7,6 @@ class ClustersConfig(AppConfig):
     name = "console.clusters"
     label = "clusters"
     verbose_name = "Clusters"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.clusters import (

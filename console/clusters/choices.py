@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from console.provisioners.kubernetes.api.access import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG
-
-__all__ = [
-    "CONTEXT",
-    "IN_CLUSTER",
-    "KINDS",
-    "KUBECONFIG",
-    "REACHES",
-    "ClusterPhase",
-    "ClusterReason",
-    "Reach",
-]
-
 
 class Reach(StrEnum):
     """Whether the console can connect to pod addresses."""

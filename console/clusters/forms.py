@@ -7,8 +7,9 @@ from typing import Any
 
 from django import forms
 
-from console.clusters.choices import CONTEXT, IN_CLUSTER, KUBECONFIG, Reach
+from console.clusters.choices import Reach
 from console.clusters.models import Cluster
+from console.provisioners.kubernetes.api.access import CONTEXT, IN_CLUSTER, KUBECONFIG
 from console.provisioners.kubernetes.api.kubeconfig import MAX_BYTES
 from console.web.forms import PLAIN_INPUT, ActionForm, HiddenTextarea
 

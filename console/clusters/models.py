@@ -13,8 +13,8 @@ from django.db import models
 from django.utils import timezone
 
 from console.claims import Desired, Observed
-from console.clusters.choices import KINDS, REACHES, Reach
-from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
+from console.clusters.choices import REACHES, Reach
+from console.provisioners.kubernetes.api.access import KINDS, KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.discovery.inventory import Inventory
 from console.provisioners.kubernetes.discovery.rights import GrantedRights
 from console.vault import encryption

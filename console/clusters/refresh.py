@@ -18,11 +18,11 @@ from django.utils import timezone
 from console.audit.record import record
 from console.claims import take_claim
 from console.clusters import related_objects
-from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason, Reach
+from console.clusters.choices import ClusterPhase, ClusterReason, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.counters import increment
 from console.provisioners.base import ProvisionError
-from console.provisioners.kubernetes.api.access import own_namespace
+from console.provisioners.kubernetes.api.access import IN_CLUSTER, own_namespace
 from console.provisioners.kubernetes.api.reader import QueryFailed, Reader
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.rights import GrantedRights

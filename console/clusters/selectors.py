@@ -13,11 +13,11 @@ from django.db.models import QuerySet
 from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.clusters import related_objects
-from console.clusters.choices import IN_CLUSTER, ClusterReason
+from console.clusters.choices import ClusterReason
 from console.clusters.models import Cluster
 from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
-from console.provisioners.kubernetes.api.access import ClusterAccess, own_namespace
+from console.provisioners.kubernetes.api.access import IN_CLUSTER, ClusterAccess, own_namespace
 from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
 from console.provisioners.kubernetes.discovery.rights import GrantedRights
 from console.vault import encryption

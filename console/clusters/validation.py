@@ -7,12 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from console.clusters.choices import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG, REACHES, Reach
+from console.clusters.choices import REACHES, Reach
 from console.clusters.models import Cluster
 from console.core.errors import Gathered, Problem, Refused
 from console.core.outbound import address_problem
 from console.provisioners.kubernetes.api import kubeconfig
-from console.provisioners.kubernetes.api.access import own_namespace
+from console.provisioners.kubernetes.api.access import (
+    CONTEXT,
+    IN_CLUSTER,
+    KINDS,
+    KUBECONFIG,
+    own_namespace,
+)
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME_MAX = 40

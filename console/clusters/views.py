@@ -14,10 +14,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.gate import role_required
 from console.accounts.permissions import actor_of
 from console.clusters import actions, related_objects, selectors
-from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm
 from console.clusters.models import Cluster
-from console.provisioners.kubernetes.api.access import machine_contexts
+from console.provisioners.kubernetes.api.access import CONTEXT, KUBECONFIG, machine_contexts
 from console.provisioners.kubernetes.api.kubeconfig import (
     ContextSeen,
     KubeconfigError,

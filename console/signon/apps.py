@@ -7,7 +7,6 @@ class SignonConfig(AppConfig):
     name = "console.signon"
     label = "signon"
     verbose_name = "The way in"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.signon import confirmation, flow, totp  # noqa: F401  (they register themselves)

@@ -7,7 +7,6 @@ class SystemConfig(AppConfig):
     name = "console.system"
     label = "system"
     verbose_name = "System"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.system import preflight, rounds, selectors

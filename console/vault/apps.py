@@ -7,7 +7,6 @@ class VaultConfig(AppConfig):
     name = "console.vault"
     label = "vault"
     verbose_name = "Sealed texts"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.vault import key_rotation, store

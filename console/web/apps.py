@@ -10,7 +10,6 @@ class WebConfig(AppConfig):
     name = "console.web"
     label = "web"
     verbose_name = "Page shell"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.web import (  # noqa: F401

@@ -6,7 +6,6 @@ from django.apps import AppConfig
 class BenchmarksConfig(AppConfig):
     name = "dashboards.benchmarks"
     label = "benchmarks"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.web.shell import navigation

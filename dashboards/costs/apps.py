@@ -6,7 +6,6 @@ from django.apps import AppConfig
 class MoneyConfig(AppConfig):
     name = "dashboards.costs"
     label = "money"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.system import rounds

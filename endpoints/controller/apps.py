@@ -7,7 +7,6 @@ class ControllerConfig(AppConfig):
     name = "endpoints.controller"
     label = "controller"
     verbose_name = "Followed objects"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.clusters import related_objects

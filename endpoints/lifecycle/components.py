@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from console.provisioners.base import Observation
 from endpoints.keys.terms import KeyFacts
-from endpoints.lifecycle.phases import Impairment
+from endpoints.lifecycle.facts import Impairment
 from endpoints.spec.endpoint_spec import EndpointSpec
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})

@@ -27,25 +27,8 @@ from functools import partial
 
 from endpoints.choices import Phase, PhaseReason
 from endpoints.lifecycle.facts import (
-    Impairment,
     LifecycleFacts,
-    ObservedComponent,
-    ObservedWorker,
-    Trouble,
 )
-
-__all__ = [
-    "TABLE",
-    "Impairment",
-    "LifecycleFacts",
-    "ObservedComponent",
-    "ObservedWorker",
-    "PhaseDecision",
-    "PhaseRule",
-    "Trouble",
-    "decide",
-]
-
 
 Condition = Callable[[LifecycleFacts], bool]
 Text = Callable[[LifecycleFacts], str]

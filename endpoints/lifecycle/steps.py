@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from endpoints.choices import Phase, ProgressState, ProgressStep, Stage
-from endpoints.lifecycle.phases import LifecycleFacts
+from endpoints.lifecycle.facts import LifecycleFacts
 
 DONE, ACTIVE, WAITING, FAILED = (
     ProgressState.DONE,

@@ -31,7 +31,8 @@ from endpoints import selectors, teams
 from endpoints.choices import EventKind, Phase, PhaseReason, Severity
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component, ComponentStatus, EndpointFacts
-from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, Trouble, decide
+from endpoints.lifecycle.facts import LifecycleFacts, ObservedComponent, Trouble
+from endpoints.lifecycle.phases import decide
 from endpoints.lifecycle.steps import build_steps
 from endpoints.models import Endpoint
 from endpoints.placement.installation import installation

@@ -19,7 +19,7 @@ from cachetier.tier.lifecycle import DEFAULT_TIER
 from console.core import confined_files
 from console.core.confined_files import FileRefused
 from endpoints.choices import PhaseReason
-from endpoints.lifecycle.phases import ObservedComponent
+from endpoints.lifecycle.facts import ObservedComponent
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.fields import L2Spec
 from endpoints.spec.validators import url_files

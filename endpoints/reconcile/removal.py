@@ -19,7 +19,8 @@ from endpoints import selectors
 from endpoints.choices import PhaseReason
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component
-from endpoints.lifecycle.phases import LifecycleFacts, ObservedWorker, Trouble, decide
+from endpoints.lifecycle.facts import LifecycleFacts, ObservedWorker, Trouble
+from endpoints.lifecycle.phases import decide
 from endpoints.lifecycle.steps import build_steps, merge_steps
 from endpoints.models import Endpoint, Replica
 from endpoints.signals import send_replicas_changed

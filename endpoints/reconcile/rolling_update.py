@@ -24,7 +24,7 @@ from console.provisioners.base import (
 from endpoints import selectors
 from endpoints.choices import AUTO_ROLLBACK, DriftVerb, Phase, PhaseReason
 from endpoints.lifecycle.components import ComponentStatus
-from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, Trouble
+from endpoints.lifecycle.facts import LifecycleFacts, ObservedComponent, Trouble
 from endpoints.lifecycle.remedies import find_blame
 from endpoints.models import DriftOrder
 from endpoints.owners import owner_of

@@ -10,8 +10,7 @@ from typing import Any
 from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.choices import EventKind, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
-from endpoints.lifecycle.facts import stage
-from endpoints.lifecycle.phases import ObservedWorker
+from endpoints.lifecycle.facts import ObservedWorker, stage
 from endpoints.models import Endpoint, Replica
 from endpoints.reconcile.events import Occurrence
 

@@ -27,7 +27,8 @@ from endpoints.choices import (
     Stage,
 )
 from endpoints.lifecycle.components import ComponentStatus
-from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, PhaseDecision
+from endpoints.lifecycle.facts import LifecycleFacts, ObservedComponent
+from endpoints.lifecycle.phases import PhaseDecision
 from endpoints.lifecycle.remedies import Blame, remedy_of
 from endpoints.lifecycle.steps import StepNow, merge_steps
 from endpoints.models import DriftOrder, Endpoint, EndpointStatus, Replica

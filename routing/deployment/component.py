@@ -22,7 +22,7 @@ from console.provisioners.base import (
 )
 from endpoints.choices import PhaseReason
 from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
-from endpoints.lifecycle.phases import Impairment
+from endpoints.lifecycle.facts import Impairment
 from routing.analysis import fallbacks
 from routing.analysis.kv_index import Recent
 from routing.deployment import admin_client

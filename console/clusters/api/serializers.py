@@ -7,8 +7,9 @@ from typing import Any, Final
 from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
-from console.clusters.choices import KINDS, REACHES
+from console.clusters.choices import REACHES
 from console.clusters.models import Cluster
+from console.provisioners.kubernetes.api.access import KINDS
 
 
 class CapabilitySerializer(serializers.Serializer[Any]):

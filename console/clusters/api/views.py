@@ -19,9 +19,10 @@ from console.api.watch import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
 from console.clusters.api import serializers
-from console.clusters.choices import KINDS, ClusterPhase
+from console.clusters.choices import ClusterPhase
 from console.clusters.models import Cluster
 from console.core.errors import Problem, Refused
+from console.provisioners.kubernetes.api.access import KINDS
 from console.provisioners.kubernetes.discovery import rights
 
 _READABLE = ("kind", "context", "namespace", "reach")

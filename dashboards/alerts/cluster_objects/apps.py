@@ -7,7 +7,6 @@ class AlertObjectsConfig(AppConfig):
     name = "dashboards.alerts.cluster_objects"
     label = "alert_objects"
     verbose_name = "Alerts in clusters"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.clusters import related_objects

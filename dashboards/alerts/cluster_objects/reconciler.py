@@ -24,9 +24,10 @@ from django.utils.crypto import salted_hmac
 from console.audit.record import record
 from console.claims import Claim, due, take_claim
 from console.clusters import selectors as clusters
-from console.clusters.choices import IN_CLUSTER, ClusterPhase
+from console.clusters.choices import ClusterPhase
 from console.core.counters import increment
 from console.provisioners.base import PermanentError, ProvisionError
+from console.provisioners.kubernetes.api.access import IN_CLUSTER
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
 from dashboards.alerts.cluster_objects import selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus

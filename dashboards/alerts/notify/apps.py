@@ -6,7 +6,6 @@ from django.apps import AppConfig
 class NotifyConfig(AppConfig):
     name = "dashboards.alerts.notify"
     label = "notify"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.system import rounds

@@ -6,7 +6,6 @@ from django.apps import AppConfig
 class AlertingConfig(AppConfig):
     name = "dashboards.alerts.settings"
     label = "alerting"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.system import rounds

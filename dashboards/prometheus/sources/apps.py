@@ -7,7 +7,6 @@ class MetricsSourcesConfig(AppConfig):
     name = "dashboards.prometheus.sources"
     label = "metrics_sources"
     verbose_name = "Metrics sources"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from console.system import preflight

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from endpoints.choices import Phase, PhaseReason, ProgressState, ProgressStep
-from endpoints.lifecycle.phases import (
-    TABLE,
+from endpoints.lifecycle.facts import (
     Impairment,
     LifecycleFacts,
     ObservedComponent,
     ObservedWorker,
     Trouble,
-    decide,
 )
+from endpoints.lifecycle.phases import TABLE, decide
 from endpoints.lifecycle.remedies import remedy_of
 from endpoints.lifecycle.steps import StepNow, build_steps, merge_steps
 

@@ -16,7 +16,7 @@ from console.provisioners.base import Ref
 from endpoints import actions, tasks
 from endpoints.actions import SYSTEM
 from endpoints.keys import storage
-from endpoints.lifecycle.phases import Impairment
+from endpoints.lifecycle.facts import Impairment
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
 from endpoints.spec.endpoint_spec import merge
 from tests.support.endpoints.world import World, age, kinds, states

@@ -9,7 +9,7 @@ import pytest
 
 from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.lifecycle.components import ComponentStatus
-from endpoints.lifecycle.phases import ObservedWorker
+from endpoints.lifecycle.facts import ObservedWorker
 from endpoints.models import Endpoint, Replica
 from endpoints.reconcile.roster import (
     DRAIN,

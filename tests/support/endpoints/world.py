@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.provisioners.base import Observation, Provisioner, Ref, WorkloadSpec
 from console.provisioners.fake import FakeProvisioner
 from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
-from endpoints.lifecycle.phases import Impairment
+from endpoints.lifecycle.facts import Impairment
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.reconcile.reconciler import Reconciler
 
