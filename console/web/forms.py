@@ -52,6 +52,10 @@ class HiddenTextarea(forms.Textarea):
 class ActionForm(Styled, forms.Form):
     """Form whose input is validated by an action."""
 
+    def text_of(self, name: str) -> str:
+        """Return a field as submitted, without surrounding spaces."""
+        return str(self.data.get(name, "")).strip()
+
     def refuse(self, problems: Iterable[Problem]) -> None:
         """Attach problems to their fields, others to the form."""
         self.full_clean()

@@ -11,24 +11,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 
 from console.core.errors import Refused
-from console.web.forms import Styled
+from console.web.forms import ActionForm
 
 GET_OR_POST = ["GET", "HEAD", "POST"]
 MONOSPACE = {"spellcheck": "false", "class": "font-monospace"}
 Found = TypeVar("Found")
-
-
-class ActionForm(Styled, forms.Form):
-    def text_of(self, name: str) -> str:
-        """Return a field as submitted, without surrounding spaces."""
-        return str(self.data.get(name, "")).strip()
-
-    def refuse(self, refused: Any) -> None:
-        """Attach each problem to its field."""
-        self.full_clean()
-        for problem in refused.errors:
-            place = problem.field if problem.field in self.fields else None
-            self.add_error(place, f"{problem.message} {problem.remedy}")
 
 
 def text_field(label: str, **more: Any) -> forms.CharField:
@@ -58,7 +45,7 @@ def save_or_show(
         try:
             return save()
         except Refused as refused:
-            form.refuse(refused)
+            form.refuse(refused.errors)
             status = refused.status_code
     return render(request, template, {"form": form, **context}, status=status)
 

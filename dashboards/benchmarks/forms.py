@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
 
-from console.core.errors import Refused
-from console.web.forms import Styled
+from console.core.errors import Problem
+from console.web.forms import ActionForm
 from dashboards.benchmarks.actions import CACHES, FRESH, BenchmarkRequest
 from dashboards.benchmarks.generator.job import (
     APIS,
@@ -28,7 +28,7 @@ MAX_TRACE_BYTES = 8 * 1024**2
 LIMITS = ("duration_s", "max_requests", "max_tokens", "error_percent", "request_s", "warmup_s")
 
 
-class BenchmarkForm(Styled, forms.Form):
+class BenchmarkForm(ActionForm):
     """Shows the fields of one workload and mode; the job's rules validate them."""
 
     title = forms.CharField(
@@ -89,15 +89,13 @@ class BenchmarkForm(Styled, forms.Form):
             trace=self._trace(),
         )
 
-    def refuse(self, refused: Exception) -> None:
+    def refuse(self, problems: Iterable[Problem]) -> None:
         self.is_valid()
-        for problem in getattr(refused, "errors", ()):
+        for problem in problems:
             text = f"{problem.message} {problem.remedy}"
             name = problem.field if problem.field in self.fields else None
             if name is None or text not in self.errors.get(name, ()):
                 self.add_error(name, text)
-        if not isinstance(refused, Refused) and not getattr(refused, "errors", ()):
-            self.add_error(None, str(refused))
 
     def _trace(self) -> str:
         upload = self.files.get("trace") if self.workload == TRACE else None

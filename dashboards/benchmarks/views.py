@@ -79,7 +79,7 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
             run = actions.start(request.user, name, wish)[0]
             return redirect(run)
     except Refused as refused:
-        form.refuse(refused)
+        form.refuse(refused.errors)
     return render(request, "benchmarks/new.html", _asked(form, one, request), status=400)
 
 

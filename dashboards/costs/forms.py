@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 
-from console.core.errors import Problem
-from console.web.forms import Styled
+from console.web.forms import ActionForm
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.models import Whose
 
@@ -25,7 +24,7 @@ _LABELS = {
 }
 
 
-class _Form(Styled, forms.Form):
+class _Form(ActionForm):
     known: Mapping[str, str] = {}
     amounts: frozenset[str] = frozenset()
 
@@ -43,15 +42,9 @@ class _Form(Styled, forms.Form):
         """Return numbers where they parse, else the text; None for empty fields."""
         found: dict[str, Any] = {}
         for field in self.known:
-            text = str(self.data.get(field, "")).strip()
+            text = self.text_of(field)
             found[field] = (_number(text) if text else None) if field in self.amounts else text
         return found
-
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        self.full_clean()
-        for problem in problems:
-            place = problem.field if problem.field in self.fields else None
-            self.add_error(place, f"{problem.message} {problem.remedy}")
 
 
 class BudgetForm(_Form):

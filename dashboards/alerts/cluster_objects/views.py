@@ -15,12 +15,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.gate import role_required
 from console.accounts.permissions import require
 from console.web import responses
+from console.web.forms import ActionForm
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.page_forms import (
     GET_OR_POST,
     MONOSPACE,
-    ActionForm,
     done,
     find_or_404,
     flag_field,

@@ -7,8 +7,9 @@ from typing import Any
 
 from django import forms
 
+from console.web.forms import ActionForm
 from dashboards.alerts.notify.models import ReceiverKind, Silence
-from dashboards.alerts.page_forms import MONOSPACE, ActionForm, flag_field, text_field
+from dashboards.alerts.page_forms import MONOSPACE, flag_field, text_field
 
 CONDITIONS = (
     'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '

@@ -6,7 +6,8 @@ from typing import Any
 
 from django import forms
 
-from dashboards.alerts.page_forms import MONOSPACE, ActionForm
+from console.web.forms import ActionForm
+from dashboards.alerts.page_forms import MONOSPACE
 from dashboards.alerts.rules.parameter import Parameter, format_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.settings.models import OwnRule

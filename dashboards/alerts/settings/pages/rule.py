@@ -211,7 +211,7 @@ def _save_or_show(
     try:
         return save()
     except Refused as refused:
-        form.refuse(refused)
+        form.refuse(refused.errors)
         return page(400)
 
 
