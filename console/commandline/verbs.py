@@ -43,7 +43,8 @@ class Table:
     def format(self, found: Iterable[Any], options: Mapping[str, Any]) -> str:
         listed, form = list(found), options["output"]
         if form == output.NAME:
-            return "\n".join(self.cells(one)[0] for one in listed)
+            key = self.head[0].lower()
+            return "\n".join(str(one[key]) if key in one else self.cells(one)[0] for one in listed)
         if form != output.TABLE:
             return output.format_data(listed, form)
         return self.text(listed) if listed or not self.none else self.none.format_map(options)

@@ -36,12 +36,13 @@ def _scraped(scope: Scope) -> str:
 
 
 def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
-    """Latest successful scrape of these jobs' targets within a day, with a resolution of a minute.
+    """End of the latest whole minute in which these jobs' targets answered a scrape, within a day.
     Only for jobs that are down: over thousands of live targets it would be expensive.
     """
     if not set(jobs) <= set(JOBS):
         raise ValueError(f"{jobs} are not among {JOBS}")
-    answered = f"timestamp(up{scope.engines(job_re='|'.join(jobs))} == 1)"
+    # Asked at whole minutes only: `up` itself would miss a target that answered in between.
+    answered = f"timestamp(max_over_time(up{scope.engines(job_re='|'.join(jobs))}[1m]) == 1)"
     return f"max by (job) (max_over_time({answered}[1d:1m]))"
 
 

@@ -16,7 +16,7 @@ from dashboards.boards.queries import QUERIES, Scope, Times
 from dashboards.boards.queries import metric_names as n
 from routing.analysis import choices
 from routing.engine.kvaware import metrics as kvaware_metrics
-from routing.engine.observe.metrics import CACHE_STATES, Metrics
+from routing.engine.observe.metrics import CACHE_STATES, Metrics, StrategyMetrics
 
 # Names and labels as seen on a running vLLM 0.32.
 VLLM = Path(__file__).parents[3] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
@@ -54,7 +54,7 @@ def asked() -> set[str]:
 def router() -> list[MetricSample]:
     metrics = Metrics("default", "demo")
     metrics.decisions.child("prefixaware", "prefix_hit", "demo-worker-0")
-    metrics.strategy("prefixaware")
+    StrategyMetrics(metrics, "prefixaware")
     for family in (metrics.in_flight, metrics.worker_up, metrics.circuit, metrics.index_blocks):
         family.child("demo-worker-0")
     metrics.cache_tokens.child("demo-worker-0")

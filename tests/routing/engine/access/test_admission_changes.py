@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -69,7 +68,7 @@ def test_a_withdrawn_key_waits_no_longer() -> None:
     limit = Rates(max_in_flight=1)
     door = Door(one, two, endpoint=limit)
     requests = [door.ask(who) for who in (one, one, two)]
-    door.keys = (replace(two, pin=True),)
+    door.keys = (msgspec.structs.replace(two, pin=True),)
     door.configure(endpoint=limit)
     assert states(requests) == ["running", "invalid_api_key", "waiting"]
     requests[0].end()
