@@ -16,7 +16,7 @@ GRACE_S = 5.0  # a process that was sent a signal in the last teardown may still
 
 
 class ChildProcesses:
-    """Descendants of this process, each with the test after which it was first seen."""
+    """Children of this process, each with the test after which it was first seen."""
 
     def __init__(self) -> None:
         self.seen: dict[int, str] = {}
@@ -26,8 +26,8 @@ class ChildProcesses:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def note(self, test: str) -> None:
-        """Record the children that the given test started."""
-        self.seen = {pid: self.seen.get(pid, test) for pid in descendants()}
+        """Record the children that the given test started, or that it orphaned."""
+        self.seen = {pid: self.seen.get(pid, test) for pid in children()}
 
     def left_behind(self, grace_s: float = GRACE_S) -> list[str]:
         """Return a line for each child that still runs after `grace_s` seconds."""
@@ -50,15 +50,6 @@ def children(of: int | str = "self") -> list[int]:
         except OSError:  # the thread ended
             continue
     return sorted(found)
-
-
-def descendants() -> list[int]:
-    found, ahead = [], children()
-    while ahead:
-        pid = ahead.pop()
-        found.append(pid)
-        ahead += children(pid)
-    return found
 
 
 def runs(pid: int) -> bool:
