@@ -252,7 +252,7 @@ SPECTACULAR_SETTINGS = {
         "CacheTierPolicyEnum": "cachetier.tier.spec.POLICIES",
         "RoleEnum": "console.accounts.models.Role",
         "TeamRoleEnum": "console.accounts.models.TeamRole",
-        "ClusterKindEnum": "console.clusters.choices.KINDS",
+        "ClusterKindEnum": "console.provisioners.kubernetes.api.access.KINDS",
         "StrategyEnum": "endpoints.spec.fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.BenchmarkState",

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
-from console.provisioners.local.rpc import ProcessState
+from console.provisioners.local.rpc import ProcessState, Supervisor
 from console.provisioners.local.supervisord import Program, include_dir, render_program
 from tests.support.people import Cast, cast
 from tests.support.supervised import Supervised
@@ -43,6 +43,16 @@ class Rig:
             return found if up else None
 
         return until(runs, what=f"{name} runs")
+
+    def stop(self, supervisor: Supervisor, name: str = "valkey") -> None:
+        """Stop by hand. One TERM alone is lost on a process that has only just been forked."""
+        supervisor.stop(name)
+
+        def has_stopped() -> bool:
+            supervisor.stop_again(name)
+            return self.seen(name).pid == 0
+
+        until(has_stopped, what=f"{name} stopped")
 
     def kill(self, name: str = "valkey") -> ProgramSeen:
         """kill -9, and what runs afterwards."""

@@ -183,8 +183,7 @@ def test_an_error_of_the_waist_survives_pickle() -> None:
 def test_a_restart_by_hand_is_no_death(rig: Rig) -> None:
     program_watch.observe()
     supervisor = Supervisor(socket_path(rig.var))
-    supervisor.stop("valkey")
-    until(lambda: rig.seen().pid == 0, what="stopped")
+    rig.stop(supervisor)
     program_watch.observe()
     assert supervisor.remove("valkey")
     supervisor.add("valkey")
@@ -246,8 +245,8 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
 def test_a_program_that_is_gone_is_forgotten(rig: Rig) -> None:
     program_watch.observe()
     supervisor = Supervisor(socket_path(rig.var))
-    supervisor.stop("valkey")
-    until(lambda: supervisor.remove("valkey"), what="removed")
+    rig.stop(supervisor)
+    assert supervisor.remove("valkey")
     program_watch.observe()
     assert not ProcessSeen.objects.exists()
     assert told() == []
