@@ -161,9 +161,12 @@ class TestFaults:
             if number == 3:
                 break
         settle(fake, spec)
-        with plane.failing("DELETE", done=True, times=1):
-            with pytest.raises(TemporaryError):
-                fake.provisioner.delete(REF)
+        before = len(plane.server.requests)
+        with plane.failing("DELETE", done=True, times=1) as fault, suppress(TemporaryError):
+            fake.provisioner.delete(REF)
+        sent = plane.server.requests[before:]
+        deletions = [line for line in sent if line.startswith("DELETE ")]
+        assert len(deletions) == fault.hits == 1, f"repeated by nobody but the caller: {sent}"
         gone(fake, REF)
 
     def test_a_server_that_drips_is_given_up_at_the_deadline(self) -> None:
