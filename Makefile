@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-fast test-programs test-product test-vllm test-vllm-product test-kubernetes lint fmt bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-fast test-programs test-product test-vllm test-vllm-product test-kubernetes lint fmt texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -45,6 +45,7 @@ lint: install ## ruff, mypy, import contracts, structure, terms, migrations
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python .ci/structure.py --check
 	@$(BIN)/python .ci/terms.py
+	@$(BIN)/python .ci/ui_texts.py --check
 	@$(BIN)/mypy
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
@@ -84,6 +85,9 @@ test-product: test-tools ## the whole product from a clean clone, with simulated
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)
+
+texts: install ## write docs/reference/ui-texts.md, the list of all texts of the interface
+	@$(BIN)/python .ci/ui_texts.py
 
 bench: install ## measure, side by side with others (docs/benchmarks.md)
 	@$(BIN)/python -m bench

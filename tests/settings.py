@@ -37,3 +37,7 @@ STATIC_ROOT.mkdir(exist_ok=True)  # noqa: F405  (whitenoise warns about a missin
 
 # Argon2 is slow on purpose; tests log in hundreds of times.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# Every client makes the middleware anew, which would read all static files. Live servers have
+# Django's own handler for them.
+WHITENOISE_USE_FINDERS = False

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
 from tests.support.ports import free_port
@@ -21,7 +22,7 @@ def asgi_server() -> Iterator[str]:
     """Yield its URL. The database must be shared between threads (transaction=True)."""
     port = free_port()
     options = uvicorn.Config(
-        get_asgi_application(),
+        ASGIStaticFilesHandler(get_asgi_application()),
         port=port,
         log_config=None,
         lifespan="off",

@@ -12,7 +12,7 @@ import redis
 
 from cachetier.wire.envelope import HEADER_BYTES
 from tests.support import cachefaults
-from tests.support.vllm.fixtures import PASSWORD, TieredPair
+from tests.support.vllm.fixtures import BLOCK_BYTES, PASSWORD, TieredPair
 from tests.support.vllm.router_process import text
 from tests.support.vllm.worker import BLOCK_TOKENS, Completion
 
@@ -124,7 +124,7 @@ def test_open_connections_are_reset_in_the_middle_of_a_load(rig: TieredPair) -> 
     prompt = text(WORDS)
     cold = rig.computed_and_stored(prompt)
     rig.proxy.resets = True
-    rig.proxy.fault = cachefaults.then(2_000_000, rig.proxy.cut_all)
+    rig.proxy.fault = cachefaults.then(4 * BLOCK_BYTES, rig.proxy.cut_all)
     try:
         assert rig.b.complete(prompt).text == cold.text
     finally:
@@ -136,7 +136,7 @@ def test_open_connections_are_reset_in_the_middle_of_a_load(rig: TieredPair) -> 
 def test_l2_is_killed_in_the_middle_of_a_load(rig: TieredPair) -> None:
     prompt = text(WORDS)
     cold = rig.computed_and_stored(prompt)
-    rig.proxy.fault = cachefaults.then(2_000_000, rig.node.process.kill)
+    rig.proxy.fault = cachefaults.then(4 * BLOCK_BYTES, rig.node.process.kill)
     try:
         answer = rig.b.complete(prompt)
     finally:
@@ -152,11 +152,11 @@ def test_a_full_l2_costs_no_request(rig: TieredPair) -> None:
     """It holds less than one prompt; what it lets go is computed."""
     prompts = [text(WORDS), text(WORDS)]
     cold = [rig.computed_and_stored(prompt).text for prompt in prompts]
-    rig.node.order("/resize?memory=8MiB")
+    rig.node.order("/resize?memory=1MiB")
     try:
         assert [rig.b.complete(prompt).text for prompt in prompts] == cold
         assert rig.a.complete(text(WORDS)).status == 200
-        assert rig.node.metric("emberline_l2_blocks") <= 8 * 1024**2 / 1_474_560
+        assert rig.node.metric("emberline_l2_blocks") <= 1024**2 / BLOCK_BYTES
     finally:
         rig.node.order("/resize?memory=1GiB")
     rig.wait_l2_used()

@@ -99,24 +99,19 @@ def mixed(number: int) -> tuple[str, dict[str, Any]]:
 
 
 def test_predicted_is_reported_within_a_block_on_200_mixed_requests(router: Router) -> None:
-    """Four at a time: what is on its way counts as a guess, and is not held against the index."""
-    with ThreadPoolExecutor(4) as pool:
-        seen = list(pool.map(lambda n: router.send(*mixed(n)), range(200)))
-    assert {decision["fallback"] for decision in seen} == {""}
-    off = [
-        (number, decision["predicted_cached_tokens"], decision["cached_tokens"])
-        for number, decision in enumerate(seen)
-        if abs(decision["predicted_cached_tokens"] - decision["cached_tokens"]) > BLOCK_TOKENS
-    ]
-    # Two of one new prompt at the same moment are computed both; and an eviction may come
-    # between the choice and the step. Neither is the index's error.
-    assert len(off) <= 10, off
-    one_by_one = [router.send(*mixed(n)) for n in range(200, 230)]
-    assert all(
-        abs(decision["predicted_cached_tokens"] - decision["cached_tokens"]) <= BLOCK_TOKENS
-        for decision in one_by_one
-    ), [(d["predicted_cached_tokens"], d["cached_tokens"]) for d in one_by_one]
+    def off(decisions: list[dict[str, Any]]) -> list[tuple[int, int]]:
+        assert {decision["fallback"] for decision in decisions} == {""}
+        pairs = [(d["predicted_cached_tokens"], d["cached_tokens"]) for d in decisions]
+        return [(said, was) for said, was in pairs if abs(said - was) > BLOCK_TOKENS]
+
+    one_by_one = [router.send(*mixed(n)) for n in range(100)]
+    assert off(one_by_one) == []
     assert sum(d["cached_tokens"] for d in one_by_one) > 0
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda n: router.send(*mixed(n)), range(100, 200)))
+    # Two of one new prompt at the same moment are computed both, and a block may be evicted
+    # between the choice and the step: neither is the index's error.
+    assert len(off(together)) <= 40, off(together)
 
 
 def test_a_reset_prefix_cache_is_learnt(router: Router) -> None:

@@ -19,7 +19,7 @@ import pytest
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.support.cachefaults import FaultProxy
 from tests.support.cachenode import CacheNode
-from tests.support.vllm.installation import model_path
+from tests.support.vllm.installation import LAYERS, short_model_path
 from tests.support.vllm.router_process import Seat, events, text
 from tests.support.vllm.worker import BLOCK_TOKENS, Completion, Worker
 from tests.support.waiting import until
@@ -27,7 +27,9 @@ from tests.support.waiting import until
 GPU_BLOCKS = 48
 FILLING_PROMPTS = 6  # of FILLING_WORDS each: more than a device holds, and less than L1 does
 FILLING_WORDS = 280
-L1_BYTES = 384 * 1024 * 1024  # some 250 blocks
+# Keys and values, of 3 heads of 64 numbers of 4 bytes each.
+BLOCK_BYTES = BLOCK_TOKENS * LAYERS * 2 * 3 * 64 * 4
+L1_BYTES = 256 * BLOCK_BYTES
 PASSWORD = "a-password-nobody-may-read-in-a-log"
 SMALL = ("--num-gpu-blocks-override", str(GPU_BLOCKS), "--max-model-len", "1024")
 
@@ -142,7 +144,7 @@ def _vllm_tiered(short_folder: Path) -> Iterator[TieredPair]:
         try:
             for name, port in (("a", node.port), ("b", proxy.port)):
                 url = f"redis://127.0.0.1:{port}"
-                target = L2Target(url, model_identity(str(model_path())), ttl_s=3600)
+                target = L2Target(url, model_identity(str(short_model_path())), ttl_s=3600)
                 transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
                 secrets = {target.password_env: PASSWORD}
                 seats.append(seat_with_events(folder, name, transfer, **secrets))

@@ -25,6 +25,7 @@ _NO_FILE = "/dev/null"
 # Read when torch and vLLM are imported: a fork cannot change them.
 IMPORT_ENV = {
     "OMP_NUM_THREADS": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # else the first request for logprobs compiles C++ for 15 s
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",

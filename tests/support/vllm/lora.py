@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tests.support.vllm.forks import run_vllm_python
-from tests.support.vllm.installation import model_path
+from tests.support.vllm.installation import short_model_path
 
 _MAKE = """
 import json, sys, torch
@@ -32,7 +32,7 @@ def make_adapter(folder: Path) -> Path:
     facts = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": str(model_path()),
+        "base_model_name_or_path": str(short_model_path()),
         "r": 8,
         "lora_alpha": 8,
         "lora_dropout": 0.0,
@@ -40,5 +40,5 @@ def make_adapter(folder: Path) -> Path:
         "target_modules": ["q_proj", "v_proj"],
     }
     (folder / "adapter_config.json").write_text(json.dumps(facts))
-    run_vllm_python("-c", _MAKE, str(model_path()), str(folder)).check_returncode()
+    run_vllm_python("-c", _MAKE, str(short_model_path()), str(folder)).check_returncode()
     return folder

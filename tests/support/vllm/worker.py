@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.cachenode import ROOT, read_metric
 from tests.support.ports import free_port
 from tests.support.vllm.forks import IMPORT_ENV, Fork, fork_server
-from tests.support.vllm.installation import model_path
+from tests.support.vllm.installation import short_model_path
 from tests.support.waiting import until
 
 BLOCK_TOKENS = 32
@@ -60,7 +60,7 @@ class Worker:
         self._place = folder / name  # vLLM puts its working folder first on the path of modules
         self._place.mkdir(exist_ok=True)
         argv = ["-m", "vllm.entrypoints.openai.api_server", *_FLAGS]
-        argv += ["--port", str(self.port), "--model", str(model_path())]
+        argv += ["--port", str(self.port), "--model", str(short_model_path())]
         if transfer is not None:
             argv += ["--kv-transfer-config", json.dumps(transfer)]
         self._argv = [*argv, *more]
