@@ -98,7 +98,7 @@ def flush(actor: User, name: str, namespace: Any) -> int:
     require(actor, "operator")
     if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
         remedy = "Copy it from the list of namespaces."
-        text = "This is not a namespace of a cache."
+        text = "Not a cache namespace."
         raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))
     with transaction.atomic():
         tier = _lock_tier(name)
@@ -108,8 +108,10 @@ def flush(actor: User, name: str, namespace: Any) -> int:
         record(actor, "flush", f"cache-tier/{name}", {"namespace": namespace or "(all)"})
     dropped, silent = node_admin.flush(nodes, namespace)
     if silent:
-        text = f"These nodes did not answer: {', '.join(silent)}. {dropped} values went elsewhere."
-        remedy = "Try again when they are back; flushing twice does no harm."
+        text = (
+            f"Nodes without response: {', '.join(silent)}. Removed {dropped} values on the others."
+        )
+        remedy = "Retry when they are back; flushing twice is safe."
         raise Refused(Problem("namespace", namespace, text, remedy, "node_silent"), status_code=502)
     return dropped
 
@@ -140,7 +142,7 @@ def _lock_tier(name: str) -> CacheTier:
         what, status = ("does not exist", 404) if tier is None else ("is being deleted", 409)
         text = f"Cache tier {name} {what}."
         raise Refused(
-            Problem("name", name, text, "Choose another.", "not_found"), status_code=status
+            Problem("name", name, text, "Choose another name.", "not_found"), status_code=status
         )
     return tier
 

@@ -128,7 +128,7 @@ def attachment(tier_name: str = DEFAULT_TIER) -> Attachment:
     secret = str(password_file())
     tier = CacheTier.objects.select_related("status").filter(name=tier_name).first()
     if tier is None:
-        text = f"There is no cache tier {tier_name}."
+        text = f"Cache tier {tier_name} does not exist."
         return Attachment("", secret, ready=False, reason=TierReason.NO_TIER, message=text)
     if tier.deleted_at is not None:
         text = f"Cache tier {tier_name} is being deleted."

@@ -97,26 +97,26 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
 
 class CreateSerializer(ChangeSerializer):
-    name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
-    cluster = _text("Where it runs; empty: this machine. Cannot be changed.")
-    namespace = _text("Empty: the cluster's own. Cannot be changed.")
-    storage_class = _text("Of nodes' disks on a cluster. Cannot be changed.")
+    name = serializers.CharField(help_text="1 to 40 lower-case letters, digits and dashes.")
+    cluster = _text("Cluster to run on; empty: this machine. Cannot be changed.")
+    namespace = _text("Namespace; empty: the cluster's default. Cannot be changed.")
+    storage_class = _text("Storage class of node disks on a cluster. Cannot be changed.")
 
 
 class FlushSerializer(serializers.Serializer[Any]):
     namespace = serializers.CharField(
-        allow_blank=True, help_text='As /contents/ lists it; "" forgets everything.'
+        allow_blank=True, help_text='Namespace as listed by /contents/; "" removes everything.'
     )
 
 
 class FlushedSerializer(serializers.Serializer[Any]):
-    dropped = serializers.IntegerField(help_text="How many values were forgotten.")
+    dropped = serializers.IntegerField(help_text="Number of values removed.")
 
 
 class NamespaceSerializer(serializers.Serializer[Any]):
     """Totals over the nodes since their start."""
 
-    namespace = serializers.CharField(help_text='"" is every key that is not a block.')
+    namespace = serializers.CharField(help_text='"" stands for all keys that are not blocks.')
     bytes = serializers.FloatField()
     blocks = serializers.FloatField()
     lookups = serializers.FloatField()
@@ -125,27 +125,25 @@ class NamespaceSerializer(serializers.Serializer[Any]):
 
 
 class PointSerializer(serializers.Serializer[Any]):
-    share = serializers.FloatField(help_text="Of the tier's present memory.")
+    share = serializers.FloatField(help_text="Multiple of the tier's current memory.")
     size_bytes = serializers.FloatField()
     hit_rate = serializers.FloatField(help_text="0 to 1.")
 
 
 class WhatIfSerializer(serializers.Serializer[Any]):
     points = PointSerializer(many=True)
-    knee = PointSerializer(help_text="Where more size stops paying.")
+    knee = PointSerializer(help_text="Size beyond which the hit rate gains little.")
     advice = serializers.CharField()
 
 
 class ContentsSerializer(serializers.Serializer[Any]):
     namespaces = NamespaceSerializer(many=True)
-    what_if = WhatIfSerializer(
-        allow_null=True, help_text="null while fewer than 1000 blocks were asked for."
-    )
+    what_if = WhatIfSerializer(allow_null=True, help_text="null until 1000 blocks were looked up.")
 
 
 NEW_TIER: Final = [
     OpenApiExample(
-        "A gigabyte on each of two nodes",
+        "1 GiB on each of two nodes",
         value={"name": "chat", "memory_bytes": 1073741824, "node_count": 2},
         request_only=True,
     )

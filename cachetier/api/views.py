@@ -58,11 +58,11 @@ class Tiers(named_objects.CreateView, WatchedList[CacheTier]):
     resource = TIERS
     serializer_class = serializers.TierSerializer
     filters = (
-        Filter("search", "name__icontains", "In the name."),
+        Filter("search", "name__icontains", "Part of the name."),
         Filter(
-            "phase", _filter_by_phase, "In this phase.", choices=[str(one) for one in TierPhase]
+            "phase", _filter_by_phase, "Filter by phase.", choices=[str(one) for one in TierPhase]
         ),
-        Filter("cluster", "cluster", "On this cluster."),
+        Filter("cluster", "cluster", "Filter by cluster."),
     )
 
 
@@ -92,7 +92,7 @@ class Tier(named_objects.NamedView):
 class Contents(GenericAPIView[CacheTier]):
     serializer_class = serializers.ContentsSerializer
 
-    @extend_schema(summary="What a cache tier holds")
+    @extend_schema(summary="List the contents of a cache tier")
     def get(self, request: Request, name: str) -> Response:
         """Contents by namespace, and hit rates at other sizes."""
         found = selectors.detail(TIERS.find_or_404(name), request.user)
@@ -104,7 +104,7 @@ class Flush(GenericAPIView[CacheTier]):
     serializer_class = serializers.FlushSerializer
 
     @extend_schema(
-        summary="Forget a namespace, or everything",
+        summary="Flush a namespace or the whole tier",
         request=serializers.FlushSerializer,
         responses={200: serializers.FlushedSerializer, 502: ErrorSerializer},
     )
@@ -112,7 +112,7 @@ class Flush(GenericAPIView[CacheTier]):
         """Flush a namespace on every node; 502 names the nodes that did not respond."""
         data = expect_object(request.data)
         if "namespace" not in data:
-            remedy = 'Send {"namespace": "..."}; "" forgets everything.'
-            raise Refused(Problem("namespace", None, "It is missing.", remedy, "required"))
+            remedy = 'Send {"namespace": "..."}; "" removes everything.'
+            raise Refused(Problem("namespace", None, "Required.", remedy, "required"))
         dropped = actions.flush(actor_of(request), TIERS.find_or_404(name).name, data["namespace"])
         return Response({"dropped": dropped})

@@ -40,14 +40,14 @@ class Address:
         parts = urlsplit(url)
         tls = scheme_is_tls(parts.scheme)
         if "@" in parts.netloc:
-            raise AddressError("the URL of a cache must not hold credentials: use a password file")
+            raise AddressError("a cache URL must not contain credentials: use a password file")
         if not parts.hostname:
-            raise AddressError("the URL of a cache needs a host")
+            raise AddressError("a cache URL needs a host")
         try:
             port = DEFAULT_PORT if parts.port is None else parts.port
             database = int(parts.path.strip("/") or 0)
         except ValueError:
-            raise AddressError("the URL of a cache holds a wrong port or database") from None
+            raise AddressError("the cache URL has an invalid port or database") from None
         options = parse_query_options(parts.query, OPTIONS)
         reject_contradictions(options, tls=tls)
         return cls(host=parts.hostname, port=port, tls=tls, database=database, **options)
@@ -65,7 +65,7 @@ class Address:
 
 def scheme_is_tls(scheme: str) -> bool:
     if scheme not in ("redis", "rediss"):
-        raise AddressError("the URL of a cache begins with redis:// or rediss://")
+        raise AddressError("a cache URL must begin with redis:// or rediss://")
     return scheme == "rediss"
 
 
@@ -73,12 +73,11 @@ def parse_query_options(query: str, known: frozenset[str]) -> dict[str, str]:
     try:
         given = parse_qs(query, strict_parsing=bool(query))
     except ValueError:
-        raise AddressError("the options of a cache's URL are name=value, joined by &") from None
+        raise AddressError("cache URL options are name=value, joined by &") from None
     unknown = sorted(set(given) - known)
     if unknown:
         raise AddressError(
-            f"the URL of a cache knows no option {', '.join(unknown)}: "
-            f"use {', '.join(sorted(known))}"
+            f"unknown cache URL option {', '.join(unknown)}: use {', '.join(sorted(known))}"
         )
     return {name: values[-1] for name, values in given.items()}
 
@@ -88,4 +87,4 @@ def reject_contradictions(options: dict[str, str], *, tls: bool) -> None:
     if unused and not tls:
         raise AddressError(f"{', '.join(unused)} mean TLS: write rediss://, or leave them out")
     if ("cert_file" in options) != ("key_file" in options):
-        raise AddressError("cert_file and key_file go together: give both, or none")
+        raise AddressError("cert_file and key_file belong together: set both or neither")

@@ -203,7 +203,7 @@ class CacheClient:
             failure = KeyOutcome.ERROR
         else:
             if self.breaker.succeeded():
-                self._on_change(f"{self.address} answers again")
+                self._on_change(f"{self.address} responds again")
             return
         outcomes += [failure] * (count - len(outcomes))
 
@@ -247,7 +247,7 @@ class CacheClient:
 
     def _failed(self, why: str) -> None:
         if self.breaker.failed(time.monotonic()):
-            self._on_change(f"{self.address} is left alone for a while: {why}")
+            self._on_change(f"{self.address}: circuit breaker opened: {why}")
 
     def _drop_idle(self) -> None:
         with self._lock:

@@ -91,8 +91,9 @@ class Membership:
         """Return the name of the known node that `redirect` selects, "" if it is not followed."""
         if self._nodes.kind != "cluster":
             self._in_trouble(
-                f"{said_by} answers as a node of a Redis Cluster, which {self._nodes} is not "
-                "configured as: its keys count as misses; add nodes=cluster to the URL"
+                f"{said_by} is a Redis Cluster node, but {self._nodes} is not "
+                "configured as a cluster: its keys count as misses; add "
+                "nodes=cluster to the URL"
             )
             return ""
         with self._lock:
@@ -160,7 +161,7 @@ class Membership:
             self._in_trouble(f"{self._nodes} cannot be looked up: {exc}")
             return
         if not found:
-            self._in_trouble(f"{self._nodes} names no node")
+            self._in_trouble(f"{self._nodes} lists no node")
             return
         self._replace(found)
         unlisted, self._unlisted = self._unlisted, ""

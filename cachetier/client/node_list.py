@@ -39,7 +39,7 @@ class Nodes:
         if parts.scheme == "file":
             options = parse_query_options(parts.query, frozenset({"replicas"}))
             if parts.netloc or not parts.path.startswith("/"):
-                raise AddressError("a file of nodes is named with its whole path: file:///PATH")
+                raise AddressError("a node file needs an absolute path: file:///PATH")
             return cls("file", path=parts.path, replicas=_parse_replicas(options))
         options = parse_query_options(parts.query, OPTIONS | _POOL_OPTIONS)
         own = {name: options.pop(name) for name in _POOL_OPTIONS & set(options)}
@@ -70,11 +70,11 @@ def _reject_bad_list(
     if kind not in KINDS:
         raise AddressError(f"nodes={kind} is not one of {', '.join(KINDS)}")
     if len(hosts) > 1 and kind == "dns":
-        raise AddressError("nodes=dns asks for one name: give one host, or leave nodes=dns out")
+        raise AddressError("nodes=dns needs a single host name: give one host or remove nodes=dns")
     if len(hosts) > 1 and "name" in options:
         raise AddressError("name= is for one node: list named nodes in a file (file:///PATH)")
     if kind == "cluster" and _parse_replicas(own) > 1:
-        raise AddressError("replicas= is not for a cluster, which keeps replicas of its own")
+        raise AddressError("replicas= does not apply to a cluster, which manages its own replicas")
 
 
 def _parse_replicas(options: dict[str, str]) -> int:
@@ -90,7 +90,7 @@ def _reject_duplicates(addresses: tuple[Address, ...]) -> None:
     if twins:
         raise AddressError(f"{', '.join(twins)} is listed twice")
     if len(labels) > MAX_NODES:
-        raise AddressError(f"{len(labels)} nodes are more than {MAX_NODES}")
+        raise AddressError(f"{len(labels)} nodes exceed the maximum of {MAX_NODES}")
 
 
 def read_list(path: str) -> tuple[Address, ...]:

@@ -77,7 +77,11 @@ def _describe_protection(config: Config) -> str:
     if config.passwords:
         found.append(f"password set for {' and '.join(config.guards.users)}")
     if not found:
-        where = "this machine only" if config.listen.is_local else "OPEN TO OTHER MACHINES"
+        where = (
+            "local connections only"
+            if config.listen.is_local
+            else ("REACHABLE FROM OTHER MACHINES")
+        )
         return f"no password ({where})"
     return ", ".join(found)
 

@@ -52,7 +52,7 @@ class AdminCommands:
             for name in query:
                 if name not in fields:
                     known = ", ".join(fields) or "none"
-                    text = f"{path} has no parameter {name!r}: use {known}"
+                    text = f"unknown parameter of {path}: {name!r}; use {known}"
                     raise AdminCommandError(400, "unknown_field", text, name[:64])
             return order(query)
         except AdminCommandError as exc:
@@ -63,8 +63,9 @@ class AdminCommands:
         if not node.config.passwords:
             if node.config.admin is not None and not node.config.admin.is_local:
                 text = (
-                    "this node has no password and its admin port can be reached from other "
-                    "machines: start it with --password-file, or with --admin 127.0.0.1:PORT"
+                    "this node has no password and its admin port is reachable "
+                    "from other machines: start it with --password-file, or with "
+                    "--admin 127.0.0.1:PORT"
                 )
                 raise AdminCommandError(403, "protected", text)
             return
@@ -75,7 +76,8 @@ class AdminCommands:
         if verdict is LoginVerdict.LOCKED:
             wait = node.gate.wait_s(host, now)
             text = (
-                f"wrong password, and too many of them: the next in {wait} s; the right one at once"
+                f"too many wrong passwords: retry in {wait} s; the correct "
+                "password is accepted immediately"
             )
             raise AdminCommandError(429, "locked", text, "authorization")
         if verdict is not LoginVerdict.OK:
@@ -91,14 +93,16 @@ class AdminCommands:
     def _resize(self, query: Mapping[str, str]) -> AdminReply:
         text = query.get("memory")
         if text is None:
-            raise AdminCommandError(400, "missing", "say how much: /resize?memory=4GiB", "memory")
+            raise AdminCommandError(
+                400, "missing", "missing size: use /resize?memory=4GiB", "memory"
+            )
         try:
             wanted = parse_size(text)
         except ConfigError as exc:
             raise AdminCommandError(400, "invalid", str(exc), "memory") from None
         least = max([MIB, *self._node.config.quotas.values()])
         if wanted < least:
-            why = f"{wanted} bytes are too little: at least {least} (1MiB, and every --quota)"
+            why = f"{wanted} bytes are too few: at least {least} (1MiB, and every --quota)"
             raise AdminCommandError(400, "invalid", why, "memory")
         declined = self._node.resize(wanted, time.monotonic())
         if isinstance(declined, Declined):
@@ -110,7 +114,7 @@ class AdminCommands:
     def _drain(self, query: Mapping[str, str]) -> AdminReply:
         """Reject new connections; with `to`, hand the most valuable values over to those nodes."""
         if "rate" in query and "to" not in query:
-            raise AdminCommandError(400, "invalid", "rate means nothing without to", "rate")
+            raise AdminCommandError(400, "invalid", "rate requires to", "rate")
         if "to" not in query:
             self._on_drain()
             return 202, {"draining": True}

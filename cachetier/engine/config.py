@@ -212,7 +212,7 @@ def _parse_quotas(texts: Sequence[str]) -> dict[str, int]:
 
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m cachetier.engine", description="A cache node that speaks RESP."
+        prog="python -m cachetier.engine", description="Cache node with the Redis protocol (RESP)."
     )
     add = parser.add_argument
     add("--listen", default="127.0.0.1:6400", metavar="HOST:PORT", help="default %(default)s")
@@ -220,19 +220,34 @@ def _make_parser() -> argparse.ArgumentParser:
         "--memory",
         required=True,
         metavar="SIZE",
-        help="what may be stored, such as 4GiB, or @FILE with it",
+        help="memory limit for values, such as 4GiB, or @FILE with it",
     )
-    add("--password-file", default="", metavar="FILE", help="clients must AUTH with its line")
+    add(
+        "--password-file",
+        default="",
+        metavar="FILE",
+        help="file with the password that clients must send",
+    )
     add("--admin", default="", metavar="HOST:PORT", help="healthz, readyz, metrics, drain")
     add("--pool", default="default", help="label of the metrics, default %(default)s")
-    add("--allow-flush", action="store_true", help="let clients drop everything (FLUSHALL)")
-    add("--max-clients", type=int, default=1024, help="connections at once, default %(default)s")
+    add("--allow-flush", action="store_true", help="allow FLUSHALL")
+    add(
+        "--max-clients",
+        type=int,
+        default=1024,
+        help="maximum number of connections, default %(default)s",
+    )
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    add("--policy", default=DEFAULT_POLICY, choices=POLICIES, help="who goes first (%(default)s)")
+    add("--policy", default=DEFAULT_POLICY, choices=POLICIES, help="eviction policy (%(default)s)")
     add("--quota", action="append", default=[], metavar="NAMESPACE=SIZE", help="may be repeated")
-    add("--admission", action="store_true", help="refuse namespaces which only thrash")
-    add("--disk", default="", metavar="PATH:SIZE", help="keep what leaves memory in this folder")
-    add("--shm", default="", metavar="NAME", help="in /dev/shm, so readers here need not copy")
+    add("--admission", action="store_true", help="reject namespaces that only thrash")
+    add("--disk", default="", metavar="PATH:SIZE", help="folder for values evicted from memory")
+    add(
+        "--shm",
+        default="",
+        metavar="NAME",
+        help="shared memory in /dev/shm for readers on this host",
+    )
     guard_flags.add_flags(parser)
     return parser
 
@@ -267,11 +282,11 @@ class MemoryFile:
             self._told = ""
             return
         if wanted < MIN_MEMORY:
-            self._tell(f"{wanted} bytes in {Path(self._path).name} are too little: at least 1MiB")
+            self._tell(f"{wanted} bytes in {Path(self._path).name} are too few: at least 1MiB")
             return
         declined = self._resize(wanted, now)
         if declined is not None:
-            self._tell(f"cannot be {wanted} bytes large yet: {declined.detail or declined.reason}")
+            self._tell(f"cannot grow to {wanted} bytes yet: {declined.detail or declined.reason}")
             return
         log.info("Resized from %d to %d bytes", self._size, wanted)
         self._size, self._told = wanted, ""

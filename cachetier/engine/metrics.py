@@ -72,12 +72,12 @@ def render_metrics(node: Node) -> str:
     if node.disk is not None:
         _add_disk(out, node.disk)
     leases = node.leases
-    out.gauge("leases", "Leases which readers on this host hold.", len(leases))
-    out.gauge("leased_bytes", "Bytes which leases pin.", leases.pinned_bytes)
-    out.counter("leases_granted", "Leases given.", leases.granted)
-    text = "Leases whose time was over before they were given back."
+    out.gauge("leases", "Leases held by readers on this host.", len(leases))
+    out.gauge("leased_bytes", "Bytes pinned by leases.", leases.pinned_bytes)
+    out.counter("leases_granted", "Leases granted.", leases.granted)
+    text = "Leases that expired before they were returned."
     out.counter("leases_expired", text, leases.expired)
-    text = "Values not leased as too much was leased already."
+    text = "Values not leased because the lease limit was reached."
     out.counter("leases_refused", text, leases.refused)
     return "\n".join(out.lines) + "\n"
 
@@ -86,34 +86,34 @@ def _add_operations(out: _Exposition, node: Node) -> None:
     counters = node.counters
     text = "Operations by kind and result."
     out.counter("operations", text, counters.operations, "op", "result")
-    text = "Time inside the node for one command."
+    text = "Command duration inside the node (s)."
     durations = {f',op="{op}"': histogram for op, histogram in counters.durations.items()}
     out.histogram("operation_duration_seconds", text, durations)
-    text = "Commands whose reply the client has not taken yet."
+    text = "Commands whose reply has not been read by the client."
     out.gauge("in_flight_operations", text, counters.in_flight, "op")
-    text = "Blocks asked for: EXISTS of a block's key, or GET of any other key."
+    text = "Blocks looked up: EXISTS of a block key, or GET of any other key."
     out.counter("lookup_blocks", text, counters.lookups, "namespace")
-    out.counter("hit_blocks", "Blocks asked for and found.", counters.hits, "namespace")
+    out.counter("hit_blocks", "Blocks found.", counters.hits, "namespace")
     out.counter("read_bytes", "Bytes of values sent.", counters.read_bytes)
     out.counter("written_bytes", "Bytes stored.", counters.written_bytes)
-    text = "Values which left other than by DEL."
+    text = "Values removed other than by DEL."
     out.counter("evicted_blocks", text, counters.evicted, "reason")
     text = "Age of a value when it was evicted."
     out.histogram("block_age_at_eviction_seconds", text, {"": counters.ages})
-    out.counter("rejected_writes", "Values refused.", counters.rejected, "reason")
-    text = "Blocks refused because their envelope did not fit their key or length."
+    out.counter("rejected_writes", "Values rejected.", counters.rejected, "reason")
+    text = "Blocks rejected because their envelope did not match their key or length."
     out.counter("integrity_failures", text, counters.integrity_failures)
 
 
 def _add_connections(out: _Exposition, node: Node) -> None:
     counters = node.counters
-    text = "Passwords given: right, wrong, or wrong after too many wrong ones (locked)."
+    text = "Login attempts: right, wrong, or locked after too many wrong ones."
     out.counter("logins", text, counters.logins, "result")
-    text = "Connections which this node closed or did not take."
+    text = "Connections closed or rejected by this node."
     out.counter("closed_connections", text, counters.closed, "reason")
-    text = "Requests of web pages to the admin port."
+    text = "Requests from web pages to the admin port."
     out.counter("admin_requests_refused", text, counters.admin_refused)
-    text = "TLS handshakes which failed; a client which just goes away is not counted."
+    text = "Failed TLS handshakes; disconnects are not counted."
     out.counter("tls_handshake_failures", text, counters.handshakes, "reason")
 
 
@@ -124,14 +124,14 @@ def _add_state(out: _Exposition, node: Node) -> None:
     used = {name: usage.used_bytes for name, usage in media.items()}
     out.gauge("used_bytes", "Bytes of keys, values and their overhead.", used, "medium")
     capacity = {name: usage.capacity_bytes for name, usage in media.items()}
-    out.gauge("capacity_bytes", "What used_bytes never passes.", capacity, "medium")
+    out.gauge("capacity_bytes", "Upper limit of used_bytes.", capacity, "medium")
     blocks = {name: usage.entries for name, usage in media.items()}
-    out.gauge("blocks", "Values held.", blocks, "medium")
+    out.gauge("blocks", "Values stored at present.", blocks, "medium")
     out.gauge("connections", "Open connections.", len(node.sessions))
     up = {str(node.config.listen): int(not node.draining)}
     out.gauge("node_up", "0 while the node drains.", up, "node")
     name = "process_start_time_seconds"
-    out.head(name, "gauge", "Start of the process, seconds since the epoch.")
+    out.head(name, "gauge", "Start time of the process (Unix time, s).")
     out.lines.append(f"{name} {node.counters.started_at}")
 
 
@@ -140,18 +140,23 @@ def _add_shares(out: _Exposition, node: Node) -> None:
     spaces = {name: space.bytes for name, space in node.census.spaces()}
     used = {name: spaces.get(name, 0) for name in quotas}
     used[OTHER_LABEL] = sum(spaces.values()) - sum(used.values())
-    text = "Of the used bytes, values which have left and are still being read."
+    text = "Used bytes of removed values that are still being read."
     out.gauge("held_bytes", text, usage.held_bytes)
-    text = "Of the used bytes, values which are on their way in."
+    text = "Used bytes of values being received."
     out.gauge("receiving_bytes", text, usage.receiving_bytes)
-    out.gauge("policy_info", "Always 1: who goes first.", {node.config.policy: 1}, "policy")
-    text = "Keys the policy remembers which have gone."
+    out.gauge(
+        "policy_info",
+        "Always 1; the label names the eviction policy.",
+        {node.config.policy: 1},
+        "policy",
+    )
+    text = "Evicted keys remembered by the policy."
     out.gauge("policy_ghosts", text, node.policy.ghosts())
     text = "Bytes in memory of namespaces with a quota, and of all others together."
     out.gauge("namespace_used_bytes", text, used, "namespace")
-    text = "What a namespace may have in memory."
+    text = "Memory quota of a namespace (bytes)."
     out.gauge("namespace_quota_bytes", text, quotas, "namespace")
-    text = "Namespaces whose values are refused since they only thrash (--admission)."
+    text = "Namespaces whose values are rejected because they only thrash (--admission)."
     shut = 0 if node.admission is None else len(node.admission.shut())
     out.gauge("refused_namespaces", text, shut)
 
@@ -159,28 +164,28 @@ def _add_shares(out: _Exposition, node: Node) -> None:
 def _add_handover(out: _Exposition, node: Node) -> None:
     handover = node.handover
     counts = dict.fromkeys(HandoverOutcome, 0) if handover is None else handover.counts
-    text = "Values this node was to hand to peers, by what became of them."
+    text = "Values to hand over to peers, by outcome."
     out.counter("handover_values", text, counts, "result")
-    text = "Bytes of values which peers took over."
+    text = "Bytes of values accepted by peers."
     out.counter("handover_bytes", text, 0 if handover is None else handover.bytes)
 
 
 def _add_disk(out: _Exposition, disk: DiskTier) -> None:
     usage, counters = disk.usage(), disk.counters
     states = {state: int(state is usage.state) for state in DiskState}
-    out.gauge("disk_state", "1 for the state the disk is in.", states, "state")
-    out.gauge("disk_live_bytes", "Bytes on disk which can be read.", usage.live_bytes)
-    out.gauge("disk_waiting_bytes", "Bytes in memory, to be written.", usage.waiting_bytes)
-    out.gauge("disk_index_bytes", "Memory of the index, estimated.", usage.index_bytes)
+    out.gauge("disk_state", "1 for the current state of the disk.", states, "state")
+    out.gauge("disk_live_bytes", "Readable bytes on disk.", usage.live_bytes)
+    out.gauge("disk_waiting_bytes", "Bytes in memory waiting to be written.", usage.waiting_bytes)
+    out.gauge("disk_index_bytes", "Estimated memory of the index (bytes).", usage.index_bytes)
     out.gauge("disk_segments", "Segment files.", usage.segments)
     out.counter("disk_written_blocks", "Values written to disk.", counters.written)
-    out.counter("disk_written_bytes", "Bytes of them.", counters.written_bytes)
+    out.counter("disk_written_bytes", "Bytes written to disk.", counters.written_bytes)
     out.counter("disk_read_bytes", "Bytes of values read from disk.", counters.read_bytes)
     out.counter("disk_promoted_blocks", "Values read back into memory.", counters.promoted)
     out.counter("disk_moved_blocks", "Values moved by compaction.", counters.moved)
-    out.counter("disk_evicted_blocks", "Values which went with an old segment.", counters.evicted)
+    out.counter("disk_evicted_blocks", "Values removed with an old segment.", counters.evicted)
     out.counter("disk_compactions", "Segments compacted.", counters.compactions)
     out.counter("disk_failures", "Failed writes, syncs and retries.", counters.failures)
-    text = "Values which left memory and were not kept on disk."
+    text = "Values evicted from memory and not written to disk."
     out.counter("disk_declined_blocks", text, counters.declined, "reason")
     out.counter("disk_reads", "Values read from disk.", counters.reads, "result")

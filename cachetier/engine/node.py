@@ -191,9 +191,7 @@ class Node:
         """
         places = [parse_listen_address(text.strip()) for text in to.split(",")]
         if self.handover is not None and self.handover.state is HandoverState.RUNNING:
-            raise HandoverRunningError(
-                "this node is handing over already: GET /stats says how far it is"
-            )
+            raise HandoverRunningError("a handover is already in progress: see GET /stats")
         self.handover = Handover(
             self.config, self.store, self.policy, self.password_file, places, rate
         )

@@ -120,9 +120,11 @@ def render_lmcache(spec: CacheSpec) -> Rendered:
             values["remote_url"] = _remote_url(spec)
     env, files = _render_settings(values, in_yaml=spec.in_yaml)
     lines = (
-        f"LMCache keeps {sizes.format_size(each)} for each of {spec.shape.ranks} ranks, "
-        f"{sizes.format_size(spec.l1.size_bytes)} in all; "
-        "the memory is pinned when the worker starts, which fails if the pod has less.",
+        (
+            f"LMCache keeps {sizes.format_size(each)} for each of {spec.shape.ranks} "
+            f"ranks, {sizes.format_size(spec.l1.size_bytes)} in total; the memory is "
+            "pinned at worker start, which fails if the pod has less."
+        ),
         f"A chunk is {values['chunk_size']} tokens, one object a rank in L2.",
     )
     return Rendered(
@@ -162,8 +164,10 @@ def render_lmcache_server(spec: CacheSpec) -> Rendered:
     }
     shm = sizes.shared_memory_bytes(spec.l1.size_bytes, spec.shape)
     lines = (
-        f"LMCache's server keeps {sizes.format_size(spec.l1.size_bytes)} for "
-        "all workers of its machine.",
+        (
+            f"LMCache's server keeps {sizes.format_size(spec.l1.size_bytes)} for all "
+            "workers of its host."
+        ),
         f"Workers and the server share /dev/shm, which must hold "
         f"{sizes.format_size(shm)}: both pods mount the machine's, or run as one pod.",
     )
@@ -261,7 +265,9 @@ def _require_gpu(spec: CacheSpec) -> None:
 
 def _require_lru(spec: CacheSpec) -> None:
     if spec.l1.policy != "lru":
-        raise RenderError(f"l1.policy: LMCache knows no {spec.l1.policy!r} here: use lru")
+        raise RenderError(
+            f"l1.policy: {spec.l1.policy!r} is not supported by LMCache here: use lru"
+        )
 
 
 def _to_gib(count: int) -> float:

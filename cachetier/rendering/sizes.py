@@ -71,7 +71,7 @@ def explain_sizes(l1: L1, shape: Shape, found: L1Rows, shm_bytes: int) -> tuple[
             f"{l1.size_bytes - found.used_bytes} bytes stay unused.",
         ]
     else:
-        lines.append("The model's KV bytes a token are not known, so nothing was rounded.")
+        lines.append("The model's KV bytes per token are unknown; sizes are not rounded.")
     lines.append(
         f"Shared memory (/dev/shm) must hold {format_size(shm_bytes)}: L1 and "
         f"{format_size(shm_bytes - found.used_bytes)} for queues between processes. "

@@ -103,15 +103,16 @@ def _interpolate(curve: Curve, size: float) -> float:
 def _advise(points: Sequence[Point], knee: Point, now: float) -> str:
     best = points[-1]
     if best.hit_rate < _MIN_GAIN:
-        return (
-            "Hardly anything is asked for twice: no size would help. L2 may not be worth it here."
-        )
+        return "Almost no block is requested twice: no size would help. L2 may not pay off here."
     found = f"{knee.share:.2g} times the size would find {_format_percent(knee.hit_rate)}"
     if knee.share > 1 and knee.hit_rate - now >= _MIN_GAIN:
         return f"{found} instead of {_format_percent(now)}; beyond that little is gained."
     if knee.share < 1:
         return f"{found}, nearly as much as now ({_format_percent(now)}): memory can be given back."
-    return f"The size fits: more memory would find at most {_format_percent(best.hit_rate)}."
+    return (
+        "The size is right: more memory would raise the hit rate to at most "
+        f"{_format_percent(best.hit_rate)}."
+    )
 
 
 def _format_percent(rate: float) -> str:

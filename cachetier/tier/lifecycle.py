@@ -61,6 +61,6 @@ def judge_tier(
         text = f"{outdated[0].name} restarts with its new settings."
         return TierVerdict(phase, TierReason.REPLACING_NODES, text)
     if broken:
-        text = f"{broken[0].name} ended and is started again. {broken[0].message}".strip()
+        text = f"{broken[0].name} ended and is restarting. {broken[0].message}".strip()
         return TierVerdict(phase, TierReason.NODE_RESTARTING, text)
     return TierVerdict(phase, TierReason.STARTING_NODES, f"{current} of {wanted} ready.")

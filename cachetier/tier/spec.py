@@ -89,14 +89,14 @@ FIELDS = (
     TierField(
         "memory_bytes",
         "Memory of each node",
-        "What a node may hold in memory. Growing or shrinking it restarts nothing.",
+        "Memory for values on each node. Changes apply live, without restarts.",
         Effect.LIVE,
         minimum=MIN_BYTES,
     ),
     TierField(
         "node_count",
         "Nodes",
-        "Keys are spread over them; adding one moves only its share, losing one loses only its.",
+        "Keys are distributed over the nodes; adding or losing a node affects only its share.",
         Effect.LIVE,
         minimum=1,
         maximum=MAX_NODES,
@@ -104,20 +104,20 @@ FIELDS = (
     TierField(
         "disk_bytes",
         "Disk of each node",
-        "What leaves memory goes here, and outlives a restart. 0 for memory only.",
+        "Receives values evicted from memory and survives restarts. 0 for memory only.",
         Effect.NODES,
     ),
     TierField(
         "policy",
         "Eviction policy",
-        "Who goes first when a node is full: arc (default), s3fifo or lru.",
+        "Eviction order of a full node: arc (default), s3fifo or lru.",
         Effect.NODES,
         choices=POLICIES,
     ),
     TierField(
         "copies",
         "Copies",
-        "2 keeps every value on two nodes: half the room, and the loss of a node loses nothing.",
+        "2 keeps every value on two nodes: half the capacity, no loss when a node fails.",
         Effect.WORKERS,
         minimum=1,
         maximum=2,
@@ -142,28 +142,28 @@ FIELDS = (
     TierField(
         "memory_limit_bytes",
         "Memory limit of each node",
-        "0: what is requested, the memory of the node and 192 MiB for the process.",
+        "0: same as the request, the node's memory plus 192 MiB for the process.",
         Effect.NODES,
         on_cluster=True,
     ),
     TierField(
         "cluster",
         "Cluster",
-        "Where it runs; endpoints of that cluster can use it. Empty: this machine.",
+        "Cluster to run on; endpoints of the same cluster can use the tier. Empty: this machine.",
         Effect.FIXED,
         text=True,
     ),
     TierField(
         "namespace",
         "Namespace",
-        "Of the cluster. Empty: the one given with the cluster.",
+        "Namespace of the cluster. Empty: the cluster's default.",
         Effect.FIXED,
         text=True,
     ),
     TierField(
         "storage_class",
         "Storage class",
-        "For the disks of nodes on a cluster. Empty: the cluster's default.",
+        "Storage class for node disks on a cluster. Empty: the cluster's default.",
         Effect.FIXED,
         text=True,
     ),
@@ -175,13 +175,15 @@ def check_name(name: Any) -> str:
     """Raise Refused unless the name is valid for processes, files and objects."""
     if isinstance(name, str) and _NAME.fullmatch(name) and name not in _RESERVED:
         return name
-    text = "This cannot name a cache tier."
-    remedy = "Use 1 to 40 small letters, digits and dashes, beginning with a letter, such as chat."
+    text = "Invalid cache tier name."
+    remedy = (
+        "Use 1 to 40 lower-case letters, digits and dashes, beginning with a letter, such as chat."
+    )
     raise Refused(Problem("name", name, text, remedy, "invalid_name"))
 
 
 def name_taken(name: str) -> Problem:
-    text = f"There is a cache tier {name} already."
+    text = f"Cache tier {name} already exists."
     return Problem("name", name, text, "Choose another name, or change that one.", "taken")
 
 
@@ -192,7 +194,7 @@ def create_spec(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
 
 def change_spec(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """Apply `data` to `before`; raise Refused with all errors."""
-    remedy = "Make another tier, name it at the endpoints, then delete this one."
+    remedy = "Create another tier, select it in the endpoints, then delete this one."
     fixed = [
         Problem(name, value, f"{BY_NAME[name].label} of a tier cannot be changed.", remedy, "fixed")
         for name, value in data.items()
@@ -244,7 +246,7 @@ def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
         if isinstance(value, str) and (not value or _OBJECT.fullmatch(value)):
             return None
         remedy = "Use lower-case letters, digits, dashes and dots, or leave it empty."
-        return f"{found.label} cannot be so called.", remedy, "invalid_name"
+        return f"{found.label} is not a valid name.", remedy, "invalid_name"
     if found.choices:
         if value in found.choices:
             return None
@@ -256,14 +258,14 @@ def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
     if value < found.minimum:
         return f"{found.label} is too small.", remedy, "min_value"
     if found.maximum and value > found.maximum:
-        return f"{found.label} is too much.", remedy, "max_value"
+        return f"{found.label} is too large.", remedy, "max_value"
     return None
 
 
 def _describe_range(found: TierField) -> str:
     if found.maximum:
         return f"Give {found.minimum} to {found.maximum}."
-    return f"Give whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
+    return f"Use whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
 
 
 def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
@@ -271,7 +273,7 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
         if wanted.cluster in room.clusters:
             return []
         known = ", ".join(sorted(room.clusters)) or "none yet"
-        text = f"There is no cluster {wanted.cluster}."
+        text = f"Cluster {wanted.cluster} does not exist."
         remedy = f"Choose one of: {known}; or add it on the page Clusters."
         return [Problem("cluster", wanted.cluster, text, remedy, "unknown_cluster")]
     found = []
@@ -279,7 +281,7 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
         value = getattr(wanted, name)
         if value != getattr(TierSpec(), name):
             text = f"{BY_NAME[name].label} is for a tier on a cluster only."
-            remedy = "Leave it out, or give cluster."
+            remedy = "Remove it or set cluster."
             found.append(Problem(name, value, text, remedy, "cluster_only"))
     return found
 
@@ -291,12 +293,12 @@ def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> lis
     if here and wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
         largest = room.memory_bytes // wanted.node_count
         size = f"{wanted.node_count} x {wanted.memory_bytes / GIB:.1f} GiB"
-        text = f"{size} is more than this machine can spare."
+        text = f"{size} exceeds this machine's available memory."
         remedy = f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or fewer nodes."
         found.append(Problem("memory_bytes", wanted.memory_bytes, text, remedy, "max_value"))
     found += [*_check_disk(wanted, before, room), *_check_limits(wanted)]
     if wanted.copies > wanted.node_count:
-        text = f"{wanted.copies} copies need as many nodes."
+        text = f"{wanted.copies} copies need at least as many nodes."
         remedy = "Add a node, or keep one copy."
         found.append(Problem("copies", wanted.copies, text, remedy, "too_few_nodes"))
     return found
@@ -313,7 +315,7 @@ def _check_limits(wanted: TierSpec) -> list[Problem]:
     least = wanted.memory_bytes + NODE_OVERHEAD_BYTES
     if 0 < wanted.memory_limit_bytes < least:
         text = f"The node needs {least} bytes: its memory and {NODE_OVERHEAD_BYTES // MIB} MiB."
-        remedy = f"Give 0 for just that, or at least {least}."
+        remedy = f"Use 0 for exactly that, or at least {least}."
         value = wanted.memory_limit_bytes
         found.append(Problem("memory_limit_bytes", value, text, remedy, "min_value"))
     return found
@@ -329,7 +331,7 @@ def _check_disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list
         return [Problem("disk_bytes", wanted.disk_bytes, text, remedy, "min_value")]
     if not wanted.cluster and total > max(room.disk_bytes, before.disk_bytes * before.node_count):
         largest = room.disk_bytes // wanted.node_count
-        text = "That is more than this machine's disk can spare."
+        text = "Exceeds the available disk space of this machine."
         remedy = f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or 0 for none."
         return [Problem("disk_bytes", wanted.disk_bytes, text, remedy, "max_value")]
     return []

@@ -77,7 +77,7 @@ def kv_transfer_config(
 
 def _tier_config(l2: L2Target) -> dict[str, object]:
     if urlsplit(l2.url).password or urlsplit(l2.url).username:
-        raise ValueError("the L2 URL must not hold credentials: vLLM prints it in its log")
+        raise ValueError("the L2 URL must not contain credentials: vLLM prints it in its log")
     if not l2.model_id:
         raise ValueError("the L2 namespace needs the model's identity")
     return {

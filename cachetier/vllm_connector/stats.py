@@ -57,20 +57,20 @@ _Series = tuple[str, tuple[str, ...]]
 
 # Help text and labels.
 _COUNTERS = {
-    OPERATIONS: ("Blocks asked of L2, by operation and result.", "op", "result"),
-    BYTES: ("Bytes of blocks moved from and to L2.", "op"),
-    TIMED_OUT: ("Lookups answered as a miss because L2 had not answered in time.",),
-    DROPPED: ("Blocks not stored in L2 because too many were waiting.",),
-    SHARED: ("Blocks read from shared memory (ok), or over the socket and why.", "result"),
+    OPERATIONS: ("L2 block operations, by operation and result.", "op", "result"),
+    BYTES: ("Bytes of blocks transferred from and to L2.", "op"),
+    TIMED_OUT: ("Lookups counted as a miss because L2 did not respond in time.",),
+    DROPPED: ("Blocks not stored in L2 because the queue was full.",),
+    SHARED: ("Blocks read from shared memory (ok), or over the socket, by reason.", "result"),
     NODE_OPERATIONS: (
-        "Blocks asked of a node of L2, by operation and result.", "node", "op", "result",
+        "Block operations of an L2 node, by operation and result.", "node", "op", "result",
     ),
-    NODE_BYTES: ("Bytes of blocks moved from and to a node of L2.", "node", "op"),
+    NODE_BYTES: ("Bytes of blocks transferred from and to an L2 node.", "node", "op"),
 }  # fmt: skip
 _GAUGES = {
-    BREAKER: ("1 while every node of L2 is left alone after failures.",),
-    NODES: ("Nodes of L2 that are known.",),
-    NODE_BREAKER: ("1 while this node of L2 is left alone after failures.", "node"),
+    BREAKER: ("1 while the circuit breakers of all L2 nodes are open.",),
+    NODES: ("Known L2 nodes.",),
+    NODE_BREAKER: ("1 while the circuit breaker of this L2 node is open.", "node"),
 }
 
 

@@ -95,7 +95,9 @@ def base_url(url: str) -> str:
     except ValueError:
         good = False
     if not good or parts.username is not None:
-        raise Unreachable(f"{url!r} is no address. Write https://HOST or http://HOST:PORT.")
+        raise Unreachable(
+            f"{url!r} is not a valid address. Write https://HOST or http://HOST:PORT."
+        )
     return url.strip().rstrip("/").removesuffix(PREFIX.rstrip("/"))
 
 
@@ -105,4 +107,4 @@ def _ssl_context(ca_file: str) -> ssl.SSLContext | bool:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise Unreachable(f"{ca_file} holds no certificate that can be read: {error}.") from None
+        raise Unreachable(f"{ca_file} contains no readable certificate: {error}.") from None

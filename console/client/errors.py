@@ -24,7 +24,7 @@ class Problem:
         number ..."
         """
         place = f"{self.field}: " if self.field else ""
-        value = "" if self.value is None else f"{json.dumps(self.value)} was refused. "
+        value = "" if self.value is None else f"{json.dumps(self.value)} was rejected. "
         return f"{place}{value}{self.detail} {self.remedy}".rstrip()
 
 
@@ -95,7 +95,7 @@ def error_from_response(status: int, body: Any, request_id: str) -> ApiError:
     """Return the exception for a response; `body` is None if it is not a JSON object."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
     if not isinstance(body, Mapping) or "code" not in body:
-        text = f"The console answered {status} and did not say why."
+        text = f"The console answered {status} without a message."
         return kind(status, (Problem("unknown", text),), request_id)
     listed = [one for one in body.get("errors") or () if isinstance(one, Mapping)]
     problems = tuple(_parse_problem(one) for one in listed or [body])

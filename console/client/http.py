@@ -227,7 +227,7 @@ def _raise_for_status(answer: httpx.Response) -> None:
     if answer.is_redirect:
         # Following a redirect would send the token to its target.
         where = answer.headers.get("Location", "elsewhere")
-        raise Unreachable(f"{answer.url} points to {where}. Name that address of the console.")
+        raise Unreachable(f"{answer.url} redirects to {where}. Use that address of the console.")
     try:
         body = json.loads(_read_limited(answer))
     except ValueError:
@@ -246,8 +246,8 @@ def _parse_body(answer: httpx.Response, content: bytes) -> Any:
         return json.loads(content)
     except ValueError:
         raise Unreachable(
-            f"{answer.url} answers, but not as an Emberline console does. Name the console's own "
-            "address, such as https://emberline.example.com."
+            f"{answer.url} responds, but is not an Emberline console. Use the "
+            "console's own address, such as https://emberline.example.com."
         ) from None
 
 
@@ -256,14 +256,14 @@ def _read_limited(answer: httpx.Response) -> bytes:
     for part in answer.iter_bytes():
         found += part
         if len(found) > MAX_BYTES:
-            raise Unreachable(f"{answer.url} answers more than {MAX_BYTES >> 20} MiB.")
+            raise Unreachable(f"The response of {answer.url} exceeds {MAX_BYTES >> 20} MiB.")
     return bytes(found)
 
 
 def _unreachable(request: httpx.Request, error: httpx.TransportError) -> Unreachable:
     place = f"{request.url.scheme}://{request.url.netloc.decode()}"
     why = str(error) or type(error).__name__
-    return Unreachable(f"{place} does not answer: {why}.")
+    return Unreachable(f"{place} does not respond: {why}.")
 
 
 def _retry_after(error: errors.ApiError) -> float:

@@ -112,7 +112,9 @@ def remove_cluster(
         used_by = related_objects.list_users(name)
         if used_by:
             text = f"Cluster {name} is used by {', '.join(used_by)}."
-            remedy = "Delete them first: nothing could be removed there any more without it."
+            remedy = (
+                "Delete them first: without the cluster, their objects could no longer be removed."
+            )
             raise Refused(Problem("name", name, text, remedy, "in_use"), status_code=409)
         cluster.delete()
         record(actor, "delete", f"cluster/{name}")

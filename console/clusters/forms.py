@@ -30,30 +30,31 @@ class ClusterForm(ActionForm):
     name = forms.CharField(
         label="Name",
         required=False,
-        help_text="Endpoints name it under placement. It cannot be changed.",
+        help_text="Referenced by endpoints under placement. Cannot be changed.",
         widget=forms.TextInput(attrs={**PLAIN_INPUT, "required": True}),
     )
-    kind = forms.ChoiceField(label="How it is reached", choices=_KINDS, required=False)
+    kind = forms.ChoiceField(label="Connection method", choices=_KINDS, required=False)
     kubeconfig = forms.CharField(
         label="Kubeconfig",
         required=False,
-        help_text="Paste what this prints: kubectl config view --minify --flatten",
+        help_text="Paste the output of: kubectl config view --minify --flatten",
         widget=HiddenTextarea(attrs={**PLAIN_INPUT, "rows": 7, "class": "font-monospace"}),
     )
-    file = forms.FileField(label="or its file", required=False)
+    file = forms.FileField(label="Kubeconfig file", required=False)
     context = forms.CharField(
         label="Context",
         required=False,
-        help_text="Empty: the current one.",
+        help_text="Leave empty for the current context.",
         widget=forms.TextInput(attrs=PLAIN_INPUT),
     )
     namespace = forms.CharField(
         label="Namespace",
         required=False,
-        help_text="Where endpoints go which name none. Empty: the one of the login.",
+        help_text="Default namespace for endpoints that name none. Leave empty for the "
+        "context's namespace.",
         widget=forms.TextInput(attrs=PLAIN_INPUT),
     )
-    reach = forms.ChoiceField(label="The console can connect to", choices=_REACHES, required=False)
+    reach = forms.ChoiceField(label="Network reach", choices=_REACHES, required=False)
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class ClusterForm(ActionForm):
         for name in self._unasked():
             del self.fields[name]
         if cluster is not None and "kubeconfig" in self.fields:
-            self.fields["kubeconfig"].help_text = "Empty: the present one stays."
+            self.fields["kubeconfig"].help_text = "Leave empty to keep the present one."
 
     def _unasked(self) -> tuple[str, ...]:
         if self.cluster is None:

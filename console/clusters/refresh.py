@@ -137,7 +137,7 @@ def look(
         return ClusterObservation(ClusterPhase.FAILED, error.reason, error.message, ends)
     except QueryFailed as error:
         return ClusterObservation(
-            ClusterPhase.FAILED, ClusterReason.UNCLEAR, f"The cluster answered: {error}.", ends
+            ClusterPhase.FAILED, ClusterReason.UNCLEAR, f"Response: {error}.", ends
         )
     facts = {
         "server_version": found.server_version,
@@ -166,6 +166,7 @@ def _missing_rights(granted: GrantedRights) -> str:
     names = [one.title for one in granted.needed]
     more = f" and {len(names) - _NAMED_RIGHTS} more" if len(names) > _NAMED_RIGHTS else ""
     return (
-        f"Emberline may not do all it needs in {granted.namespace}:"
-        f" {', '.join(names[:_NAMED_RIGHTS])}{more}. Grant it the Role shown with the cluster."
+        f"Emberline lacks permissions in {granted.namespace}: "
+        f"{', '.join(names[:_NAMED_RIGHTS])}{more}. Apply the Role shown on the "
+        "cluster's page."
     )

@@ -66,17 +66,15 @@ def prove_removal(cluster: str, ask: Callable[[], Any]) -> str:
         ask()
     except ProvisionError as error:
         if error.reason not in _GONE:
-            raise _still_there_error(cluster, f"It answers: {error.message}") from error
+            raise _still_there_error(cluster, f"It responds: {error.message}") from error
         why = error.message
     else:
-        raise _still_there_error(cluster, "It answers.")
+        raise _still_there_error(cluster, "It responds.")
     row = selectors.get(cluster)
     seen_at = row.status.seen_at if row is not None else None
     if seen_at is not None and timezone.now() - seen_at < timedelta(seconds=SILENT_FOR_S):
         ago = (timezone.now() - seen_at).total_seconds()
-        raise _still_there_error(
-            cluster, f"It answered {ago:.0f} s ago, and may only be away for a moment."
-        )
+        raise _still_there_error(cluster, f"It responded {ago:.0f} s ago; the outage may be brief.")
     return why
 
 
@@ -85,9 +83,10 @@ def _still_there_error(cluster: str, why: str) -> Refused:
         Problem(
             "abandon",
             True,
-            f"Cluster {cluster} is not gone. {why}",
-            "Delete without giving up, so that nothing is left there; if the cluster is silent, "
-            f"wait until it has been for {SILENT_FOR_S // 60} minutes.",
+            f"Cluster {cluster} cannot be abandoned. {why}",
+            "Delete without abandoning, so that nothing is left there; an "
+            f"unreachable cluster can be abandoned after {SILENT_FOR_S // 60} "
+            "minutes.",
             "cluster_there",
         ),
         status_code=409,

@@ -158,7 +158,7 @@ def _find_placement(name: str) -> _Placement:
         return _Placement(ClusterAccess(IN_CLUSTER), own_namespace())
     if row is None:
         known = ", ".join(names()) or "none yet"
-        text = f"There is no cluster {name!r}. There are: {known}. Add it under Clusters."
+        text = f"Cluster {name!r} does not exist. Available: {known}. Add it under Clusters."
         raise PermanentError("UnknownCluster", text)
     try:
         reached = row.access()

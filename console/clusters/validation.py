@@ -58,7 +58,7 @@ def validate_changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any
 
 def _known(data: Mapping[str, Any], fields: tuple[str, ...]) -> None:
     unknown = [
-        Problem(key, None, "There is no such field.", f"Fields: {', '.join(fields)}.", "unknown")
+        Problem(key, None, "Unknown field.", f"Fields: {', '.join(fields)}.", "unknown")
         for key in data
         if key not in fields
     ]
@@ -77,7 +77,7 @@ def _name(value: Any, kind: str | None) -> str:
         remedy = f"Write 1 to {_NAME_MAX} small letters, digits and dashes."
         raise Refused(_problem("name", value, remedy))
     if value == IN_CLUSTER and kind not in (None, IN_CLUSTER):
-        remedy = "Choose another name: this one is of the cluster the console runs in."
+        remedy = "Choose another name: this one is reserved for the cluster the console runs in."
         raise Refused(_problem("name", value, remedy))
     return value
 
@@ -103,7 +103,9 @@ def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -
             raise Refused(Problem(field, None, "This is not a text.", "Send a string.", "type"))
     if kind != KUBECONFIG and text:
         remedy = f"Leave it out, or choose the kind {KUBECONFIG}."
-        raise Refused(Problem("kubeconfig", None, f"{kind} has none.", remedy, "invalid"))
+        raise Refused(
+            Problem("kubeconfig", None, f"{kind} has no such context.", remedy, "invalid")
+        )
     if kind == IN_CLUSTER:
         if context:
             remedy = "Leave it out: the service account of the console is used."
@@ -112,15 +114,15 @@ def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -
     if kind == CONTEXT:
         return {"context": context}
     if not text and cluster is not None:
-        remedy = "Give the kubeconfig with it: only the chosen context was kept of the earlier one."
+        remedy = "Send the kubeconfig as well: only its chosen context is stored."
         raise Refused(_problem("context", context, remedy))
     return _kept(text, context)
 
 
 def _kept(text: str, context: str) -> dict[str, Any]:
     if not text.strip():
-        remedy = "Paste it, or choose its file: kubectl config view --minify --flatten prints one."
-        raise Refused(Problem("kubeconfig", None, "It is missing.", remedy, "required"))
+        remedy = "Paste it or choose the file: kubectl config view --minify --flatten prints one."
+        raise Refused(Problem("kubeconfig", None, "Required.", remedy, "required"))
     try:
         found = kubeconfig.parse_kubeconfig(text)
         chosen = found.chosen(context)

@@ -61,7 +61,7 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
         return render(request, "clusters/form.html", context, status=status)
 
     def done(made: Cluster) -> HttpResponse:
-        told = "changed and asked anew" if found else "added and asked now what it can carry"
+        told = "changed; checking it again" if found else "added; checking its capabilities"
         messages.success(request, f"Cluster {made.name} is {told}.")
         return redirect("clusters:cluster", made.name)
 
@@ -109,7 +109,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
         lambda: actions.remove_cluster(actor_of(request), name),
         page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
         words=("remove", "removed"),
-        done=(f"Cluster {name} is forgotten, with its credentials.", "clusters:list"),
+        done=(f"Cluster {name} and its credentials are removed.", "clusters:list"),
     )
 
 
@@ -135,7 +135,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
         Fact(row.name, str(row.status.phase), reverse("clusters:cluster", args=[row.name]))
         for row in rows
     ]
-    return found or [Fact("None", "Workers run where this console does.")]
+    return found or [Fact("None", "Workers run on the console's machine.")]
 
 
 CARD = Card(

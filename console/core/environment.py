@@ -36,7 +36,7 @@ class SettingError(ValueError):
     """A variable has an unusable value; the text states the fix."""
 
     def __init__(self, name: str, value: str, remedy: str) -> None:
-        super().__init__(f"{name}={value!r} cannot be used: {remedy}")
+        super().__init__(f"{name}={value!r} is invalid: {remedy}")
         self.name = name
         self.remedy = remedy
 
@@ -114,7 +114,7 @@ def text(env: Mapping[str, str], name: str, default: str = "") -> str:
     if not path:
         return env.get(name, default).strip()
     if env.get(name):
-        raise SettingError(f"{name}_FILE", path, f"{name} is set too; keep only one of the two")
+        raise SettingError(f"{name}_FILE", path, f"{name} is also set; keep only one of the two")
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
@@ -155,7 +155,7 @@ def address(env: Mapping[str, str], name: str) -> str:
     value = text(env, name)
     host, _, number = value.rpartition(":")
     if value and not (host and number.isdecimal() and 0 < int(number) < 65536):
-        raise SettingError(name, value, "write HOST:PORT, as in 0.0.0.0:9100")
+        raise SettingError(name, value, "write HOST:PORT, such as 0.0.0.0:9100")
     return value
 
 
@@ -168,9 +168,9 @@ def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
         return url
     parts = urlsplit(url)
     if not parts.hostname:
-        raise SettingError(password, "...", f"{name} names no host to use it for; set {name} too")
+        raise SettingError(password, "...", f"{name} has no host to use it for; set {name} as well")
     if parts.password:
-        raise SettingError(password, "...", f"{name} holds a password too; keep only one")
+        raise SettingError(password, "...", f"{name} also contains a password; keep only one")
     who, _, where = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{who}:{quote(secret, safe='')}@{where}"))
 
@@ -200,7 +200,9 @@ def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
     """Return the keys of the environment, separated by whitespace, else this machine's own."""
     given = tuple(text(env, "EMBERLINE_ENCRYPTION_KEY").split())
     if any(len(key) < _MIN_KEY for key in given):
-        remedy = f"write at least {_MIN_KEY} random characters, as `openssl rand -hex 32` does"
+        remedy = (
+            f"write at least {_MIN_KEY} random characters, for example from `openssl rand -hex 32`"
+        )
         raise SettingError("EMBERLINE_ENCRYPTION_KEY", "(hidden)", remedy)
     return given or (generated_secret(path, 32),)
 
@@ -216,12 +218,12 @@ def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
     chosen = [way for way, names in ways.items() if any(env.get(name) for name in names)]
     if len(chosen) > 1:
         name = ways[chosen[1]][0]
-        remedy = f"{ways[chosen[0]][0]} is given too; keep one way to log in"
+        remedy = f"{ways[chosen[0]][0]} is also set; keep one way to log in"
         raise SettingError(name, "...", remedy)
     way = chosen[0] if chosen else "none"
     secret = {"bearer": "PROMETHEUS_BEARER_TOKEN", "basic": "PROMETHEUS_PASSWORD"}.get(way, "")
     if secret and env.get(secret) and env.get(f"{secret}_FILE"):
-        raise SettingError(secret, "...", f"{secret}_FILE is given too; keep only one of the two")
+        raise SettingError(secret, "...", f"{secret}_FILE is also set; keep only one of the two")
     return PrometheusLogin(
         auth=way,
         username=text(env, "PROMETHEUS_USERNAME"),
@@ -242,10 +244,10 @@ def retention(env: Mapping[str, str]) -> Retention:
         text(env, "EMBERLINE_PROMETHEUS_RETENTION_SIZE") or Retention().size,
     )
     if not _DURATION.fullmatch(kept.time):
-        remedy = "write a number and h, d, w or y, as in 30d"
+        remedy = "write a number and h, d, w or y, such as 30d"
         raise SettingError("EMBERLINE_PROMETHEUS_RETENTION", kept.time, remedy)
     if not _SIZE.fullmatch(kept.size):
-        remedy = "write a number and MB, GB or TB, as in 10GB, or 0 for no limit"
+        remedy = "write a number and MB, GB or TB, such as 10GB, or 0 for no limit"
         raise SettingError("EMBERLINE_PROMETHEUS_RETENTION_SIZE", kept.size, remedy)
     return kept
 
@@ -301,7 +303,7 @@ def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:
     try:
         return tuple(map(outbound.parse_allowed, split_list(env, outbound.SETTING)))
     except ValueError as error:
-        remedy = f"write addresses or networks, each with :PORT if wished ({error})"
+        remedy = f"write addresses or networks, each with an optional :PORT ({error})"
         raise SettingError(outbound.SETTING, text(env, outbound.SETTING), remedy) from None
 
 
@@ -312,7 +314,7 @@ def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
     own = [var / "secrets", *(Path(env[one]) for one in env if one.endswith("_FILE") and env[one])]
     for path in own:
         if path.resolve().is_relative_to(folder):
-            remedy = f"{path} is inside it; name a folder which holds nothing of the console's own"
+            remedy = f"{path} is inside it; choose a folder that contains no console files"
             raise SettingError(name, str(folder), remedy)
     return folder
 
@@ -376,7 +378,7 @@ def load_mail(env: Mapping[str, str]) -> Mail:
     password = text(env, "EMBERLINE_SMTP_PASSWORD")
     sender = text(env, "EMBERLINE_SMTP_FROM") or (user if "@" in user else "")
     if host and "@" not in sender:
-        remedy = "write the address mail comes from, as in emberline@example.org"
+        remedy = "write the sender address, such as emberline@example.org"
         raise SettingError("EMBERLINE_SMTP_FROM", sender, remedy)
     if password and security == "none":
         remedy = "write starttls or tls: a password is not sent in clear text"

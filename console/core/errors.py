@@ -60,7 +60,7 @@ def error_document(code: str, detail: str, remedy: str, request_id: str = "") ->
 def expect_object(data: Any) -> dict[str, Any]:
     """Return `data`, or raise `Refused` if it is not an object."""
     if not isinstance(data, dict):
-        raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
+        raise Refused(Problem("", None, "Not a JSON object.", "Send a JSON object.", "type"))
     return data
 
 
@@ -71,8 +71,8 @@ def expect_generation(what: str, generation: int, expected: int | None) -> None:
     """Raise `Refused` (409) if a change was made for another generation than the current one."""
     if expected is not None and expected != generation:
         message = (
-            f"{what} was changed meanwhile: it is at generation {generation}, "
-            f"and this change was made for {expected}."
+            f"{what} has changed: its generation is {generation}, this change was "
+            f"made for {expected}."
         )
-        remedy = "Load it again and repeat the change."
+        remedy = "Reload it and repeat the change."
         raise Refused(Problem("", None, message, remedy, STALE), status_code=409)

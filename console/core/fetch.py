@@ -39,12 +39,14 @@ def fetch(
             for part in answer.iter_bytes():
                 body += part
                 if len(body) > max_bytes:
-                    raise TooLargeError(f"{url} answers more than {max_bytes} bytes")
+                    raise TooLargeError(f"the response of {url} exceeds {max_bytes} bytes")
                 if time.monotonic() > end:
-                    raise httpx.ReadTimeout(f"{url} had not answered whole in {deadline_s:g} s")
+                    raise httpx.ReadTimeout(
+                        f"{url} did not respond completely within {deadline_s:g} s"
+                    )
             return answer.status_code, bytes(body)
     except UnicodeError as error:  # raised by httpx for an invalid host name
-        raise httpx.InvalidURL(f"{url} names no host") from error
+        raise httpx.InvalidURL(f"{url} has no host") from error
 
 
 @lru_cache(maxsize=1)

@@ -91,17 +91,17 @@ def url_problem(url: str, *, query: bool = False) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return "This is no address."
+        return "Not a valid address."
     if parts.scheme not in SCHEMES:
-        return "It begins with neither http:// nor https://."
+        return "It must begin with http:// or https://."
     if not parts.hostname or port == 0:
-        return "It names no host."
+        return "It has no host."
     if "@" in parts.netloc:
-        return "It holds a name or a password, which would be shown wherever the address is."
+        return "It contains credentials, which would be visible wherever the address is shown."
     if not query and (parts.query or parts.fragment):
-        return "It holds a question mark or a hash: only the part before those is an address."
+        return 'It contains "?" or "#"; write only the part before.'
     if not url.isascii() or any(mark.isspace() or not mark.isprintable() for mark in url):
-        return "It holds a space, or a character which no address has."
+        return "It contains a space or another invalid character."
     return address_problem(parts.hostname, port or (443 if parts.scheme == "https" else 80))
 
 
@@ -114,10 +114,10 @@ def address_problem(host: str, port: int | None = None, *, own: bool = False) ->
         return ""
     address = _inner(address)
     if address in _METADATA or address.is_link_local:
-        return f"{address} is a link-local address, where clouds keep their machines' credentials."
+        return f"{address} is a link-local address, where clouds serve machine credentials."
     future = address.version == 4 and address.is_reserved  # too broad for IPv6
     if address.is_unspecified or address.is_multicast or future:
-        return f"{address} is no machine's address."
+        return f"{address} is not the address of a host."
     if own or _is_allowed(address, port):
         return ""
     where = f"[{address}]" if address.version == 6 else str(address)
@@ -125,7 +125,7 @@ def address_problem(host: str, port: int | None = None, *, own: bool = False) ->
     if address.is_loopback:
         return f"{where} is the console's own machine. {_remedy(where)}"
     if port is not None and _is_admin(address, port):
-        return f"{where} is an admin port of Emberline's own. {_remedy(where)}"
+        return f"{where} is an Emberline admin port. {_remedy(where)}"
     return ""
 
 
@@ -167,7 +167,7 @@ _GUARDED, _OWN = _pools(own=False), _pools(own=True)
 
 
 def _remedy(where: str) -> str:
-    return f"If that is meant, the console's operator sets {SETTING}={where}."
+    return f"If this is intended, set {SETTING}={where} on the console."
 
 
 def _numeric(host: str) -> Address | None:

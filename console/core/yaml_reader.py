@@ -43,7 +43,7 @@ class _Loader(yaml.SafeLoader):
     def compose_document(self) -> Any:
         self._documents += 1
         if self._documents > MAX_DOCUMENTS:
-            self._refuse(f"the text holds more than {MAX_DOCUMENTS} documents")
+            self._refuse(f"the text contains more than {MAX_DOCUMENTS} documents")
         self._sizes = {}
         return super().compose_document()
 
@@ -51,7 +51,7 @@ class _Loader(yaml.SafeLoader):
         anchor: str | None = self.peek_event().anchor
         if self.check_event(yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
-                self._refuse("an alias stands for something around it")
+                self._refuse("an alias refers to a value that contains it")
             self._count(*self._sizes.get(anchor or "", (1, 1)))
             return super().compose_node(parent, index)
         values, deepest = self._values, self._deepest
@@ -88,7 +88,7 @@ class _Loader(yaml.SafeLoader):
         text = self.construct_scalar(node)
         if ":" in text or len(text) > _MAX_NUMBER:
             raise yaml.constructor.ConstructorError(
-                None, None, "a number is longer than any number", node.start_mark
+                None, None, "a number has too many digits", node.start_mark
             )
         whole = node.tag == f"{_PREFIX}int"
         return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
@@ -99,7 +99,7 @@ class _Loader(yaml.SafeLoader):
         if self._depth + levels > MAX_DEPTH:
             self._refuse(f"the values are nested deeper than {MAX_DEPTH} levels")
         if self._values > MAX_VALUES:
-            self._refuse(f"the text holds too many values, more than {MAX_VALUES} with its aliases")
+            self._refuse(f"the text contains more than {MAX_VALUES} values, aliases expanded")
 
     def _refuse(self, problem: str) -> None:
         raise yaml.composer.ComposerError(None, None, problem, self.peek_event().start_mark)
@@ -131,7 +131,7 @@ def read_document(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> An
     """Return the value of a single document, None if empty."""
     found = read_documents(text, max_characters)
     if len(found) > 1:
-        raise YamlError("the text holds more than one document")
+        raise YamlError("the text contains more than one document")
     return found[0] if found else None
 
 
@@ -168,7 +168,7 @@ def _first_node(loader: _Loader) -> Any:
 def _read(text: str | bytes, max_characters: int, take: Callable[[_Loader], T]) -> T:
     if len(text) > max_characters:
         raise YamlError(
-            f"the text has {len(text)} characters, and at most {max_characters} are read"
+            f"the text has {len(text)} characters; at most {max_characters} are accepted"
         )
     try:
         return take(_Loader(text))

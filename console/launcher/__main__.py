@@ -13,12 +13,12 @@ from console.launcher.progress import StepFailed, print_line, step
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m console.launcher", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    start = verbs.add_parser("up", help="set everything up and run it")
+    start = verbs.add_parser("up", help="set up and start everything")
     start.add_argument("--detach", action="store_true", help="return once the demo is Ready")
     verbs.add_parser("down", help="stop everything")
-    verbs.add_parser("status", help="what runs")
+    verbs.add_parser("status", help="show what is running")
     verbs.add_parser("prepare", help="the vLLM environment and the demo model")
-    verbs.add_parser("test-tools", help="what the tests need besides")
+    verbs.add_parser("test-tools", help="install the programs the tests need")
     options = parser.parse_args()
     try:
         return _dispatch(options)

@@ -106,7 +106,7 @@ def remembered_port(layout: Layout, name: str, first: int) -> int:
             if usable and port != usable[0]:
                 held = ports.port_holder(usable[0])[1]
                 print_line(
-                    f"  ! Port {usable[0]} of {name} is held by {held}: {name} moves to {port}."
+                    f"  ! Port {usable[0]} of {name} is in use by {held}: {name} moves to {port}."
                 )
             write_facts(layout, **{f"{name}_port": port})
             return port

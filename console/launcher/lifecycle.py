@@ -37,7 +37,7 @@ READY_DEADLINE_S = 600
 def up(layout: Layout, *, detach: bool) -> int:
     """Set everything up and run it, in the foreground until Ctrl-C unless `detach`."""
     if _is_set_up(layout):
-        print_line("Emberline is running already.")
+        print_line("Emberline is already running.")
         _summary(layout)
         return 0
     started = time.monotonic()
@@ -89,7 +89,7 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
         return _wait_for_end(layout, supervisor)
     except KeyboardInterrupt:
         if resumed:  # endpoints may have been serving for days
-            print_line("Emberline runs on; `make down` stops it.")
+            print_line("Emberline keeps running; stop it with `make down`.")
             return 130
         return _down(layout) if ready else _down(layout) or 130
     except StepFailed:
@@ -124,7 +124,7 @@ def down(layout: Layout) -> int:
     kills.
     """
     if not layout.run.is_dir():
-        print_line("Nothing runs.")
+        print_line("Nothing is running.")
         return 0
     with lock.take_over_lock(layout) as ended:
         return _down(layout, ended=ended)
@@ -135,12 +135,12 @@ def _down(layout: Layout, *, ended: bool = False) -> int:
         signal.signal(number, signal.SIG_IGN)
     runtime_environment.clear_environment(layout)
     if not runtime_environment.supervisor_pid(layout) and not stack.find_leftovers(layout):
-        print_line("Everything is stopped." if ended else "Nothing runs.")
+        print_line("Everything is stopped." if ended else "Nothing is running.")
         return 0
-    print_line("Stopping; streams may finish.")
+    print_line("Stopping; open streams may finish.")
     for line in stack.stop(layout):
         print_line(f"  killed: {line}")
-    print_line("Everything is stopped. `make up` brings it back as it was.")
+    print_line("Stopped. `make up` restores the previous state.")
     return 0
 
 
@@ -167,14 +167,14 @@ def _prepare(layout: Layout) -> Services:
     )
     if not ports.is_free(0, services.host):
         raise StepFailed(
-            f"EMBERLINE_HOST={services.host!r} is no address of this machine. "
-            "Leave it out to listen on 127.0.0.1."
+            f"EMBERLINE_HOST={services.host!r} is not an address of this machine. "
+            "Unset it to listen on 127.0.0.1."
         )
     if not ports.is_free(services.port, services.host):
         raise StepFailed(
-            f"Port {services.port} on {services.host} is held by "
-            f"{ports.port_holder(services.port)[1]}. The console keeps its address. "
-            "Free it, or choose another: EMBERLINE_PORT=8010 make up"
+            f"Port {services.port} on {services.host} is in use by "
+            f"{ports.port_holder(services.port)[1]}, and the console's address is "
+            "fixed. Free the port or choose another: EMBERLINE_PORT=8010 make up"
         )
     processes.keep_given_secrets(layout)
     write_facts(layout, host=services.host, port=services.port, workers=workers)
@@ -212,12 +212,12 @@ def _workers(layout: Layout) -> str:
     try:
         if prepare(layout):
             return "vllm"
-        print_line("  ! WORKERS=simulated: workers answer with made-up text; every page says so.")
+        print_line("  ! WORKERS=simulated: workers return made-up text; every page shows a notice.")
     except StepFailed as error:
         print_line(f"  ! Real vLLM cannot be used here: {error}")
         if error.output:
             print_line("      " + error.output.replace("\n", "\n      "))
-        print_line("  ! Simulated workers take its place; every page says so.")
+        print_line("  ! Simulated workers are used instead; every page shows a notice.")
     return "simulated"
 
 
@@ -271,7 +271,7 @@ def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
 def _wait_for_console(services: Services) -> None:
     with step(f"Waiting for the console on {services.url}"):
         if not stack.wait_until(lambda: _is_responding(f"{services.url}/readyz"), 90):
-            raise StepFailed("The console does not answer; see var/log/web.log")
+            raise StepFailed("The console does not respond; see var/log/web.log")
 
 
 def _seed_and_wait(layout: Layout) -> None:
@@ -299,7 +299,8 @@ def _seed_and_wait(layout: Layout) -> None:
             write_facts(layout, admin_shown=True)
         if done.returncode:
             print_line(
-                f"  ! The demo endpoint is not Ready; its page says why: {services.url}/endpoints/"
+                "  ! The demo endpoint is not Ready; its page shows the reason: "
+                f"{services.url}/endpoints/"
             )
             return
 
@@ -343,7 +344,7 @@ def _summary(layout: Layout) -> None:
             f'-d \'{{"model":"demo","messages":[{{"role":"user","content":"Hello"}}]}}\''
         )
     if services.workers == "simulated":
-        print_line("  Workers are SIMULATED: the text they answer is made up.")
+        print_line("  Workers are SIMULATED: they return made-up text.")
     print_line()
 
 

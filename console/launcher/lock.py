@@ -29,8 +29,8 @@ def hold_lock(layout: Layout, verb: str) -> Iterator[None]:
         if not _acquire(file):
             other, pid = _read_holder(file)
             raise StepFailed(
-                f"Another `make {other or 'up'}` (pid {pid or 'unknown'}) is at work here. "
-                "Wait for it, or stop it: make down"
+                f"Another `make {other or 'up'}` (pid {pid or 'unknown'}) is "
+                "running here. Wait for it, or stop it: make down"
             )
         _write_holder(file, verb)
         yield
@@ -49,12 +49,12 @@ def take_over_lock(layout: Layout) -> Iterator[bool]:
             late = time.monotonic() > deadline
             if verb == "up" and _is_launcher(pid) and (late or asked != pid):
                 if not late:
-                    print_line(f"Stopping the `make up` that is at work here (pid {pid}).")
+                    print_line(f"Stopping the running `make up` (pid {pid}).")
                 asked = pid
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
             elif late:
-                raise StepFailed(f"`make {verb or 'up'}` (pid {pid}) does not end. Kill it.")
+                raise StepFailed(f"`make {verb or 'up'}` (pid {pid}) does not stop. Kill it.")
             time.sleep(_POLL_S)
         _write_holder(file, "down")
         yield bool(asked)

@@ -78,9 +78,9 @@ def run(
             preexec_fn=die_with_launcher,
         )
     except FileNotFoundError as error:
-        raise StepFailed(f"{failure}: {error.filename} is not there") from error
+        raise StepFailed(f"{failure}: {error.filename} does not exist") from error
     except subprocess.TimeoutExpired as error:
-        raise StepFailed(f"{failure}: not done after {timeout_s:.0f} s") from error
+        raise StepFailed(f"{failure}: not finished after {timeout_s:.0f} s") from error
     if done.returncode not in accepted:
         tail = "\n".join(done.stdout.splitlines()[-25:])
         raise StepFailed(f"{failure} (exit {done.returncode})", tail)

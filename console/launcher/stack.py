@@ -63,7 +63,7 @@ def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     if not wait_until(lambda: is_running(layout) or process.poll() is not None, 20):
-        raise StepFailed("supervisord does not answer; see var/log/supervisord.log")
+        raise StepFailed("supervisord does not respond; see var/log/supervisord.log")
     if process.poll() is not None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise StepFailed("supervisord did not start", tail)

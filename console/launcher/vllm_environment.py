@@ -44,13 +44,13 @@ def _stamp_path(layout: Layout) -> Path:
 
 def _create(layout: Layout) -> None:
     if os.environ.get("EMBERLINE_VLLM_PYTHON"):
-        raise StepFailed(f"EMBERLINE_VLLM_PYTHON={layout.vllm_python} is not there")
+        raise StepFailed(f"EMBERLINE_VLLM_PYTHON={layout.vllm_python} does not exist")
     folder = layout.vllm_python.parent.parent
     environment = os.environ | {"VIRTUAL_ENV": str(folder)}
     uv = Path(sys.executable).parent / "uv"
     with step("Creating .venv-vllm"):
         shutil.rmtree(folder, ignore_errors=True)
-        run([sys.executable, "-m", "venv", str(folder)], "The environment was not made")
+        run([sys.executable, "-m", "venv", str(folder)], "The environment could not be created")
     with step("Installing torch's CPU build (190 MB)"):
         # pip instead of uv: it honours the machine's extra index or folder, which provides the CPU
         # build instead of the default CUDA one.

@@ -109,7 +109,7 @@ class FakeProvisioner:
 
     def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
         check_ref(ref, self.name)
-        lines = ["This replica exists on paper only: nothing runs.\n"][:tail_lines]
+        lines = ["Simulated replica: no process runs.\n"][:tail_lines]
         with self._world() as world:
             workload = world.workloads.get(ref.name, _Workload())
             return {f"{ref.name}-{index}": "".join(lines) for index in sorted(workload.replicas)}
@@ -174,7 +174,7 @@ def _observe(name: str, workload: _Workload) -> tuple[ReplicaObservation, ...]:
             urls={port: f"http://127.0.0.1:{number}" for port, number in replica.ports.items()},
             started_at=replica.started_at,
             restarts=replica.restarts,
-            message="Exists on paper only.",
+            message="Simulated.",
             channels={channel: f"ipc://{name}-{index}-{channel}" for channel in replica.channels},
         )
         for index, replica in sorted(workload.replicas.items())

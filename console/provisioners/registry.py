@@ -19,7 +19,7 @@ def get_provisioner(name: str, var: Path) -> Provisioner:
     except KeyError:
         known = ", ".join(sorted(_MAKERS))
         raise PermanentError(
-            "UnknownProvisioner", f"There is no provisioner {name!r}; there are: {known}."
+            "UnknownProvisioner", f"Provisioner {name!r} does not exist. Available: {known}."
         ) from None
     return make(var)
 

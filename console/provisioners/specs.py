@@ -46,7 +46,7 @@ class ReplicaFacts:
         values = self.ports if kind == "port" else self.channels
         if wanted not in values:
             known = ", ".join(sorted(values)) or "none"
-            message = f"The spec names {kind} {wanted!r}; it has: {known}."
+            message = f"The spec refers to {kind} {wanted!r}; available: {known}."
             raise PermanentError("UnknownPort", message)
         return str(values[wanted])
 
@@ -64,21 +64,25 @@ def check_spec(spec: WorkloadSpec) -> None:
     if not spec.argv:
         raise PermanentError("BadSpec", f"Workload {spec.name!r} has no command.")
     if spec.replicas < 0:
-        raise PermanentError("BadSpec", f"Workload {spec.name!r} wants {spec.replicas} replicas.")
+        raise PermanentError(
+            "BadSpec", f"Workload {spec.name!r} has an invalid replica count: {spec.replicas}."
+        )
     if spec.probe.port not in spec.ports:
         raise PermanentError(
-            "UnknownPort", f"The probe of {spec.name!r} names port {spec.probe.port!r}."
+            "UnknownPort", f"The probe of {spec.name!r} refers to unknown port {spec.probe.port!r}."
         )
     _check_placeholders(spec)
     for variable in (*spec.env, *spec.secret_env):
         if not _VARIABLE.fullmatch(variable):
-            raise PermanentError("BadSpec", f"{variable!r} cannot be an environment variable.")
+            raise PermanentError(
+                "BadSpec", f"{variable!r} is not a valid environment variable name."
+            )
     seen: set[PurePosixPath] = set()
     for given in (*(file.path for file in (*spec.files, *spec.live_files)), *spec.secret_files):
         path = PurePosixPath(given)
         inside = path.parts and not path.is_absolute() and ".." not in path.parts
         if not inside or path.parts[0] == RESERVED_FOLDER:
-            raise PermanentError("BadSpec", f"File {given!r} is not inside the replica's folder.")
+            raise PermanentError("BadSpec", f"File {given!r} is outside the replica's folder.")
         if path in seen:
             raise PermanentError("BadSpec", f"File {given!r} is given twice.")
         seen.add(path)
@@ -94,7 +98,9 @@ def _check_placeholders(spec: WorkloadSpec) -> None:
 def _check_name(name: str) -> None:
     if not _LABEL.fullmatch(name):
         raise PermanentError(
-            "BadName", f"{name!r} is no workload name: use a-z, 0-9 and dashes, 63 at most."
+            "BadName",
+            f"{name!r} is not a valid workload name: use at most 63 characters of "
+            "a-z, 0-9 and dashes.",
         )
 
 

@@ -151,7 +151,7 @@ def _message(seen: ProgramSeen) -> str:
     why = seen.ending.why if seen.ending else seen.message
     if seen.state is ProcessState.FATAL:
         return f"Given up ({why or 'it did not start'})."
-    return f"Died ({why or 'it did not start'}); is started again by itself."
+    return f"Crashed ({why or 'it did not start'}); restarting."
 
 
 PREFIX = "emberline_console_disk_"

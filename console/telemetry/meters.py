@@ -20,11 +20,11 @@ PREFIX = "emberline_console_"
 HTTP_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TASK_BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0)
 _TEXTS = {
-    "task_runs": "Background tasks which ended, by outcome.",
-    "task_nudges": "Wishes to run a task soon, by what became of them.",
-    "http_requests": "Requests answered, by route and status.",
-    "uses_unrecorded": "Uses of a session or token whose time could not be written.",
-    "beat_ticks": "Looks of the timetable at its clock.",
+    "task_runs": "Background tasks finished, by outcome.",
+    "task_nudges": "Requests to run a task soon, by outcome.",
+    "http_requests": "HTTP requests, by route and status.",
+    "uses_unrecorded": "Uses of a session or token whose time could not be stored.",
+    "beat_ticks": "Scheduler ticks.",
 }
 Also = Callable[[Registry], None]
 _also: dict[str, list[Also]] = {}
@@ -38,7 +38,7 @@ def request_ended(method: str, route: str, status: int, seconds: float) -> None:
     with _lock:
         _durations.histogram(
             f"{PREFIX}http_request_seconds",
-            "Time until an answer's headers.",
+            "Time to response headers (s).",
             HTTP_BOUNDS,
             method=method,
             route=route,
@@ -48,7 +48,7 @@ def request_ended(method: str, route: str, status: int, seconds: float) -> None:
 def task_ended(task: str, seconds: float) -> None:
     with _lock:
         _durations.histogram(
-            f"{PREFIX}task_seconds", "Time a background task took.", TASK_BOUNDS, task=task
+            f"{PREFIX}task_seconds", "Duration of background tasks (s).", TASK_BOUNDS, task=task
         ).observe(seconds)
 
 
@@ -62,7 +62,7 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
     registry = Registry()
     version = _version()
     registry.gauge(
-        f"{PREFIX}info", "Which program of which version.", program=program, version=version
+        f"{PREFIX}info", "Component and version; always 1.", program=program, version=version
     ).set(1)
     for name, labels, number in counters.snapshot():
         text = _TEXTS.get(name, "Counted by the console.")
@@ -78,11 +78,15 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
 
 def _own(registry: Registry) -> None:
     cpu = _process.cpu_times()
-    seconds = registry.counter("process_cpu_seconds_total", "CPU time, user and system.")
+    seconds = registry.counter("process_cpu_seconds_total", "CPU time, user and system (s).")
     seconds.set(cpu.user + cpu.system)
-    memory = registry.gauge("process_resident_memory_bytes", "Memory of the process.")
+    memory = registry.gauge(
+        "process_resident_memory_bytes", "Resident memory of the process (bytes)."
+    )
     memory.set(_process.memory_info().rss)
-    started = registry.gauge("process_start_time_seconds", "Start, seconds since the epoch.")
+    started = registry.gauge(
+        "process_start_time_seconds", "Start time of the process (Unix time, s)."
+    )
     started.set(_process.create_time())
     registry.gauge("process_open_fds", "Open files and sockets.").set(_process.num_fds())
     registry.gauge("process_threads", "Threads.").set(_process.num_threads())

@@ -6,7 +6,7 @@ from django.apps import AppConfig
 class VaultConfig(AppConfig):
     name = "console.vault"
     label = "vault"
-    verbose_name = "Sealed texts"
+    verbose_name = "Encrypted texts"
 
     def ready(self) -> None:
         from console.vault import key_rotation, store

@@ -17,8 +17,8 @@ from django.core.checks import CheckMessage, register
 from django.core.checks import Warning as Caution
 
 REMEDY = (
-    "Put the earlier key behind the present one in EMBERLINE_ENCRYPTION_KEY"
-    " (or its file), or give the kubeconfig anew."
+    "Append the previous key to EMBERLINE_ENCRYPTION_KEY (or its file), or upload "
+    "the kubeconfig again."
 )
 
 
@@ -26,7 +26,7 @@ class Unreadable(Exception):
     """Encrypted with a key that this console does not have."""
 
     def __init__(self) -> None:
-        super().__init__(f"What is kept encrypted cannot be read with the present key. {REMEDY}")
+        super().__init__(f"Encrypted data cannot be read with the current key. {REMEDY}")
 
 
 def seal(text: str, purpose: str) -> str:

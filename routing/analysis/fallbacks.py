@@ -15,38 +15,38 @@ TOLERATED_SHARE = 0.5
 IGNORED = frozenset({"starting", "bad_request"})
 
 _EVENTS = (
-    "Run the doctor: it names the workers whose events are not followed, and what to set. "
-    "Mostly --kv-events-config is missing."
+    "Run the doctor: it lists the workers whose events are not followed and the "
+    "setting to change, usually --kv-events-config."
 )
 _TOKENS = (
-    "Run the doctor: it says where the router's tokens differ from the workers', and what to give "
-    "it (--tokenizer, --chat-template)."
+    "Run the doctor: it shows where the router's tokens differ from the workers' "
+    "and what to set (--tokenizer, --chat-template)."
 )
 _CALLERS = (
-    "Nothing is broken: these requests cannot be placed by blocks. If most are such, prefixaware "
-    "costs less and does the same."
+    "No fault: these requests cannot be placed by blocks. If most are of this "
+    "kind, prefixaware does the same at lower cost."
 )
 _SLOW = (
-    "Tokenizing takes too long: give the router the model's folder (--tokenizer) and a core of "
-    "its own, or raise --kv-wait."
+    "Tokenizing takes too long: give the router the model's folder (--tokenizer) "
+    "and a dedicated core, or raise --kv-wait."
 )
 
 REASON_TEXTS = {
     "no_events": "no worker's events are followed",
     "starting": "the tokenizer is being loaded",
-    "streamed": "the body is too large to be held, or not JSON",
-    "bad_request": "the engine would refuse it, too",
-    "multimodal": "images or sound",
+    "streamed": "the body is too large to buffer, or not JSON",
+    "bad_request": "the engine would reject it as well",
+    "multimodal": "images or audio",
     "several_prompts": "a list of prompts",
-    "unsupported_path": "a path other than completions and chat completions",
-    "unsupported_field": "a field which changes the prompt in its own way",
-    "template_error": "the chat template refuses the messages",
+    "unsupported_path": "a path other than completions or chat completions",
+    "unsupported_field": "a field that alters the prompt",
+    "template_error": "the chat template rejects the messages",
     "too_large": "the prompt is too large",
-    "no_tokenizer": "nobody can tokenize",
-    "unverified": "tokens were not compared with a worker's yet",
+    "no_tokenizer": "no tokenizer is available",
+    "unverified": "tokens are not yet verified against a worker",
     "mismatch": "tokens differ from the workers'",
-    "queue_full": "too many prompts wait for their tokens",
-    "timeout": "tokens took longer than --kv-wait",
+    "queue_full": "too many prompts wait for tokenization",
+    "timeout": "tokenization took longer than --kv-wait",
     "remote_error": "the worker did not tokenize",
     "tokenizer_error": "the tokenizer failed",
 }

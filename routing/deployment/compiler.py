@@ -157,4 +157,6 @@ def as_text(data: dict[str, Any]) -> str:
 
 
 def _config_error(error: ConfigError) -> PermanentError:
-    return PermanentError("RouterConfigRefused", f"The router would refuse this: {error}")
+    return PermanentError(
+        "RouterConfigRefused", f"The router would reject this configuration: {error}"
+    )

@@ -205,17 +205,21 @@ def judge_router(
         return ComponentStatus(ready, reason, message, url, admin_url, facts)
 
     if running.refused:
-        return status(False, "RouterRefused", f"The router keeps its old file: {running.refused}")
+        return status(
+            False,
+            "RouterRefused",
+            f"The router keeps its previous configuration: {running.refused}",
+        )
     if not wanted.taken_over(running, known):
-        return status(False, "RouterTakingOver", "The router is taking over its configuration.")
+        return status(False, "RouterTakingOver", "The router is applying its configuration.")
     states = {w.id: w for w in known}
     ready = [w for w in workers if w.ready and w.url and not w.draining]
     up = [w for w in ready if w.name in states and states[w.name].state == "up"]
     if len(up) < len(ready):
         down = next(w for w in ready if w not in up)
-        why = "it has not found it yet"
+        why = "not discovered yet"
         if down.name in states:
-            why = states[down.name].last_error or "its first health check is still out"
+            why = states[down.name].last_error or "first health check pending"
         text = f"The router reaches {len(up)} of {len(ready)} ready workers. {down.name}: {why}."
         return status(False, "RouterWaitingForWorkers", text)
     return status(True, "RouterServing", f"{len(up)} workers up.")
@@ -275,5 +279,5 @@ def _simulated_status(
         }
     }
     urls = replica.urls
-    text = "The router exists on paper only."
+    text = "Simulated router."
     return ComponentStatus(True, "OnPaper", text, urls[HTTP_PORT], urls[ADMIN_PORT], facts)

@@ -271,7 +271,7 @@ async def _explain(
     if router.kv is not None:
         fallback = explain_blocks(router.kv, body, identity)
     if not router.table.eligible:
-        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+        raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
     fleet = router.table.fleet
     return router.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback
 
@@ -288,7 +288,7 @@ async def _explain_as(
     session = find_session(head, key)
     identity = await identifier.read_large(b"", body, session, policy.needs_chain)
     if not router.table.eligible:
-        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+        raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
     fleet = router.table.fleet
     # The load order belongs to the active strategy: scan all workers instead.
     plain = Fleet(fleet.eligible, fleet.others)

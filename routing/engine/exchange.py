@@ -38,7 +38,7 @@ class Exchange(RequestAttempts):
         status = head.status
         if status >= 500:
             if status in RETRY_STATUSES and self._may_retry("upstream_5xx"):
-                self._again("upstream_5xx", f"the worker answered {status}", refused=False)
+                self._again("upstream_5xx", f"the worker responded {status}", refused=False)
                 return False
             if status in RETRY_STATUSES:  # a 500 may be the request's fault: no ejection
                 self._router.worker_failed(self._worker, f"answered {status}", refused=False)
@@ -129,9 +129,14 @@ class Exchange(RequestAttempts):
         if self._engine_deaths == 1 and self._may_retry("engine_died"):
             self._again("engine_died", "its engine died", refused=False)
             return
-        refusal = Refusal("engine_died", "The worker's engine died while it had this request.")
+        refusal = Refusal(
+            "engine_died", "The worker's engine died while it processed this request."
+        )
         if self._engine_deaths > 1:
-            text = "The engines of two workers died while they had this request. Do not repeat it."
+            text = (
+                "The engines of two workers died while they processed this request. Do "
+                "not repeat it."
+            )
             refusal = Refusal("engine_died", text)
             refusal.final = True
         self.refuse(refusal)
@@ -191,7 +196,7 @@ class Exchange(RequestAttempts):
         if self.answered:
             # After a broken chunk the client's state is unknown: nothing can follow.
             between = code != "upstream_protocol" and self._between_events(connection)
-            self._broken_off(Refusal(code, f"The answer broke off: {message}."), between)
+            self._broken_off(Refusal(code, f"The response was cut off: {message}."), between)
         elif stale and not worker.gone and not self._stale_tried and self.body is not None:
             # A keep-alive connection may close as it is used: no worker failure, retry on a new
             # one.
@@ -246,8 +251,8 @@ class Exchange(RequestAttempts):
         if self.answered:
             assert connection is not None
             between = self._between_events(connection)
-            self._broken_off(Refusal("upstream_timeout", "The worker fell silent."), between)
+            self._broken_off(Refusal("upstream_timeout", "The worker stopped sending."), between)
             return
         assert self._worker is not None
-        self._router.worker_failed(self._worker, "no answer in time", refused=False)
-        self.refuse(Refusal("upstream_timeout", "The worker did not begin to answer in time."))
+        self._router.worker_failed(self._worker, "no response in time", refused=False)
+        self.refuse(Refusal("upstream_timeout", "The worker did not start its response in time."))

@@ -29,67 +29,146 @@ class Flag:
 
 
 FLAGS = (
-    Flag("--listen", "listen", "HOST:PORT", "where clients connect; repeat for each", many=True),
+    Flag("--listen", "listen", "HOST:PORT", "address to listen on; repeatable", many=True),
     Flag("--strategy", "strategy", "NAME", "prefixaware (default), kvaware, session or roundrobin"),
-    Flag("--worker", "", "URL", "a vLLM server, http:// or https://; repeat for each", many=True),
+    Flag("--worker", "", "URL", "URL of a vLLM server, http:// or https://; repeatable", many=True),
     Flag(
         "--worker-dns",
         "discovery.dns",
         "NAME:PORT",
-        "every address of this name is a worker; https://NAME:PORT for TLS; repeat for each",
+        "DNS name whose addresses are all workers; https://NAME:PORT for TLS; repeatable",
         many=True,
     ),
     Flag(
         "--worker-endpointslices",
         "discovery.endpointslices",
         "NAMESPACE/SERVICE[:PORT-NAME]",
-        "every ready pod of this Kubernetes Service is a worker; repeat for each",
+        "Kubernetes Service whose ready pods are workers; repeatable",
         many=True,
     ),
-    Flag("--kubernetes-server", "discovery.kubernetes.server", "URL", "else this pod's cluster"),
-    Flag("--kubernetes-token", "discovery.kubernetes.token_file", "FILE", "else this pod's own"),
-    Flag("--kubernetes-ca", "discovery.kubernetes.ca_file", "FILE", "else this pod's own"),
+    Flag(
+        "--kubernetes-server", "discovery.kubernetes.server", "URL", "default: this pod's cluster"
+    ),
+    Flag(
+        "--kubernetes-token",
+        "discovery.kubernetes.token_file",
+        "FILE",
+        "default: this pod's namespace",
+    ),
+    Flag(
+        "--kubernetes-ca", "discovery.kubernetes.ca_file", "FILE", "default: this pod's namespace"
+    ),
     Flag("--model", "model", "NAME", "the served model's name"),
     Flag("--session-key", "session_key", "WHERE", "header:NAME, cookie:NAME or body:KEY[.KEY]"),
-    Flag("--prefix-block-bytes", "prefix_block_bytes", "N", "prompt bytes one hash covers", int),
-    Flag("--api-keys", "api_keys_file", "FILE", "SHA-256 of keys; without it: open to all"),
+    Flag("--prefix-block-bytes", "prefix_block_bytes", "N", "prompt bytes per hash", int),
+    Flag(
+        "--api-keys",
+        "api_keys_file",
+        "FILE",
+        "file of SHA-256 hashes of keys; without it, no key is required",
+    ),
     Flag("--cache-isolation", "cache_isolation", "WHOSE", "key (default), group or shared"),
-    Flag("--open-path", "open_paths", "PATH", "open to every caller; repeat for each", many=True),
-    Flag("--max-in-flight", "admission.max_in_flight", "N", "requests at a time", int),
-    Flag("--worker-max-in-flight", "admission.worker_max_in_flight", "N", "of each worker", int),
-    Flag("--requests-per-minute", "admission.requests_per_minute", "N", "of all callers", int),
-    Flag("--tokens-per-minute", "admission.tokens_per_minute", "N", "of all callers", int),
-    Flag("--queue-depth", "admission.queue.depth", "N", "requests which may wait", int),
-    Flag("--queue-timeout", "admission.queue.timeout_s", "S", "how long they may", float),
+    Flag("--open-path", "open_paths", "PATH", "path open to every caller; repeatable", many=True),
+    Flag("--max-in-flight", "admission.max_in_flight", "N", "maximum concurrent requests", int),
+    Flag(
+        "--worker-max-in-flight",
+        "admission.worker_max_in_flight",
+        "N",
+        "maximum concurrent requests per worker",
+        int,
+    ),
+    Flag(
+        "--requests-per-minute",
+        "admission.requests_per_minute",
+        "N",
+        "maximum requests per minute, all callers",
+        int,
+    ),
+    Flag(
+        "--tokens-per-minute",
+        "admission.tokens_per_minute",
+        "N",
+        "maximum requests per minute, all callers",
+        int,
+    ),
+    Flag("--queue-depth", "admission.queue.depth", "N", "maximum queued requests", int),
+    Flag("--queue-timeout", "admission.queue.timeout_s", "S", "maximum time in the queue", float),
     Flag("--access-log", "access_log", "WHAT", "off, errors, sample=0.01 (default) or all"),
-    Flag("--decisions-file", "decisions.file", "FILE", "write decisions there as JSON lines"),
-    Flag("--decisions-sample", "decisions.sample", "SHARE", "of them, 0 to 1", float),
-    Flag("--tracing-endpoint", "tracing.endpoint", "URL", "send spans there (OTLP over HTTP)"),
-    Flag("--tracing-sample", "tracing.sample", "SHARE", "of requests without a trace", float),
+    Flag("--decisions-file", "decisions.file", "FILE", "file for decisions as JSON lines"),
+    Flag(
+        "--decisions-sample",
+        "decisions.sample",
+        "SHARE",
+        "share of decisions written, 0 to 1",
+        float,
+    ),
+    Flag("--tracing-endpoint", "tracing.endpoint", "URL", "OTLP/HTTP address for spans"),
+    Flag(
+        "--tracing-sample",
+        "tracing.sample",
+        "SHARE",
+        "sampling share of requests without a trace",
+        float,
+    ),
     Flag("--admin", "admin", "HOST:PORT", "health, metrics and decisions; keep it private"),
-    Flag("--tls-cert", "tls.cert", "FILE", "serve TLS with this PEM chain; watched"),
+    Flag("--tls-cert", "tls.cert", "FILE", "PEM chain for TLS; reloaded when changed"),
     Flag("--tls-key", "tls.key", "FILE", "its key"),
-    Flag("--tls-client-ca", "tls.client_ca", "FILE", "only clients with a certificate of this CA"),
-    Flag("--worker-tls-ca", "worker_tls.ca", "FILE", "CA of https:// workers; else the system's"),
-    Flag("--worker-tls-cert", "worker_tls.cert", "FILE", "who we are to workers"),
+    Flag(
+        "--tls-client-ca",
+        "tls.client_ca",
+        "FILE",
+        "accept only clients with a certificate of this CA",
+    ),
+    Flag(
+        "--worker-tls-ca", "worker_tls.ca", "FILE", "CA for https:// workers; default: the system's"
+    ),
+    Flag("--worker-tls-cert", "worker_tls.cert", "FILE", "client certificate presented to workers"),
     Flag("--worker-tls-key", "worker_tls.key", "FILE", "its key"),
-    Flag("--worker-tls-name", "worker_tls.server_name", "NAME", "in the workers' certificates"),
+    Flag(
+        "--worker-tls-name",
+        "worker_tls.server_name",
+        "NAME",
+        "host name expected in workers' certificates",
+    ),
     Flag(
         "--worker-tls-insecure-skip-verify",
         "worker_tls.insecure_skip_verify",
         "",
-        "do not check who the workers are: for trying things out only",
+        "skip verification of workers' certificates; for tests only",
         bool,
     ),
-    Flag("--max-clients", "limits.clients", "N", "connections at a time; default 20000", int),
-    Flag("--shutdown-delay", "limits.shutdown_delay_s", "S", "serve on after SIGTERM", float),
-    Flag("--shutdown-grace", "limits.shutdown_grace_s", "S", "then let answers finish", float),
-    Flag("--kv-events", "", "URL=ENDPOINT", "a worker's KV events; else it is asked", many=True),
-    Flag("--kv-replay", "", "URL=ENDPOINT", "where it sends them again", many=True),
+    Flag("--max-clients", "limits.clients", "N", "maximum connections; default 20000", int),
+    Flag(
+        "--shutdown-delay",
+        "limits.shutdown_delay_s",
+        "S",
+        "time to keep accepting requests after SIGTERM",
+        float,
+    ),
+    Flag(
+        "--shutdown-grace",
+        "limits.shutdown_grace_s",
+        "S",
+        "time for running requests to finish after that",
+        float,
+    ),
+    Flag(
+        "--kv-events",
+        "",
+        "URL=ENDPOINT",
+        "KV event address of a worker; default: reported by the worker",
+        many=True,
+    ),
+    Flag("--kv-replay", "", "URL=ENDPOINT", "KV event replay address of a worker", many=True),
     Flag("--tokenizer", "kv.tokenizer", "PATH", "the model's folder, for kvaware"),
-    Flag("--chat-template", "kv.chat_template", "FILE", "instead of the model's, for kvaware"),
-    Flag("--kv-wait", "kv.wait_s", "S", "longest wait for a prompt's tokens", float),
-    Flag("--kv-probe", "kv.probe_interval_s", "S", "a prompt of ours so often; 0: never", float),
+    Flag(
+        "--chat-template",
+        "kv.chat_template",
+        "FILE",
+        "chat template for kvaware, instead of the model's",
+    ),
+    Flag("--kv-wait", "kv.wait_s", "S", "maximum wait for tokenization", float),
+    Flag("--kv-probe", "kv.probe_interval_s", "S", "interval of probe prompts; 0: never", float),
 )
 
 
@@ -98,7 +177,9 @@ def make_parser() -> argparse.ArgumentParser:
         prog="python -m routing.engine", description="Routes LLM requests to vLLM workers."
     )
     out.add_argument(
-        "--config", metavar="FILE", help="JSON or YAML; watched and reloaded. Instead of flags"
+        "--config",
+        metavar="FILE",
+        help="configuration file, JSON or YAML, reloaded when changed; replaces the other flags",
     )
     for flag in FLAGS:
         if flag.type is bool:
@@ -110,7 +191,7 @@ def make_parser() -> argparse.ArgumentParser:
             )
     out.add_argument("--log-level", choices=LOG_LEVELS, default="info")
     out.add_argument(
-        "--check", action="store_true", help="check the configuration, print it and end"
+        "--check", action="store_true", help="check and print the configuration, then exit"
     )
     out.add_argument("--version", action="version", version=f"emberline {package_version()}")
     return out
@@ -122,7 +203,7 @@ def check_file_conflicts(flags: argparse.Namespace) -> None:
         value = getattr(flags, flag.key)
         if value is not None:
             raise ConfigError(
-                flag.name, value, "cannot be used beside --config", "Write it in the file."
+                flag.name, value, "cannot be combined with --config", "Write it in the file."
             )
 
 
@@ -154,7 +235,7 @@ def _assign_to_workers(workers: list[dict[str, Any]], name: str, pairs: Sequence
             raise ConfigError(
                 flag,
                 pair,
-                "names no worker",
+                "does not name a worker",
                 "Write URL=ENDPOINT, with the URL of a --worker, for example "
                 "http://127.0.0.1:8001=tcp://127.0.0.1:5557.",
             )

@@ -116,7 +116,7 @@ class Recorder:
             self._trouble("decisions_not_written", journal.error)
         exporter = self._exporter
         if exporter is not None:
-            error = "the collector does not accept spans" if exporter.failing else ""
+            error = "the collector rejects spans" if exporter.failing else ""
             self._trouble("spans_not_sent", error)
 
     def _trouble(self, event: str, error: str) -> None:

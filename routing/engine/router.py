@@ -197,7 +197,7 @@ class Router(RouterState):
         if exchange.tried:
             fleet = fleet.without(exchange.tried)
         if not fleet.eligible:
-            raise Refusal("no_healthy_worker", "No worker can take this request now.")
+            raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
         if self._capped:
             full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
             if full:  # a retry may exceed the limit

@@ -71,7 +71,7 @@ class TokenLedger:
         if data is None:
             return body
         if key_id not in self._groups:
-            message = "key: this router knows no key of this id. Give the id of a living key."
+            message = "key: unknown id. Use the id of an active key."
             raise Refusal("bad_request", message, "key")
         salt = self._identifier.salt(self.scope(key_id, self._groups[key_id]), data)
         return engine_request.with_fields(body, data, {"cache_salt": salt})

@@ -45,7 +45,7 @@ def test_the_workers_threads_and_levels() -> None:
     [
         (["nothing"], {}, "usage: "),
         ([], {}, "usage: "),
-        (["web"], {"EMBERLINE_PORT": "x"}, "EMBERLINE_PORT='x' cannot be used"),
+        (["web"], {"EMBERLINE_PORT": "x"}, "EMBERLINE_PORT='x' is invalid"),
     ],
 )
 def test_what_it_cannot_become_is_said_in_a_line(

@@ -58,8 +58,8 @@ class DiskFolder:
         names = self._names() - _FILE_SYSTEM_ENTRIES
         if names and _LOCK not in names:
             raise FolderInUseError(
-                f"the disk folder {self.path} is not empty and not a cache node's: "
-                "give a folder of its own, or empty it"
+                f"the disk folder {self.path} is neither empty nor a cache node's: "
+                "use a dedicated folder or empty it"
             )
 
     def _lock(self) -> int:
@@ -70,8 +70,8 @@ class DiskFolder:
         except BlockingIOError:
             os.close(fd)
             raise FolderInUseError(
-                f"the disk folder {self.path} is in use by another cache node: "
-                "give each node a folder of its own"
+                f"the disk folder {self.path} is in use by another cache node: use "
+                "one folder per node"
             ) from None
         return fd
 

@@ -81,9 +81,10 @@ class Arena:
         free = os.statvfs(wire.FOLDER)
         if count * PAGE_BYTES > free.f_bavail * free.f_frsize:
             raise NoRoomError(
-                f"{wire.FOLDER} has {free.f_bavail * free.f_frsize} bytes free and this node wants "
-                f"{count * PAGE_BYTES}: give it more (in Kubernetes an emptyDir of medium Memory "
-                "with a larger sizeLimit), or give the node less --memory"
+                f"{wire.FOLDER} has {free.f_bavail * free.f_frsize} bytes free, "
+                f"this node needs {count * PAGE_BYTES}: enlarge it (in Kubernetes "
+                "an emptyDir of medium Memory with a larger sizeLimit) or reduce "
+                "--memory"
             )
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,7 +215,7 @@ def _remove_leftover(path: Path, *, wanted: bool) -> None:
     try:
         if wire.unpack(os.pread(fd, wire.HEADER_BYTES, 0)) is None:
             if wanted:
-                raise ArenaError(f"{path} is there and not an arena: choose another --shm")
+                raise ArenaError(f"{path} exists and is not an arena: choose another --shm")
             return
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink(missing_ok=True)

@@ -118,7 +118,7 @@ class Quotas(Gate):
             return None
         return Declined(
             DeclineReason.QUOTA,
-            f"{cost} bytes are more than the quota of this namespace ({share.limit} bytes)",
+            f"{cost} bytes exceed the quota of this namespace ({share.limit} bytes)",
         )
 
     def crowded(self, key: bytes, cost: int) -> bytes | None:
@@ -201,8 +201,8 @@ class NamespaceAdmission(Gate):
         space.shut.trim(self._capacity())
         return Declined(
             DeclineReason.ADMISSION,
-            "values of this namespace have to go before anybody uses them: a larger node, or "
-            "fewer at once, would help",
+            "values of this namespace are evicted before they are used: enlarge "
+            "the node or store fewer at once",
         )
 
     def used(self, key: bytes) -> None:

@@ -133,7 +133,7 @@ class MemoryStore:
         extents = self.arena.take(length)
         if extents is None:
             self._do_with_less(now)
-            return Declined(DeclineReason.BACKPRESSURE, "the system is short of shared memory")
+            return Declined(DeclineReason.BACKPRESSURE, "the system has too little shared memory")
         self._used += cost
         self._pinned += cost
         self._receiving += length

@@ -118,8 +118,8 @@ def read_passwords(path: str) -> tuple[str, ...]:
         raise ConfigError(f"--password-file {path} is empty")
     if len(lines) > _MAX_LINES:
         raise ConfigError(
-            f"--password-file {path} holds {len(lines)} lines: expected the password and at most "
-            "one previous password"
+            f"--password-file {path} has {len(lines)} lines: expected the password "
+            "and at most one previous password"
         )
     return lines
 

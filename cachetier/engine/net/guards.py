@@ -47,17 +47,31 @@ class Guards:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     standard = Guards()
-    add("--user", default="", metavar="NAME", help="who logs in, instead of `default`")
+    add("--user", default="", metavar="NAME", help="user name for login, instead of `default`")
     add("--keep-default-user", action="store_true", help="`default` may log in besides --user")
-    add("--tls-cert", default="", metavar="FILE", help="certificate chain, PEM; makes it TLS only")
+    add(
+        "--tls-cert",
+        default="",
+        metavar="FILE",
+        help="certificate chain, PEM; enables TLS and disables plain connections",
+    )
     add("--tls-key", default="", metavar="FILE", help="its key, PEM, without a password")
-    add("--tls-client-ca", default="", metavar="FILE", help="clients must show its certificates")
+    add(
+        "--tls-client-ca",
+        default="",
+        metavar="FILE",
+        help="CA for client certificates, which become mandatory",
+    )
     add("--admin-plain", action="store_true", help="no TLS on the admin port")
-    add("--unprotected", action="store_true", help="let other machines in without a password")
+    add(
+        "--unprotected",
+        action="store_true",
+        help="accept connections from other machines without a password",
+    )
     for name, default, text in (
         ("login", standard.login_timeout_s, "to log in"),
         ("stall", standard.stall_timeout_s, "without a byte in the middle of something"),
-        ("idle", standard.idle_timeout_s, "between requests, 0 for ever"),
+        ("idle", standard.idle_timeout_s, "idle time between requests, 0 for no limit"),
     ):
         more = f"a client has {text}, default %(default)s"
         add(f"--{name}-timeout", type=float, default=default, metavar="SECONDS", help=more)
@@ -66,8 +80,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=standard.login_failures,
         metavar="NUMBER",
-        help="wrong passwords of an address in a minute, after which each costs a delay and its "
-        "connection, default %(default)s",
+        help="wrong passwords per address and minute before delays and disconnects, "
+        "default %(default)s",
     )
 
 
@@ -85,10 +99,10 @@ def read_flags(args: argparse.Namespace, *, has_password: bool) -> Guards:
     )
     if guards.login_failures < 1:
         raise ConfigError(
-            f"--login-failures {guards.login_failures} would let nobody in: at least 1"
+            f"--login-failures {guards.login_failures} would block every login: at least 1"
         )
     if guards.admin_plain and guards.tls is None:
-        raise ConfigError("--admin-plain means nothing without --tls-cert: leave it out")
+        raise ConfigError("--admin-plain requires --tls-cert: remove it")
     return guards
 
 
@@ -96,7 +110,7 @@ def _read_users(args: argparse.Namespace, has_password: bool) -> tuple[str, ...]
     name = args.user
     if not name:
         if args.keep_default_user:
-            raise ConfigError("--keep-default-user means nothing without --user: leave it out")
+            raise ConfigError("--keep-default-user requires --user: remove it")
         return (DEFAULT_USER,)
     if not has_password:
         raise ConfigError(f"--user {name} needs a password: give --password-file")
@@ -113,7 +127,7 @@ def _read_tls(args: argparse.Namespace) -> TlsFiles | None:
         return None
     if not cert or not key:
         missing = "--tls-key" if cert else "--tls-cert"
-        raise ConfigError(f"{missing} is missing: give certificate and key, or neither")
+        raise ConfigError(f"{missing} is missing: set certificate and key, or neither")
     files = TlsFiles(Path(cert), Path(key), Path(client_ca) if client_ca else None)
     LiveContext(files)  # reports unusable files at startup
     return files

@@ -242,7 +242,7 @@ class ClientSession:
                 return CommandError(f"ERR {detail}")
             most = self.node.config.max_value_bytes
             return CommandError(
-                f"ERR a value of {length} bytes is larger than this node takes ({most} bytes)"
+                f"ERR a value of {length} bytes exceeds this node's limit ({most} bytes)"
             )
         if reason == DeclineReason.BACKPRESSURE:
             return CommandError(f"OOM {detail}, try again")

@@ -101,6 +101,6 @@ def _file_error(flag: str, path: Path, key: Path | None, error: OSError) -> Conf
     if isinstance(error, ssl.SSLError):
         words = (error.reason or "no certificate in it").replace("_", " ").lower()
         return ConfigError(
-            f"{place} cannot be used ({words}): give PEM, the key without a password"
+            f"{place} is not usable ({words}): expected PEM, the key without a password"
         )
     return ConfigError(f"{place} cannot be read: {error.strerror}")

@@ -28,12 +28,14 @@ class PoolSerializer(serializers.Serializer[Any]):
     instance_type = serializers.CharField()
     gpu = serializers.CharField()
     gpu_resource = serializers.CharField()
-    gpu_memory_bytes = serializers.IntegerField(help_text="Of one GPU; 0: no label says it.")
+    gpu_memory_bytes = serializers.IntegerField(
+        help_text="Memory of one GPU (bytes); 0: not labelled."
+    )
     nodes = serializers.IntegerField()
     ready = serializers.IntegerField()
     gpus_per_node = serializers.IntegerField()
     gpus = serializers.IntegerField()
-    gpus_free = serializers.IntegerField(allow_null=True, help_text="null: not known.")
+    gpus_free = serializers.IntegerField(allow_null=True, help_text="null: unknown.")
     cpus = serializers.FloatField()
     memory_bytes = serializers.IntegerField()
     zones = serializers.ListField(child=serializers.CharField())
@@ -57,17 +59,21 @@ class MissingSerializer(serializers.Serializer[Any]):
     resource = serializers.CharField()
     verbs = serializers.ListField(child=serializers.CharField())
     lost = serializers.CharField()
-    cluster = serializers.BooleanField(help_text="On all namespaces.")
+    cluster = serializers.BooleanField(help_text="Cluster-wide.")
     optional = serializers.BooleanField()
-    namespace = serializers.CharField(help_text='Where, if not the cluster\'s own; "" else.')
+    namespace = serializers.CharField(
+        help_text='Namespace, if it differs from the cluster\'s default; otherwise "".'
+    )
 
 
 class RightsSerializer(serializers.Serializer[Any]):
-    who = serializers.CharField(help_text="As the cluster calls us.")
+    who = serializers.CharField(help_text="User name as seen by the cluster.")
     namespace = serializers.CharField()
     enough = serializers.BooleanField()
     missing = MissingSerializer(many=True)
-    manifest = serializers.CharField(help_text="YAML that grants it, for kubectl apply.")
+    manifest = serializers.CharField(
+        help_text="YAML that grants the permission, for kubectl apply."
+    )
 
 
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
@@ -125,18 +131,19 @@ class ClusterChangeSerializer(serializers.Serializer[Any]):
     """All fields are optional; missing fields keep their values."""
 
     kubeconfig = serializers.CharField(
-        required=False, help_text="The whole text; only the chosen context is kept, encrypted."
+        required=False,
+        help_text="Complete kubeconfig; only the chosen context is stored, encrypted.",
     )
     namespace = serializers.CharField(
-        required=False, help_text="Where endpoints go which name none."
+        required=False, help_text="Default namespace for endpoints that name none."
     )
     reach = serializers.ChoiceField(
-        required=False, choices=REACHES, help_text="What the console can connect to."
+        required=False, choices=REACHES, help_text="Network reach of the console."
     )
 
     def get_fields(self) -> dict[str, Any]:
         """Add `context`, which cannot be declared: the base class has a property of that name."""
-        text = "Of the kubeconfig, or of the console's machine; empty: the current one."
+        text = "Context of the kubeconfig or of the console's machine; empty: the current context."
         return {
             **super().get_fields(),
             "context": serializers.CharField(required=False, allow_blank=True, help_text=text),
@@ -145,7 +152,7 @@ class ClusterChangeSerializer(serializers.Serializer[Any]):
 
 class ClusterAddSerializer(ClusterChangeSerializer):
     name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
-    kind = serializers.ChoiceField(choices=KINDS, help_text="How it is reached.")
+    kind = serializers.ChoiceField(choices=KINDS, help_text="Connection method.")
 
 
 NEW_CLUSTER: Final = [

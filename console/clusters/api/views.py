@@ -65,11 +65,11 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
     resource = CLUSTERS
     serializer_class = serializers.ClusterSerializer
     filters = (
-        Filter("search", "name__icontains", "In the name."),
+        Filter("search", "name__icontains", "Part of the name."),
         Filter(
-            "phase", "status__phase", "In this phase.", choices=[str(one) for one in ClusterPhase]
+            "phase", "status__phase", "Filter by phase.", choices=[str(one) for one in ClusterPhase]
         ),
-        Filter("kind", "kind", "Reached this way.", choices=[str(one) for one in KINDS]),
+        Filter("kind", "kind", "Filter by connection method.", choices=[str(one) for one in KINDS]),
     )
 
 
@@ -100,9 +100,11 @@ class ClusterCheckView(named_objects.ResourceView):
     serializer_class = serializers.ClusterSerializer
 
     @extend_schema(
-        summary="Ask a cluster again now",
+        summary="Check a cluster now",
         request=None,
-        parameters=[OpenApiParameter("wait", bool, description="Answer when it has been asked.")],
+        parameters=[
+            OpenApiParameter("wait", bool, description="Respond once the check has finished.")
+        ],
         responses={200: serializers.ClusterSerializer, 202: serializers.ClusterSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
@@ -123,8 +125,10 @@ class RoleView(APIView):
         summary="The Role that grants what is missing",
         operation_id="clusters_role",
         parameters=[
-            OpenApiParameter("namespace", str, description="For that one, and whole."),
-            OpenApiParameter("follow", bool, description="With what following objects needs."),
+            OpenApiParameter("namespace", str, description="For this object, with all fields."),
+            OpenApiParameter(
+                "follow", bool, description="Include the permissions for following objects."
+            ),
         ],
         responses={
             (200, "application/yaml"): OpenApiTypes.STR,
@@ -135,8 +139,8 @@ class RoleView(APIView):
         """YAML for kubectl apply; 409 until the cluster was reached once."""
         row, namespace = CLUSTERS.find_or_404(name), request.query_params.get("namespace", "")
         if row.status.seen_at is None:
-            text = f"{name} has not answered yet."
-            remedy = f"Ask it: emberline cluster check {name}."
+            text = f"{name} has not responded yet."
+            remedy = f"Check it: emberline cluster check {name}."
             raise Refused(Problem("", None, text, remedy, "not_seen"), status_code=409)
         follow = read_flag(request, "follow")
         if follow or namespace:

@@ -60,7 +60,7 @@ class _ProbeRequest:
         if newline:
             self.answer = _judge(line)
         elif not chunk:
-            self.answer = "closed without an answer"
+            self.answer = "closed without a response"
         elif len(self._received) > _HEAD_BYTES:
             self.answer = "no HTTP answer"
 

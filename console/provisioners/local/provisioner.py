@@ -65,8 +65,9 @@ class LocalProvisioner:
         if spec.gpus:
             raise PermanentError(
                 "GpusNotPlaced",
-                "The local provisioner gives no GPU to a replica of its own. Ask for 0 GPUs: "
-                "a worker then sees the GPUs of this machine as any process does.",
+                "The local provisioner does not assign GPUs to replicas. Set 0 "
+                "GPUs: a worker then sees the GPUs of this machine like any "
+                "process.",
             )
         with self._alone(spec.name):
             infos = self._supervisor.all()

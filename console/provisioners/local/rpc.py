@@ -129,7 +129,7 @@ class Supervisor:
             raise _retyped(method, fault) from fault
         except TimeoutError as error:
             raise TemporaryError(
-                "SupervisorSlow", f"supervisord did not answer within {self._deadline_s:g} s."
+                "SupervisorSlow", f"supervisord did not respond within {self._deadline_s:g} s."
             ) from error
         except PermissionError as error:
             raise PermanentError(
@@ -138,7 +138,7 @@ class Supervisor:
             ) from error
         except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
             raise TemporaryError(
-                "SupervisorUnavailable", f"supervisord does not answer at {self._path}. {REMEDY}"
+                "SupervisorUnavailable", f"supervisord does not respond at {self._path}. {REMEDY}"
             ) from error
         finally:
             transport.close()
@@ -164,11 +164,11 @@ def _retyped(method: str, fault: xmlrpc.client.Fault) -> TemporaryError:
     if fault.faultCode == _Fault.CANT_REREAD:
         return TemporaryError(  # one invalid file blocks every change
             "SupervisorConfigInvalid",
-            f"supervisord refuses its configuration: {fault.faultString[:300]}",
+            f"supervisord rejects its configuration: {fault.faultString[:300]}",
             delay_s=30.0,
         )
     return TemporaryError(
-        "SupervisorRefused", f"supervisord refused {method}: {fault.faultString[:300]}"
+        "SupervisorRefused", f"supervisord rejected {method}: {fault.faultString[:300]}"
     )
 
 

@@ -135,7 +135,7 @@ def _hold_lock(var: Path, name: str) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise TemporaryError(
-                        "Busy", "Another call works on the same workload.", delay_s=1.0
+                        "Busy", "Another operation on this workload is in progress.", delay_s=1.0
                     ) from None
                 time.sleep(_POLL_S)
         yield

@@ -53,7 +53,7 @@ class KubernetesApi:
             async for piece in pieces:
                 body += piece
                 if len(body) > MAX_BODY_BYTES:
-                    raise DiscoveryError("bad_answer", "the API's answer is too large")
+                    raise DiscoveryError("bad_answer", "the API response is too large")
         return _parse_json(bytes(body))
 
     async def lines(self, path: str, silence_s: float) -> AsyncGenerator[Any, None]:
@@ -66,7 +66,7 @@ class KubernetesApi:
             async for piece in pieces:
                 *whole, buffer = (buffer + piece).split(b"\n")
                 if len(buffer) > MAX_LINE_BYTES:
-                    raise DiscoveryError("bad_answer", "a line of the API's answer is too large")
+                    raise DiscoveryError("bad_answer", "a line of the API response is too long")
                 for line in whole:
                     if line.strip():
                         yield _parse_json(line)
@@ -91,13 +91,13 @@ class KubernetesApi:
                 raise await _read_error(head.status, body)
             yield body
         except TimeoutError:
-            raise DiscoveryError("unreachable", "the API did not answer in time") from None
+            raise DiscoveryError("unreachable", "the API did not respond in time") from None
         except ssl.SSLError as error:
             raise DiscoveryError("unreachable", f"TLS to the API failed: {error}") from None
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise DiscoveryError("unreachable", f"the API cannot be reached: {error}") from None
         except ProtocolError as error:
-            raise DiscoveryError("bad_answer", f"the API's answer is not HTTP: {error}") from None
+            raise DiscoveryError("bad_answer", f"the API response is not HTTP: {error}") from None
         finally:
             if writer is not None:
                 writer.transport.abort()
@@ -138,7 +138,7 @@ def _in_cluster_server() -> str:
         raise ConfigError(
             "discovery.kubernetes.server",
             "",
-            "is not given, and this is not a pod of a cluster",
+            "is not set, and the router does not run in a pod",
             "Give the API server's URL, a token_file and a ca_file.",
         )
     return f"https://{Address(host, int(port))}"
@@ -148,7 +148,7 @@ def _parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise DiscoveryError("bad_answer", "the API's answer is not JSON") from None
+        raise DiscoveryError("bad_answer", "the API response is not JSON") from None
 
 
 async def _read_error(status: int, body: AsyncIterator[bytes]) -> DiscoveryError:
@@ -159,7 +159,7 @@ async def _read_error(status: int, body: AsyncIterator[bytes]) -> DiscoveryError
     except orjson.JSONDecodeError:
         message = ""
     reason = _STATUS_REASONS.get(status, "status")
-    return DiscoveryError(reason, f"the API answered {status}: {message[:500]}")
+    return DiscoveryError(reason, f"the API responded {status}: {message[:500]}")
 
 
 async def _read_body(
@@ -172,7 +172,7 @@ async def _read_body(
             data = await reader.read(65_536)
         if not data:
             if chunks is not None or left > 0:
-                raise DiscoveryError("unreachable", "the API's answer broke off")
+                raise DiscoveryError("unreachable", "the API response was cut off")
             return
         if chunks is not None:
             chunks.feed(data)

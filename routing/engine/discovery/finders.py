@@ -80,7 +80,7 @@ class Discovery:
 
     def _ended(self, finder: WorkerFinder, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            finder.error = f"stopped looking: {task.exception()!r}"
+            finder.error = f"discovery stopped: {task.exception()!r}"
             self._log.event("error", "discovery_ended", source=finder.name, error=finder.error)
 
     def _changed(self) -> None:

@@ -120,7 +120,7 @@ class EndpointSlices(WorkerFinder):
                 else:
                     self.failed(error)
             except TimeoutError:
-                self.failed(DiscoveryError("unreachable", "the API did not answer in time"))
+                self.failed(DiscoveryError("unreachable", "the API did not respond in time"))
             # Minimum interval, also after a watch that ended at once.
             await asyncio.sleep(self._pause * random.uniform(0.8, 1.2))
             self._pause = min(self._pause * 2, MAX_PAUSE_S)
@@ -132,7 +132,7 @@ class EndpointSlices(WorkerFinder):
             more = f"&continue={quote(token, safe='')}" if token else ""
             page = await self._api.get(f"{self._path}&limit={PAGE_SIZE}{more}")
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
-                raise DiscoveryError("bad_answer", "the API's answer is no list")
+                raise DiscoveryError("bad_answer", "the API response is not a list")
             for item in page["items"]:
                 found[_metadata(item, "name")] = item
             token = _metadata(page, "continue")
@@ -186,5 +186,7 @@ class EndpointSlices(WorkerFinder):
             found = workers_of_service(self._slices.values(), self._service, self.name, known)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._version = ""  # the version cannot be trusted
-            raise DiscoveryError("bad_answer", f"the API's answer is no slice: {error}") from None
+            raise DiscoveryError(
+                "bad_answer", f"the API response is not an EndpointSlice: {error}"
+            ) from None
         self.succeeded(found)

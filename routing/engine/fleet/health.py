@@ -132,7 +132,7 @@ class HealthChecker:
         except ProbeError as error:
             self._verdict(worker, f"health check: {error}", error.refused)
             return
-        error_text = "" if status == 200 else f"health check: answered {status}"
+        error_text = "" if status == 200 else f"health check: status {status}"
         self._verdict(worker, error_text, False)
 
     async def _ask_models(self, worker: Worker) -> bool:

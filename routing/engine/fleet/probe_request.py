@@ -45,7 +45,7 @@ class _ProbeAnswer:
         self._size += sum(map(len, pieces))
         if self._size > MAX_ANSWER_BYTES:
             self._connection.abandon()
-            self._end(ProbeError("the answer is too large"))
+            self._end(ProbeError("the response is too large"))
 
     def answer_done(self) -> None:
         if not self.done.done():
@@ -120,4 +120,4 @@ async def send_probe(
                     pass  # a kept connection may just have closed: retry on a new one
             return await _send_once(await _connect(worker), head, body)
     except TimeoutError:
-        raise ProbeError("no answer in time") from None
+        raise ProbeError("no response in time") from None

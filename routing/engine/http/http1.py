@@ -209,7 +209,7 @@ def parse_request(head: bytes) -> RequestHead:
             connection += b"," + value.lower()
         elif role == _AUTH:
             if out.authorization:
-                raise Refusal("bad_request", "Authorization was given twice")
+                raise Refusal("bad_request", "Authorization is given twice")
             out.authorization = value
         elif role == _ID:
             if _REQUEST_ID.fullmatch(value):

@@ -100,7 +100,7 @@ def discovered_sources(status: int, body: bytes, host: str) -> list[EventSource]
         data = None
     if not isinstance(data, dict) or len(data) > MAX_RANKS:
         raise SourceError(
-            "discovery_failed", f"/kv_event_sources answered {status}, and no object of sources."
+            "discovery_failed", f"/kv_event_sources returned {status}, not an object of sources."
         )
     if not data:
         raise SourceError(

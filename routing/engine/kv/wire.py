@@ -243,7 +243,7 @@ def read_message(frames: list[bytes]) -> tuple[int, bytes]:
     """
     if len(frames) < 2 or len(frames[-2]) != 8:
         sizes = [len(frame) for frame in frames[:8]]
-        raise WireError("malformed_frames", f"frames of {sizes} bytes are no message")
+        raise WireError("malformed_frames", f"frames of {sizes} bytes are not a message")
     return int.from_bytes(frames[-2], "big"), frames[-1]
 
 

@@ -32,25 +32,25 @@ class KvMetrics:
         counter = registry.counter
         self._fallbacks = counter(
             "emberline_router_kv_fallbacks_total",
-            "Requests kvaware placed without knowing their blocks.",
+            "Requests placed by kvaware without their blocks (fallback), by reason.",
             ("reason",),
         )
         self._recoveries = counter(
             "emberline_router_kv_recoveries_total",
-            "What happened while following KV events: connections, gaps, replays, restarts.",
+            "KV event stream incidents: connections, gaps, replays, restarts.",
             ("reason",),
         )
         self._prompts = counter(
             "emberline_router_kv_prompts_total",
-            "Prompts whose tokens kvaware wanted, by where they came from or why there were none.",
+            "Prompts tokenized for kvaware, by source or failure reason.",
             ("outcome",),
         )
         self._relearned = counter(
             "emberline_router_kv_relearned_total",
-            "Requests whose worker was asked to tell again which of their blocks it had.",
+            "Requests after which the worker was asked to repeat its KV events.",
         )
         self._waiting = registry.gauge(
-            "emberline_router_kv_prompts_waiting", "Prompts being tokenized now."
+            "emberline_router_kv_prompts_waiting", "Prompts being tokenized."
         )
         for family, names in (
             (self._fallbacks, FALLBACKS),
@@ -67,34 +67,37 @@ class KvMetrics:
         )
         self._partial = registry.gauge(
             "emberline_router_kv_index_partial",
-            "1 while part of a worker's history is not known: it holds more than we know.",
+            "1 while part of a worker's event history is missing, so that its "
+            "cache is underestimated.",
             worker,
         )
         self._believed = registry.gauge(
             "emberline_router_kv_index_believed",
-            "0 while what is known of a worker's cache was found wrong.",
+            "0 while the index of a worker's cache is known to be wrong.",
             worker,
         )
         self._lag = registry.gauge(
             "emberline_router_index_event_lag_seconds",
-            "Between an engine's step and our knowing of it, for the last event.",
+            "Delay from engine step to index update, for the last event (s).",
             worker,
         )
         self._gaps = registry.counter(
-            "emberline_router_index_sequence_gaps_total", "KV events which were missing.", worker
+            "emberline_router_index_sequence_gaps_total", "KV events missed.", worker
         )
         self._probes = registry.counter(
             "emberline_router_kv_probes_total",
-            "Prompts sent twice to see whether the second is foreseen and found.",
+            "Probe prompts, each sent twice to verify that the second is predicted and cached.",
             ("worker", "result"),
         )
         self._probe_ok = registry.gauge(
             "emberline_router_kv_probe_success",
-            "1 when a worker's last probe was a hit, 0 when it was not; missing before the first.",
+            "1 if a worker's last probe was a hit, else 0; absent before the first probe.",
             worker,
         )
         self._probe_time = registry.gauge(
-            "emberline_router_kv_probe_timestamp_seconds", "When that was.", worker
+            "emberline_router_kv_probe_timestamp_seconds",
+            "Time of the last probe (Unix time, s).",
+            worker,
         )
 
     def _refresh(self) -> None:

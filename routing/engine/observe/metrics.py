@@ -87,16 +87,18 @@ class Metrics:
         registry = self.registry
         self.reload_time = registry.gauge(
             "emberline_router_config_last_reload_success_timestamp_seconds",
-            "When the configuration in use was taken over.",
+            "Time the current configuration was applied (Unix time, s).",
         ).child()
         self.reloads = registry.counter(
-            "emberline_router_config_reloads_total", "Configuration changes seen.", ("result",)
+            "emberline_router_config_reloads_total",
+            "Configuration changes, by outcome.",
+            ("result",),
         )
         for result in ("ok", "refused"):
             self.reloads.child(result)
         handshakes = registry.counter(
             "emberline_router_tls_handshake_failures_total",
-            "Clients whose TLS handshake failed.",
+            "Failed TLS handshakes of clients.",
             ("reason",),
         )
         self._handshakes = {reason: handshakes.child(reason) for reason in HANDSHAKE_REASONS}
@@ -105,7 +107,7 @@ class Metrics:
         ).child(package_version()).value = 1
         # Start timestamp, for scrapers that detect counter resets.
         registry.gauge(
-            "process_start_time_seconds", "Start of the process, seconds since the epoch."
+            "process_start_time_seconds", "Start time of the process (Unix time, s)."
         ).child().value = time.time()
         self._errors = {reason: self.errors.child(reason) for reason in REASONS}
         self._retries = {reason: self.retries.child(reason) for reason in RETRY_REASONS}
@@ -116,63 +118,65 @@ class Metrics:
     def _declare_requests(self) -> None:
         registry = self.registry
         self.requests = registry.counter(
-            "emberline_router_requests_total", "Requests answered.", ("model", "code")
+            "emberline_router_requests_total", "Requests completed.", ("model", "code")
         )
         self.errors = registry.counter(
-            "emberline_router_request_errors_total", "Requests which went wrong.", ("reason",)
+            "emberline_router_request_errors_total", "Failed requests.", ("reason",)
         )
         self.ttft = registry.histogram(
             "emberline_router_time_to_first_token_seconds",
-            "From the whole request to a streamed answer's first byte.",
+            "Time from the complete request to the first byte of a streamed response (s).",
             TTFT_S,
             ("model", "cache"),
         )
         self.itl = registry.histogram(
             "emberline_router_inter_token_latency_seconds",
-            "Between two pieces of a streamed answer.",
+            "Time between two chunks of a streamed response (s).",
             ITL_S,
             ("model",),
         )
         self.duration = registry.histogram(
             "emberline_router_request_duration_seconds",
-            "From the whole request to the end of its answer.",
+            "Time from the complete request to the end of the response (s).",
             DURATION_S,
             ("model",),
         )
         self.overhead = registry.histogram(
             "emberline_router_overhead_seconds",
-            "Time the router itself needed before the request went out.",
+            "Router time before the request was sent to the worker (s).",
             OVERHEAD_S,
             ("strategy",),
         )
         self.lookup = registry.histogram(
             "emberline_router_lookup_duration_seconds",
-            "Time to choose the worker.",
+            "Time to choose the worker (s).",
             OVERHEAD_S,
             ("strategy",),
         )
         self.queue_duration = registry.histogram(
             "emberline_router_queue_duration_seconds",
-            "Time a request waited for a slot, whatever became of it.",
+            "Queue time of requests, whatever their outcome (s).",
             QUEUE_S,
         ).child()
         self.queue_depth = registry.gauge(
             "emberline_router_queue_depth", "Requests waiting for a slot."
         ).child()
         self.queue_limit = registry.gauge(
-            "emberline_router_queue_limit", "Requests which may wait; 0: no limits configured."
+            "emberline_router_queue_limit", "Queue limit; 0: none configured."
         ).child()
         self.request_buffer = registry.gauge(
             "emberline_router_request_buffer_bytes",
-            "Request bytes held for all clients, of limits.buffer_bytes.",
+            "Request bytes buffered, of limits.buffer_bytes.",
         ).child()
         self.log_dropped = registry.counter(
             "emberline_router_log_lines_dropped_total",
-            "Lines nobody will read: whoever reads stderr was too slow.",
+            "Log lines dropped because stderr was not read fast enough.",
             ("kind",),
         )
         self.records = registry.counter(
-            "emberline_router_decision_records_total", "Decisions for the file.", ("result",)
+            "emberline_router_decision_records_total",
+            "Decisions for the decision file, by outcome.",
+            ("result",),
         )
         self.spans = registry.counter(
             "emberline_router_traced_requests_total", "Requests recorded as spans.", ("result",)
@@ -185,27 +189,27 @@ class Metrics:
         registry = self.registry
         self.prompt_tokens = registry.counter(
             "emberline_router_prompt_tokens_total",
-            "Prompt tokens as engines reported them, once for each answer (n).",
+            "Prompt tokens reported by engines, counted once per choice (n).",
             ("model",),
         )
         self.cached_tokens = registry.counter(
             "emberline_router_cached_prompt_tokens_total",
-            "Prompt tokens engines reported as cached.",
+            "Cached prompt tokens reported by engines.",
             ("model",),
         )
         self.predicted_tokens = registry.counter(
             "emberline_router_predicted_cached_tokens_total",
-            "Prompt tokens the router expected to be cached.",
+            "Cached prompt tokens predicted by the router.",
             ("model",),
         )
         self.completion_tokens = registry.counter(
             "emberline_router_completion_tokens_total",
-            "Completion tokens as engines reported them.",
+            "Completion tokens reported by engines.",
             ("model",),
         )
         self.estimated_tokens = registry.counter(
             "emberline_router_estimated_tokens_total",
-            "Tokens which no engine reported, by the router's estimate.",
+            "Tokens not reported by an engine, estimated by the router.",
             ("kind", "reason"),
         )
         for reason in ESTIMATE_REASONS:
@@ -213,7 +217,7 @@ class Metrics:
                 self.estimated_tokens.child(kind, reason)
         self.match_ratio = registry.histogram(
             "emberline_router_prefix_match_ratio",
-            "Share of the prompt known at the chosen worker.",
+            "Share of the prompt predicted to be cached on the chosen worker.",
             RATIO,
             ("strategy",),
         )
@@ -223,37 +227,41 @@ class Metrics:
         worker = ("worker",)
         self.decisions = registry.counter(
             "emberline_router_routing_decisions_total",
-            "Picks by reason and worker.",
+            "Routing decisions, by reason and worker.",
             ("strategy", "reason", "worker"),
         )
         self.in_flight = registry.gauge(
-            "emberline_router_in_flight_requests", "Requests a worker has now.", worker
+            "emberline_router_in_flight_requests", "Requests in flight per worker.", worker
         )
         self.worker_up = registry.gauge(
-            "emberline_router_worker_up", "1 when health checks pass.", worker
+            "emberline_router_worker_up", "1 while health checks pass.", worker
         )
         self.circuit = registry.gauge(
             "emberline_router_worker_circuit_state",
-            "0 closed, 1 open: left out after failures, 2 half open: one request tries it.",
+            "Circuit breaker state: 0 closed, 1 open after failures, 2 half open "
+            "(one trial request).",
             worker,
         )
         self.cache_tokens = registry.gauge(
             "emberline_router_worker_cache_tokens",
-            "What a worker's cache holds, by its metrics or our configuration; 0: not known.",
+            "Cache capacity of a worker, from its metrics or the configuration "
+            "(bytes); 0: unknown.",
             worker,
         )
         self.discovery_errors = registry.counter(
             "emberline_router_discovery_errors_total",
-            "Questions for workers which failed; the last good answer stays.",
+            "Failed worker discovery queries; the last result stays in use.",
             ("source", "reason"),
         )
         self.discovery_success = registry.gauge(
             "emberline_router_discovery_last_success_timestamp_seconds",
-            "When a source of workers answered last; 0: never.",
+            "Time of the last successful worker discovery (Unix time, s); 0: never.",
             ("source",),
         )
         self.discovered = registry.gauge(
-            "emberline_router_discovered_workers", "Workers of the last good answer.", ("source",)
+            "emberline_router_discovered_workers",
+            "Workers in the last successful discovery.",
+            ("source",),
         )
         self.index_blocks = registry.gauge(
             "emberline_router_index_blocks", "Prefix blocks remembered for a worker.", worker

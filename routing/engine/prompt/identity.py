@@ -288,7 +288,7 @@ def find_session(head: RequestHead, key: SessionKey | None) -> bytes:
 
 def guess_path(data: dict[str, Any] | None) -> bytes:
     if data is None:
-        raise Refusal("bad_request", "The body must be a request's JSON object.")
+        raise Refusal("bad_request", "The body must be the JSON object of a request.")
     path = canonical.infer_path(data)
     if path is None:
         raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")

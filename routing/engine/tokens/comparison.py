@@ -92,7 +92,7 @@ def describe_difference(local: Sequence[int] | None, worker: Sequence[int] | Non
         if local is worker:
             return ""
         who = "the router" if local is None else "the worker"
-        return f"{who} refuses the prompt, the other side does not"
+        return f"only {who} rejects the prompt"
     if list(local) == list(worker):
         return ""
     at = 0
@@ -116,7 +116,10 @@ def fix_for(name: str, differ: Sequence[str]) -> str:
             "and the same --exclude-tools-when-tool-choice-none."
         )
     if "parts" in name:
-        return "Give the router the worker's --chat-template-content-format."
+        return (
+            "Start the workers without --chat-template-content-format: the router "
+            "always detects it."
+        )
     return (
         "Give the router the chat template the worker uses (its --chat-template, or the model's "
         "own of the same revision), and its --default-chat-template-kwargs."
@@ -145,7 +148,7 @@ async def compare_tokens(
         except NoTokens as error:
             if error.reason == REMOTE_ERROR:
                 finding = TokenDifference(
-                    name, f"no answer: {error}", "See whether the worker is up."
+                    name, f"no response: {error}", "Check that the worker is up."
                 )
                 return TokenReport(UNREACHABLE, compared, (*findings, finding))
             worker = None  # the worker's template rejects it
@@ -158,7 +161,7 @@ async def compare_tokens(
             agreed += 1
     if not findings and not agreed:
         finding = TokenDifference(
-            "", "the worker refuses every probe", "Ask it by hand: POST /tokenize."
+            "", "the worker rejects every probe", "Check it manually: POST /tokenize."
         )
         return TokenReport(UNREACHABLE, compared, (finding,))
     return TokenReport(DIFFERENT if findings else SAME, compared, tuple(findings))

@@ -77,7 +77,7 @@ async def tokenize(ask: Ask, body: bytes, timeout_s: float) -> array[int]:
     except ProbeError as error:
         raise NoTokens(REMOTE_ERROR, str(error)) from None
     if status == 400:
-        raise NoTokens(BAD_REQUEST, "the worker refuses the prompt")
+        raise NoTokens(BAD_REQUEST, "the worker rejects the prompt")
     try:
         data = orjson.loads(answer) if status == 200 else None
         tokens = data.get("tokens") if type(data) is dict else None
@@ -85,4 +85,4 @@ async def tokenize(ask: Ask, body: bytes, timeout_s: float) -> array[int]:
             return array("I", tokens)
     except (orjson.JSONDecodeError, TypeError, OverflowError):
         pass
-    raise NoTokens(REMOTE_ERROR, f"the worker answered {status}")
+    raise NoTokens(REMOTE_ERROR, f"the worker responded {status}")

@@ -64,7 +64,7 @@ def read_json(path: Path) -> Json:
     except (OSError, ValueError) as error:
         raise TokenizerUnusable(f"{path} cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise TokenizerUnusable(f"{path} holds no object")
+        raise TokenizerUnusable(f"{path} does not contain an object")
     return found
 
 

@@ -130,7 +130,7 @@ def test_the_breaker_opens_and_closes_again(node: CacheNode) -> None:
     until(lambda: client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING], what="closed breaker")
     assert len(told) == 2
     assert "left alone" in told[0]
-    assert "answers again" in told[1]
+    assert "responds again" in told[1]
 
 
 def test_closing_ends_what_is_under_way(proxy: FaultProxy) -> None:

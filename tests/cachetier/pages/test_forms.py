@@ -59,7 +59,7 @@ def test_what_is_typed_is_judged_as_the_api_would() -> None:
     assert "Ready to create" in fine
     actions.create(user("operator"), "chat", {})
     taken = page.post("/cache/new/look/", {**TYPED, "name": "chat"}).content.decode()
-    assert "There is a cache tier chat already" in taken
+    assert "Cache tier chat already exists" in taken
     assert not CacheTier.objects.exclude(name="chat").exists()
     assert page.post("/cache/new/look/", {}).status_code == 200
 

@@ -128,7 +128,10 @@ def test_lmcache_and_mooncake_take_a_size_for_each_rank() -> None:
         (CacheSpec(L1(GIB), L2("redis://x", "")), "identity"),
         (CacheSpec(L1(GIB), L2("redis://x", "m", url_file="/f")), "only LMCache"),
         (CacheSpec(SMALL, None, CPU, Connector.LMCACHE), "lmcache needs a GPU"),
-        (CacheSpec(LARGE, None, GPU, Connector.LMCACHE), "l1.policy: LMCache knows no 'arc'"),
+        (
+            CacheSpec(LARGE, None, GPU, Connector.LMCACHE),
+            "l1.policy: 'arc' is not supported by LMCache",
+        ),
         (CacheSpec(LRU, REDIS, GPU, Connector.LMCACHE), "give l2.url_file"),
         (CacheSpec(LRU, CLUSTER, GPU, Connector.LMCACHE), "more than one node"),
         (CacheSpec(LRU, L2(), GPU, Connector.LMCACHE), "l2.url: is missing"),

@@ -117,7 +117,7 @@ def test_a_renewed_kubeconfig(people: Cast) -> None:
     assert event.changes["namespace"] == ["llm", "other"]
     assert "renewed" not in json.dumps(event.changes)
     assert cluster.kubeconfig not in json.dumps(event.changes)
-    with pytest.raises(Refused, match="only the chosen context was kept"):
+    with pytest.raises(Refused, match="only its chosen context is stored"):
         actions.change_cluster(people.ada, "work", {"context": "play"})
 
 
@@ -136,7 +136,7 @@ def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
     assert refused.value.status_code == 409
     actions.remove_cluster(people.ada, "work")
     assert not Cluster.objects.exists()
-    with pytest.raises(PermanentError, match="no cluster 'work'"):
+    with pytest.raises(PermanentError, match="Cluster 'work' does not exist"):
         selectors.provisioner("work")
 
 
@@ -176,7 +176,7 @@ def test_missing_rights_are_named_with_the_role(people: Cast, api: Stub) -> None
     found = selectors.get("work")
     assert found is not None
     assert (found.status.phase, found.status.reason) == ("Degraded", "RightsMissing")
-    assert "Grant it the Role shown" in found.status.message
+    assert "Apply the Role shown" in found.status.message
     assert "deployments.apps" in [one.title for one in found.granted.needed]
     assert "kind: ServiceAccount\n  namespace: ops\n  name: emberline" in found.granted.manifest
     assert "namespace: llm" in found.granted.manifest

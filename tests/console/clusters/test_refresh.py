@@ -61,7 +61,7 @@ def test_a_followed_namespace_is_shown_with_what_it_lacks(people: Cast, refusing
     follows.follow(SYSTEM, "work", "team-a")
     refresh.refresh(str(cluster.pk))
     text = page.get("/clusters/work/").text
-    for shown in ("list, patch, in team-a: objects are neither followed nor let go", "optional"):
+    for shown in ("list, patch, in team-a: objects are neither followed nor released", "optional"):
         assert shown in text
     found = selectors.get("work")
     assert found is not None
@@ -73,7 +73,7 @@ def test_a_followed_namespace_is_shown_with_what_it_lacks(people: Cast, refusing
     assert "customresourcedefinitions" in by_space[""]
     assert "llm" not in by_space, "nothing is missing there"
     status = "inferenceendpointconfigs/status.inference.sagemaker.aws.amazon.com"
-    line = f"may not (optional) patch {status} in team-a: objects do not tell how they do"
+    line = f"may not (optional) patch {status} in team-a: object status is not updated"
     assert line in emberline("check", "work")
 
 

@@ -67,7 +67,12 @@ def test_what_is_refused_is_said_with_the_role(people: Cast, api: Stub) -> None:
     api.answers["/api/v1/nodes"] = refused
     add(people, api.url)
     text = client_of(people.charlie).get("/clusters/work/").text
-    for shown in ("Degraded", "deployments.apps", "kind: ClusterRole", "may not list nodes"):
+    for shown in (
+        "Degraded",
+        "deployments.apps",
+        "kind: ClusterRole",
+        "lacks permission to list nodes",
+    ):
         assert shown in text
 
 

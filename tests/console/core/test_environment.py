@@ -196,8 +196,8 @@ def test_a_password_of_its_own_goes_into_the_url(
 @pytest.mark.parametrize(
     ("env", "told"),
     [
-        ({"REDIS_URL": "redis://:a@h/0"}, "REDIS_URL holds a password too"),
-        ({}, "REDIS_URL names no host"),
+        ({"REDIS_URL": "redis://:a@h/0"}, "REDIS_URL also contains a password"),
+        ({}, "REDIS_URL has no host"),
     ],
 )
 def test_a_password_without_a_place_is_refused(

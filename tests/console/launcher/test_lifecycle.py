@@ -203,7 +203,7 @@ def test_a_host_that_is_none_of_ours_is_refused_in_words(
     monkeypatch.setattr(lifecycle, "_workers", lambda _layout: "simulated")
     monkeypatch.setattr(lifecycle, "_valkey", lambda _layout: None)
     monkeypatch.setattr(lifecycle, "_prometheus", lambda _layout: None)
-    with pytest.raises(StepFailed, match="no address of this machine"):
+    with pytest.raises(StepFailed, match="not an address of this machine"):
         lifecycle._prepare(layout)
 
 
@@ -287,7 +287,7 @@ def test_a_port_of_our_own_that_is_taken_moves_with_a_notice(
         layout.facts.write_text(json.dumps({"prometheus_port": port}))
         moved = remembered_port(layout, "prometheus", 20500)
     assert moved != port
-    notice = f"Port {port} of prometheus is held by pid {os.getpid()} ("
+    notice = f"Port {port} of prometheus is in use by pid {os.getpid()} ("
     assert notice in capsys.readouterr().out
     assert remembered_port(layout, "prometheus", 20500) == moved
     assert capsys.readouterr().out == ""
@@ -301,5 +301,6 @@ def test_the_port_of_the_console_never_moves(
     monkeypatch.setattr(lifecycle, "_prometheus", lambda _layout: None)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         monkeypatch.setenv("EMBERLINE_PORT", str(stranger.getsockname()[1]))
-        with pytest.raises(StepFailed, match=rf"is held by pid {os.getpid()} \(.*EMBERLINE_PORT="):
+        held = rf"is in use by pid {os.getpid()} \(.*EMBERLINE_PORT="
+        with pytest.raises(StepFailed, match=held):
             lifecycle._prepare(layout)

@@ -105,7 +105,7 @@ def test_the_next_up_finishes_what_a_killed_one_began(rig: Rig, step: str) -> No
     assert code == 0, output
     rig.assert_set_up()
     code, output = rig.run("up")
-    assert (code, "running already" in output) == (0, True), output
+    assert (code, "already running" in output) == (0, True), output
     assert rig.run("down")[0] == 0
     assert not rig.runs()
 
@@ -150,7 +150,7 @@ def test_of_two_ups_the_second_names_the_first(rig: Rig) -> None:
     until(lambda: rig.reached("after Starting processes"))
     code, output = rig.run("up")
     assert code == 1
-    assert f"Another `make up` (pid {first.pid}) is at work here" in output
+    assert f"Another `make up` (pid {first.pid}) is running here" in output
 
 
 def test_of_two_downs_each_ends_well(rig: Rig) -> None:
@@ -158,16 +158,16 @@ def test_of_two_downs_each_ends_well(rig: Rig) -> None:
     both = [rig.start("down") for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
-    assert sum("Everything is stopped" in output for output in outputs) == 1
+    assert sum("\nStopped. `make up` restores" in f"\n{output}" for output in outputs) == 1
     assert not rig.runs()
-    assert rig.run("down") == (0, "Nothing runs.\n")
+    assert rig.run("down") == (0, "Nothing is running.\n")
 
 
 def test_down_where_nothing_was_ever_set_up_makes_no_folder(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "console.launcher", "down"]
     env = {**os.environ, "EMBERLINE_VAR": str(tmp_path / "var")}
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "Nothing runs.\n")
+    assert (done.returncode, done.stdout) == (0, "Nothing is running.\n")
     assert not (tmp_path / "var").exists()
 
 

@@ -187,4 +187,4 @@ def test_the_script_and_manage_py_read_it(
         check=False,
     )
     assert done.returncode
-    assert "EMBERLINE_LOG_LEVEL='LOUD' cannot be used" in done.stderr
+    assert "EMBERLINE_LOG_LEVEL='LOUD' is invalid" in done.stderr

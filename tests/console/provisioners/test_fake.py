@@ -51,5 +51,5 @@ class TestFake(ProvisionerContract):
     def test_it_says_that_nothing_runs(self, rig: FakeRig) -> None:
         seen = settle(rig, rig.spec("demo", 1))
         assert seen.replicas[0].pid == 0
-        assert "on paper" in seen.replicas[0].message
-        assert "nothing runs" in rig.provisioner.logs(Ref("fake", "demo"))["demo-0"]
+        assert "Simulated" in seen.replicas[0].message
+        assert "no process runs" in rig.provisioner.logs(Ref("fake", "demo"))["demo-0"]

@@ -148,7 +148,7 @@ def test_a_program_that_keeps_dying_is_red_with_its_last_line(
     finally:
         supervised.close()
     assert '<span class="badge bg-red-lt">backoff</span>' in part
-    assert "Died (exit status 3); is started again by itself." in part
+    assert "Crashed (exit status 3); restarting." in part
     assert "<code>no &lt;disk&gt;</code>" in part
 
 
@@ -158,7 +158,7 @@ def test_without_supervisord_the_page_says_what_to_do(rig: Rig, people: Cast) ->
     client = client_of(people.charlie)
     page = client.get("/system/")
     assert page.status_code == 200
-    for shown in ("supervisord does not answer", "make down", "make up", "not watched", "valkey"):
+    for shown in ("supervisord does not respond", "make down", "make up", "not watched", "valkey"):
         assert shown in page.text
     found = client.get("/api/v1/system/processes/").json()
     assert found["reason"] == "SupervisorUnavailable"

@@ -309,11 +309,11 @@ def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
 
 def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do() -> None:
     held = ObservedComponent(
-        "router", False, PhaseReason.ROUTER_PORT_TAKEN, "Port 20001 is held by pid 7 (nc)."
+        "router", False, PhaseReason.ROUTER_PORT_TAKEN, "Port 20001 is in use by pid 7 (nc)."
     )
     found = decide(facts(components=(held,)))
     assert (found.phase, found.reason) == (Phase.DEGRADED, PhaseReason.ROUTER_PORT_TAKEN)
-    assert "held by pid 7 (nc)" in found.message
+    assert "in use by pid 7 (nc)" in found.message
     assert "Stop that process" in remedy_of(found)
     assert decide(facts(components=(held,), **NEW)).reason == PhaseReason.ROUTER_PORT_TAKEN
 

@@ -147,7 +147,7 @@ def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> Non
 
     code, told = coded("endpoint", "create", "demo", *SPEC, "--set", "replicas=-1")
     assert code == context.REFUSED
-    assert "replicas: -1 was refused." in told and "from 0 to 64" in told
+    assert "replicas: -1 was rejected." in told and "from 0 to 64" in told
     assert coded("endpoint", "get", "demo")[0] == context.NOT_FOUND
     assert coded("endpoint", "shrink")[0] == context.USAGE
     make_endpoint()

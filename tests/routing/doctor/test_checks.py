@@ -138,7 +138,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     (
         "KvDiscoveryMissing",
         unfollowed(
-            worker(1, publishers=Statement(error="/kv_event_sources answered 404", status=404))
+            worker(1, publishers=Statement(error="/kv_event_sources returned 404", status=404))
         ),
         "answered 404",
         {"w1"},
@@ -290,7 +290,7 @@ def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
 
 def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
     """Its sockets were given to the router by name."""
-    old = worker(1, publishers=Statement(error="/kv_event_sources answered 404", status=404))
+    old = worker(1, publishers=Statement(error="/kv_event_sources returned 404", status=404))
     assert made("KvDiscoveryMissing", with_worker(old)).state is CheckState.PASSED
     dialling = publishing(endpoint="tcp://127.0.0.1:5557")
     assert made("KvEventsDialOut", with_worker(dialling)).state is CheckState.PASSED

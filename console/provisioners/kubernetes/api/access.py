@@ -129,8 +129,8 @@ def _of_this_machine(access: ClusterAccess, configuration: Any) -> ssl.SSLContex
             persist_config=False,
         )
     except (config.ConfigException, OSError, ValueError) as error:
-        text = f"The kubeconfig of the console's machine cannot be used: {error}."
-        remedy = "Correct it there (KUBECONFIG or ~/.kube/config), or name another context."
+        text = f"The kubeconfig of the console's machine is not usable: {error}."
+        remedy = "Correct it there (KUBECONFIG or ~/.kube/config), or choose another context."
         raise PermanentError("KubeconfigRefused", f"{text} {remedy}") from None
     return _tls(configuration)
 
@@ -177,8 +177,8 @@ def _show_certificate(tls: ssl.SSLContext, login: Login) -> None:
         with _in_memory(login.cert_pem) as cert, _in_memory(login.key_pem) as key:
             tls.load_cert_chain(cert, key, _no_password)
     except (ssl.SSLError, OSError):
-        text = "The client certificate and its key do not fit, or the key has a password."
-        remedy = "Paste a kubeconfig whose key is without one."
+        text = "The client certificate and key do not match, or the key has a password."
+        remedy = "Paste a kubeconfig whose key has no password."
         raise PermanentError("KubeconfigRefused", f"{text} {remedy}") from None
 
 

@@ -42,7 +42,7 @@ _ALL = (
     Capability(
         CERT_MANAGER,
         "cert-manager",
-        "certificates made and renewed by an issuer of the cluster",
+        "certificates issued and renewed in the cluster",
         "Install cert-manager (https://cert-manager.io), or name a Secret with a certificate.",
     ),
     Capability(
@@ -54,7 +54,7 @@ _ALL = (
     Capability(
         PROMETHEUS_OPERATOR,
         "Prometheus Operator",
-        "monitors and alert rules as objects of the cluster",
+        "monitors and alert rules as cluster objects",
         "Install the Prometheus Operator; without it Services carry scrape annotations instead.",
     ),
     Capability(
@@ -66,8 +66,8 @@ _ALL = (
     Capability(
         NETWORK_POLICY,
         "Network policies",
-        "ports closed to pods which have no business there",
-        "Use a network plug-in which enforces NetworkPolicy (Calico, Cilium).",
+        "ports closed to unrelated pods",
+        "Use a network plug-in that enforces NetworkPolicy (Calico, Cilium).",
     ),
     Capability(
         S3_CSI,

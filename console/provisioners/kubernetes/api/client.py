@@ -184,7 +184,7 @@ class KubernetesClient:
                         asked, f"the answer has over {_MOST_BYTES} bytes"
                     )
                 if time.monotonic() > end:
-                    raise errors.unreachable_error(asked, "the answer did not end in time")
+                    raise errors.unreachable_error(asked, "the response did not finish in time")
             return _Answer(reply.status, bytes(raw), reply.retry_after_s)
 
     def _open(

@@ -58,7 +58,7 @@ class ApiRequest:
 
 
 def unreachable_error(asked: ApiRequest, why: str) -> ProvisionError:
-    message = f"The cluster did not answer when asked to {asked}: {_short(why)}."
+    message = f"The cluster did not respond to the request to {asked}: {_short(why)}."
     return TemporaryError("ClusterUnreachable", message)
 
 
@@ -79,8 +79,8 @@ def error_from_status(
     if status == 401:
         return PermanentError(
             "ClusterRefused",
-            f"The cluster rejected the credentials (request to {asked}). They may have "
-            "expired: configure new ones.",
+            f"The cluster rejected the credentials (request to {asked}). They may "
+            "have expired; configure new ones.",
         )
     if status == 403:
         return _forbidden(message, said, asked)
@@ -89,14 +89,18 @@ def error_from_status(
     if status == 409:
         return _conflict(message, reason, said, asked)
     if _UNTYPED in message:  # which the server reports as an internal error
-        return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
+        return PermanentError(
+            "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."
+        )
     if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
         return TemporaryError(
             "ClusterBusy",
             f"The cluster failed to {asked}: {message}.",
             delay_s=min(max(retry_after_s, 2.0), 60.0),
         )
-    return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
+    return PermanentError(
+        "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."
+    )
 
 
 def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
@@ -115,7 +119,9 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> Prov
             delay_s=15.0,
         )
     if "admission webhook" in message or "violates PodSecurity" in message:
-        return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
+        return PermanentError(
+            "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."
+        )
     resource = asked.kind.plural + (f"/{asked.part}" if asked.part else "")
     inside = asked.kind.namespaced
     role = f"a Role in namespace {asked.namespace}" if inside else "a ClusterRole"
@@ -137,7 +143,7 @@ def _missing(said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
             f"namespace {asked.namespace}), or name another one.",
         )
     known = CAPABILITIES.get(asked.kind.capability)
-    remedy = known.remedy if known else "Use a cluster which has it."
+    remedy = known.remedy if known else "Use a cluster that has it."
     return PermanentError(
         "MissingCapability",
         f"The cluster does not serve {asked.kind.resource} of {asked.kind.api_version} (request to "
@@ -157,17 +163,17 @@ def _conflict(
         fields = "; ".join(f"{field} (set by {manager})" for field, manager in foreign)
         return FieldConflictError(
             "FieldConflict",
-            f"{asked.object}: somebody else has set what we set, too: {fields}. Heal sets it to "
-            "what is wanted here; Adopt leaves it to them.",
+            f"{asked.object}: fields are also managed by another client: {fields}. "
+            "Heal overwrites them; Adopt leaves them to that client.",
             foreign,
         )
     if "object is being deleted" in message:
         return TemporaryError(
             "StillStopping", f"{asked.object} is still being deleted.", delay_s=1.0
         )
-    what = "came first" if reason == "AlreadyExists" else "changed it at the same time"
+    what = "created it first" if reason == "AlreadyExists" else "changed it at the same time"
     return TemporaryError(
-        "ClusterBusy", f"{asked.object}: somebody else {what}: {message}.", delay_s=1.0
+        "ClusterBusy", f"{asked.object}: another client {what}: {message}.", delay_s=1.0
     )
 
 

@@ -32,8 +32,9 @@ _INLINE = {
 }
 _PLUGINS = {"exec": "an exec plugin", "auth-provider": "an auth-provider plugin"}
 _PLUGIN_REMEDY = (
-    "Make a ServiceAccount for Emberline in the cluster and use its token; or add the cluster by"
-    " the kind context, which reads the kubeconfig on the console's own machine."
+    "Create a ServiceAccount for Emberline in the cluster and use its token, or "
+    'add the cluster with the connection method "context", which reads the '
+    "kubeconfig on the console's own machine."
 )
 
 
@@ -121,18 +122,18 @@ class Kubeconfig:
 def parse_kubeconfig(text: str) -> Kubeconfig:
     """Return every context with its verdict; raise `KubeconfigError` if this is no kubeconfig."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        remedy = f"Send the one context that is meant, at most {MAX_BYTES // 1024} KiB."
-        raise KubeconfigError("", "This is too large for a kubeconfig.", remedy)
+        remedy = f"Send only the required context, at most {MAX_BYTES // 1024} KiB."
+        raise KubeconfigError("", "Too large for a kubeconfig.", remedy)
     try:
         document = yaml_reader.read_document(text)
     except YamlError as error:
         where = f" at line {error.line}" if error.line else ""
         raise KubeconfigError(
-            "", f"This is not YAML{where}.", "Paste the whole file, as kubectl writes it."
+            "", f"Invalid YAML{where}.", "Paste the complete file as kubectl writes it."
         ) from None
     if not isinstance(document, dict) or not isinstance(document.get("contexts"), list):
         remedy = "Paste the output of: kubectl config view --minify --flatten."
-        raise KubeconfigError("contexts", "This is not a kubeconfig: it has no contexts.", remedy)
+        raise KubeconfigError("contexts", "Not a kubeconfig: it has no contexts.", remedy)
     names = [str(one["name"]) for one in document["contexts"] if _has_name(one)]
     if not names:
         remedy = "Paste the output of: kubectl config view --minify --flatten."
@@ -161,7 +162,7 @@ def _login(document: Mapping[str, Any], name: str) -> Login:
     if bool(key) != bool(cert):
         missing = "client-key-data" if cert else "client-certificate-data"
         raise KubeconfigError(
-            f"users[{wanted}].{missing}", f"{missing} is missing.", "A certificate needs its key."
+            f"users[{wanted}].{missing}", f"{missing} is missing.", "The certificate has no key."
         )
     return Login(
         server=_server(cluster),
@@ -182,11 +183,13 @@ def _refuse_foreign(where: str, kind: str, facts: Mapping[str, Any]) -> None:
     """Reject entries that run a program or read a file of this machine."""
     for key, what in _PLUGINS.items():
         if facts.get(key):
-            text = f"It logs in by {what}, which would run a program on the console's machine."
+            text = (
+                f"It authenticates with {what}, which would run a program on the console's machine."
+            )
             raise KubeconfigError(f"{where}.{key}", text, _PLUGIN_REMEDY)
     for key in _FILES[kind]:
         if facts.get(key) and not facts.get(_INLINE[key]):
-            text = f"{key} names a file, which is not here."
+            text = f"{key} refers to a file that the console does not have."
             remedy = "Inline its content: kubectl config view --minify --flatten."
             raise KubeconfigError(f"{where}.{key}", text, remedy)
 
@@ -195,7 +198,9 @@ def _server(cluster: Mapping[str, Any]) -> str:
     server = _text(cluster, "server").rstrip("/")
     parts = urlsplit(server)
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise KubeconfigError("server", "The server is not a URL.", "Write https://HOST:PORT.")
+        raise KubeconfigError(
+            "server", "The server address is not a URL.", "Write https://HOST:PORT."
+        )
     if parts.scheme == "http" and not _loopback(parts.hostname):
         text = "A server URL without TLS would expose the credentials in clear text."
         raise KubeconfigError("server", text, "Write https://HOST:PORT.")
@@ -229,7 +234,7 @@ def _text(facts: Mapping[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise KubeconfigError(key, f"{key} is not a text.", "Put it in quotes.")
+        raise KubeconfigError(key, f"{key} is not a string.", "Put it in quotes.")
     return value
 
 
@@ -258,5 +263,7 @@ def _pem(facts: Mapping[str, Any], key: str) -> str:
     try:
         decoded = base64.b64decode(_text(facts, key), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        raise KubeconfigError(key, f"{key} is not base64 of PEM.", "Paste the file anew.") from None
+        raise KubeconfigError(
+            key, f"{key} is not base64 of PEM.", "Paste the file again."
+        ) from None
     return decoded

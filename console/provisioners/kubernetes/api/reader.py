@@ -49,7 +49,7 @@ class Reader:
     def get(self, path: str, **query: str) -> dict[str, Any]:
         found = self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
         if found is None:
-            raise QueryFailed(404, f"{path} is not there")
+            raise QueryFailed(404, f"{path} does not exist")
         return found
 
     def find(self, path: str) -> dict[str, Any] | None:
@@ -59,7 +59,7 @@ class Reader:
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         found = self._ask("POST", path, body)
         if found is None:
-            raise QueryFailed(404, f"{path} is not there")
+            raise QueryFailed(404, f"{path} does not exist")
         return found
 
     def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
@@ -77,13 +77,13 @@ class Reader:
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any] | None:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise QueryFailed(0, f"the cluster took longer than {self.budget_s:g} s to answer")
+            raise QueryFailed(0, f"the cluster did not respond within {self.budget_s:g} s")
         status, content = self._send(method, path, body, min(left, self.access.deadline_s))
         if status == 404:
             return None
         if status == 401:
-            text = "The cluster does not accept the credentials (401)."
-            remedy = "They may have expired: give the kubeconfig anew."
+            text = "The cluster rejects the credentials (401)."
+            remedy = "They may have expired; upload the kubeconfig again."
             raise PermanentError("ClusterRefused", f"{text} {remedy}")
         if not 200 <= status < 300:
             raise QueryFailed(status, _status_message(content) or f"HTTP {status}")
@@ -92,7 +92,7 @@ class Reader:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            text = f"{path} did not answer as a Kubernetes API server does."
+            text = f"{path} did not respond like a Kubernetes API server."
             raise PermanentError("NotKubernetes", f"{text} Correct the server of the kubeconfig.")
         return found
 
@@ -110,7 +110,7 @@ class Reader:
             answer = client.call_api(*asked, _request_timeout=timeout_s)
             return int(answer.status), self._whole(answer.response)
         except ApiException as error:  # raised by the client for a failed TLS handshake
-            text = f"The certificate of the API server is not accepted: {_short(error.reason)}."
+            text = f"The certificate of the API server is not trusted: {_short(error.reason)}."
             remedy = "Put the cluster's certificate-authority-data into the kubeconfig."
             raise PermanentError("ClusterUntrusted", f"{text} {remedy}") from None
         except (HTTPError, OSError) as error:
@@ -125,7 +125,7 @@ class Reader:
             for chunk in reply.stream(_CHUNK):
                 content += chunk
                 if len(content) > _MOST_BYTES or time.monotonic() > self._until:
-                    raise QueryFailed(0, "the answer had no end")
+                    raise QueryFailed(0, "the response was incomplete")
         except QueryFailed:
             reply.close()  # the rest must not precede the next response
             raise

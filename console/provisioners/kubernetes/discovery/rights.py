@@ -57,24 +57,24 @@ class Right(ResourceVerbs):
 
 
 _LOST = {
-    "serviceaccounts": "no router can be made",
-    "roles": "routers cannot find their workers",
-    "rolebindings": "routers cannot find their workers",
-    "statefulsets": "no cache tier can be made",
-    "persistentvolumeclaims": "disks of cache nodes are not made, or stay",
+    "serviceaccounts": "routers cannot be created",
+    "roles": "routers cannot discover workers",
+    "rolebindings": "routers cannot discover workers",
+    "statefulsets": "cache tiers cannot be created",
+    "persistentvolumeclaims": "volumes of cache nodes are not created or not removed",
     "persistentvolumes": "models on S3, FSx and EFS cannot be mounted",
-    "gateways": "no exposure by a Gateway of its own",
-    "poddisruptionbudgets": "drains of nodes are not held back",
-    "networkpolicies": "ports of pods are not closed",
+    "gateways": "no exposure by a dedicated Gateway",
+    "poddisruptionbudgets": "node drains are not delayed",
+    "networkpolicies": "pod ports stay open",
     "ingresses": "no exposure by Ingress",
     "httproutes": "no exposure by a Gateway",
     "horizontalpodautoscalers": "no autoscaling",
     "scaledobjects": "no autoscaling by KEDA",
     "triggerauthentications": "no autoscaling by triggers with a secret",
     "certificates": "no certificates by cert-manager",
-    "podmonitors": "the Prometheus Operator is not told of workloads",
-    "servicemonitors": "the Prometheus Operator is not told of workloads",
-    "prometheusrules": "the Prometheus Operator is not told of alerts",
+    "podmonitors": "no monitors for the Prometheus Operator",
+    "servicemonitors": "no monitors for the Prometheus Operator",
+    "prometheusrules": "no alert rules for the Prometheus Operator",
 }
 
 
@@ -88,7 +88,7 @@ _DEFINITIONS = Right(
     "apiextensions.k8s.io",
     "customresourcedefinitions",
     ("create",),  # not restrictable by name: the object does not exist yet
-    "the definition of InferenceEndpointConfig is not installed: no object can be followed",
+    "InferenceEndpointConfig is not installed: no object can be followed",
     cluster=True,
     optional=True,
     part=FOLLOW_GROUP,
@@ -106,36 +106,36 @@ RIGHTS = (
             kind.group,
             kind.plural,
             VERBS_OF_OWN,
-            _LOST.get(kind.plural, "no workload can be made"),
+            _LOST.get(kind.plural, "workloads cannot be created"),
             capability=kind.capability,
         )
         for kind in kinds.APPLIED_KINDS
         if kind.namespaced
     ),
-    Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
-    Right("", "pods/log", ("get",), "logs are not shown"),
-    Right("apps", "replicasets", ("get", "list"), "a rollout's revisions are not seen"),
+    Right("", "pods", ("get", "list", "patch"), "replicas are not visible"),
+    Right("", "pods/log", ("get",), "logs are not available"),
+    Right("apps", "replicasets", ("get", "list"), "rollout revisions are not visible"),
     # Granting a right requires holding it; routers get this one.
-    Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot find their workers"),
-    Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
+    Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot discover workers"),
+    Right("", "events", ("list",), "cluster events are not available", optional=True),
     *(
         Right(kind.group, kind.plural, VERBS_OF_OWN, _LOST[kind.plural], True, True, shares=True)
         for kind in kinds.APPLIED_KINDS
         if not kind.namespaced
     ),
-    _discovery_right("", "nodes", "instance types and GPUs are not known"),
-    _discovery_right("", "pods", "free GPUs are not known"),
-    _discovery_right("", "namespaces", "namespaces are not offered"),
-    _discovery_right("storage.k8s.io", "storageclasses", "classes are not offered"),
-    _discovery_right("storage.k8s.io", "csidrivers", "models on S3, FSx and EFS are not offered"),
-    _discovery_right("networking.k8s.io", "ingressclasses", "classes are not offered"),
-    _discovery_right("scheduling.k8s.io", "priorityclasses", "classes are not offered"),
+    _discovery_right("", "nodes", "instance types and GPUs are unknown"),
+    _discovery_right("", "pods", "free GPUs are unknown"),
+    _discovery_right("", "namespaces", "namespaces are not listed"),
+    _discovery_right("storage.k8s.io", "storageclasses", "classes are not listed"),
+    _discovery_right("storage.k8s.io", "csidrivers", "models on S3, FSx and EFS are not available"),
+    _discovery_right("networking.k8s.io", "ingressclasses", "classes are not listed"),
+    _discovery_right("scheduling.k8s.io", "priorityclasses", "classes are not listed"),
     _discovery_right(
-        "cert-manager.io", "clusterissuers", "issuers are not offered", known.CERT_MANAGER
+        "cert-manager.io", "clusterissuers", "issuers are not listed", known.CERT_MANAGER
     ),
-    _discovery_right("cert-manager.io", "issuers", "issuers are not offered", known.CERT_MANAGER),
+    _discovery_right("cert-manager.io", "issuers", "issuers are not listed", known.CERT_MANAGER),
     _discovery_right(
-        "gateway.networking.k8s.io", "gateways", "Gateways are not offered", known.GATEWAY_API
+        "gateway.networking.k8s.io", "gateways", "Gateways are not listed", known.GATEWAY_API
     ),
     _DEFINITIONS,
     replace(
@@ -144,16 +144,14 @@ RIGHTS = (
         names=(".".join(reversed(_CONFIGS)),),
         lost="objects are not followed",
     ),
-    _follow_right(*_CONFIGS, ("list", "patch"), "objects are neither followed nor let go"),
-    _follow_right(
-        _CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "objects do not tell how they do"
-    ),
-    _follow_right("", "events", ("create", "patch"), "no event says why an object is refused"),
+    _follow_right(*_CONFIGS, ("list", "patch"), "objects are neither followed nor released"),
+    _follow_right(_CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "object status is not updated"),
+    _follow_right("", "events", ("create", "patch"), "no event when an object is rejected"),
     Right(
         "monitoring.coreos.com",
         "alertmanagerconfigs",
         VERBS_OF_OWN,
-        "receivers are not kept for the cluster's Alertmanager",
+        "receivers are not stored for the cluster's Alertmanager",
         optional=True,
         capability=known.PROMETHEUS_OPERATOR,
         part=RECEIVERS_GROUP,

@@ -65,7 +65,7 @@ class ClusterSurvey:
         # Required: without these responses the cluster counts as unreachable.
         version = str(self._must("/version").get("gitVersion", ""))
         groups = {str(group["name"]): group for group in self._must("/apis").get("groups") or []}
-        nodes = self._list("/api/v1/nodes", "instance types and GPUs are not known")
+        nodes = self._list("/api/v1/nodes", "instance types and GPUs are unknown")
         found = self._pools(nodes)
         offers = self._offers(groups)
         findings = {one.name: one for one in self._findings(groups, nodes, found, offers)}
@@ -77,7 +77,7 @@ class ClusterSurvey:
             return self._reader.get(path)
         except QueryFailed as error:
             if error.status == 404:
-                text = "It does not answer as a Kubernetes API server does"
+                text = "It does not respond like a Kubernetes API server"
                 raise PermanentError("NotKubernetes", f"{text}: {error}.") from None
             if error.refused:
                 text = f"The cluster denies discovery of {path}: {error}."
@@ -93,7 +93,7 @@ class ClusterSurvey:
         except QueryFailed as error:
             if error.status == 404:
                 return []
-            may = "Emberline may not list it" if error.refused else str(error)
+            may = "Emberline lacks permission to list it" if error.refused else str(error)
             self._notes.append(f"{path}: {may}; {lost}.")
             return None
 
@@ -103,7 +103,7 @@ class ClusterSurvey:
         if not any(pool.gpus for pool in pools(nodes, None)):
             return pools(nodes, ())
         running = "status.phase!=Succeeded,status.phase!=Failed"
-        pods = self._list("/api/v1/pods", "free GPUs are not known", fieldSelector=running)
+        pods = self._list("/api/v1/pods", "free GPUs are unknown", fieldSelector=running)
         return pools(nodes, pods)
 
     def _offers(self, groups: Mapping[str, Any]) -> Offers:
@@ -167,7 +167,7 @@ class ClusterSurvey:
         if name == known.KEDA and _SERVED[name][0] in groups:
             answer = self._served("/apis/{}/{}".format(*_SERVED[name]))
             if isinstance(answer, str):
-                why_not = f"KEDA is installed, but its metrics server does not answer: {answer}."
+                why_not = f"KEDA is installed, but its metrics server does not respond: {answer}."
                 return _absent(name, why_not)
         return _present(name, _detail(name, f"{group}/{version}", offers))
 
@@ -178,7 +178,7 @@ class ClusterSurvey:
             return _absent(name, f"The cluster does not know {group}.")
         served = self._served(f"/apis/{group}/{version}")
         if isinstance(served, str):
-            return _absent(name, f"It is installed, but does not answer: {served}.")
+            return _absent(name, f"It is installed, but does not respond: {served}.")
         return _present(name, f"{group}/{version} answers")
 
     def _served(self, path: str) -> set[str] | str:
@@ -196,19 +196,20 @@ class ClusterSurvey:
         storage.
         """
         path = "/apis/storage.k8s.io/v1/csidrivers"
-        listed = self._list(path, "models on S3, FSx and EFS are not offered")
+        listed = self._list(path, "models on S3, FSx and EFS are not available")
         names = set(_names(listed) or ())
         self.shares = not names.isdisjoint(known.CSI_DRIVERS)
         may = self.shares and self._may_make_volumes()
         for driver, name in known.CSI_DRIVERS.items():
             if listed is None:
-                yield _absent(name, "Emberline may not list CSI drivers.")
+                yield _absent(name, "Emberline lacks permission to list CSI drivers.")
             elif driver not in names:
                 yield _absent(name, f"The cluster has no CSI driver {driver}.")
             elif not may:
                 why_not = (
-                    f"{driver} is there, but Emberline may not get, list, create, patch and"
-                    " delete persistentvolumes, which are of the whole cluster."
+                    f"{driver} exists, but Emberline lacks permission to get, "
+                    "list, create, patch and delete persistentvolumes, which are "
+                    "cluster-scoped."
                 )
                 yield _absent(name, why_not)
             else:
@@ -244,8 +245,8 @@ def _network_policy(groups: Mapping[str, Any]) -> CapabilityFinding:
     if plugin:
         return _present(known.NETWORK_POLICY, f"enforced by {plugin}")
     why_not = (
-        "No network plug-in known to enforce NetworkPolicy was found. The policies are made"
-        " nevertheless; whether they hold, the cluster does not tell."
+        "No network plug-in that is known to enforce NetworkPolicy was found. The "
+        "policies are created, but may not be enforced."
     )
     return _absent(known.NETWORK_POLICY, why_not)
 
@@ -302,7 +303,7 @@ def _absent(name: str, why_not: str) -> CapabilityFinding:
 
 
 def _unsure_finding(name: str, what: str) -> CapabilityFinding:
-    detail = f"Emberline may not list {what}; taken as there"
+    detail = f"Emberline lacks permission to list {what}; assumed present"
     return CapabilityFinding(name, present=True, detail=detail, unsure=True)
 
 

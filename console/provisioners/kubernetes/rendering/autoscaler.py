@@ -47,18 +47,20 @@ def autoscalers(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, A
 
 def _check(spec: WorkloadSpec, target: RenderingTarget, scale: Autoscale) -> None:
     if scale.minimum > scale.maximum or scale.maximum < 1:
-        raise _bad(spec, f"between {scale.minimum} and {scale.maximum} replicas is no range")
+        raise _bad(spec, f"{scale.minimum} to {scale.maximum} replicas is not a valid range")
     if scale.triggers:
         target.need(KEDA, f"Autoscaling {spec.name!r} by triggers")
         return
     target.need(METRICS_SERVER, f"Autoscaling {spec.name!r} by CPU")
     if not scale.cpu_percent:
-        raise _bad(spec, "there is neither a trigger nor a share of CPU: set one of them")
+        raise _bad(spec, "neither a trigger nor a CPU target is set: set one of them")
     if scale.minimum < 1:
-        raise _bad(spec, "down to 0 needs a trigger (CPU of nothing says nothing): set at least 1")
+        raise _bad(
+            spec, "scaling to 0 needs a trigger (CPU use is undefined without pods): set at least 1"
+        )
     requested = (pod_of(spec).resources.get("requests") or {}).get("cpu")
     if not spec.cpus and not requested:
-        raise _bad(spec, "a share of CPU is one of what is asked for: set its processors")
+        raise _bad(spec, "a CPU target is relative to the CPU request: set the CPU request")
 
 
 def _bad(spec: WorkloadSpec, why: str) -> PermanentError:

@@ -42,7 +42,7 @@ def exposure_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[s
         return []
     makers = {"ingress": _ingress, "gateway": _gateway, "loadbalancer": _load_balancer}
     if exposure.kind not in makers:
-        raise _bad(spec, f"there is no {exposure.kind!r}; choose one of {', '.join(makers)}")
+        raise _bad(spec, f"{exposure.kind!r} does not exist; choose one of {', '.join(makers)}")
     return [*makers[exposure.kind](spec, target, exposure), *_certificate(spec, target, exposure)]
 
 
@@ -83,8 +83,9 @@ def _gateway(
         if tls_secret(spec, exposure):
             raise _bad(
                 spec,
-                f"Gateway {exposure.gateway} is not ours, and TLS belongs to its listeners: set "
-                f"none here, or name a Gateway class for a Gateway of its own",
+                f"Gateway {exposure.gateway} is not managed by Emberline, and TLS "
+                "is configured on its listeners: set none here, or set a Gateway "
+                "class for a dedicated Gateway",
             )
         namespace, _, name = exposure.gateway.rpartition("/")
         parent = {"namespace": namespace or target.namespace, "name": name}
@@ -137,8 +138,8 @@ def _load_balancer(
     if tls_secret(spec, exposure):
         raise _bad(
             spec,
-            "a load balancer of a Service ends no TLS with a Secret: use an Ingress or a Gateway, "
-            "or your cloud's annotations for a certificate of the cloud",
+            "a Service load balancer cannot terminate TLS with a Secret: use an "
+            "Ingress or a Gateway, or your cloud's certificate annotations",
         )
     notes = dict(exposure.annotations)
     if exposure.host:

@@ -112,6 +112,6 @@ def _value(read: Mapping[str, str], name: str, spec: WorkloadSpec) -> str:
     if name not in read:
         raise PermanentError(
             "MissingSecret",
-            f"The secret {name!r} of {spec.name!r} was not read. Check that its file exists.",
+            f"The secret {name!r} of {spec.name!r} could not be read. Check that its file exists.",
         )
     return read[name]

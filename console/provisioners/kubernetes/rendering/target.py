@@ -50,15 +50,18 @@ def _declined_parts(spec: WorkloadSpec, target: RenderingTarget) -> Iterator[Par
         text = "Services carry scrape annotations instead of a monitor."
         yield _part("PodMonitor", "NoPrometheusOperator", text, PROMETHEUS_OPERATOR)
     if around.rules and PROMETHEUS_OPERATOR not in can:
-        text = "The cluster's Prometheus has none of these alerts; the console's own still hold."
+        text = (
+            "The cluster's Prometheus has none of these alerts; the console's own "
+            "alerts still apply."
+        )
         yield _part("PrometheusRule", "NoPrometheusOperator", text, PROMETHEUS_OPERATOR)
     if spec.around is not None and NETWORK_POLICY not in can:
-        text = "Nothing is known to enforce it: pods may be able to reach every port."
+        text = "Enforcement is unknown: pods may be able to reach every port."
         yield _part("NetworkPolicy", "NotEnforced", text, NETWORK_POLICY)
     gpu = GPU_DOMAINS.get(pod_of(spec).gpu_resource.partition("/")[0], "")
     if spec.gpus and gpu and gpu not in can:
         # Not an error: with node autoscaling, the nodes may not exist yet.
-        text = "No node with such a GPU is there now; pods wait until one comes."
+        text = "No node has such a GPU; pods stay pending until one joins."
         yield _part("Nodes", "NoGpuNode", text, gpu)
 
 

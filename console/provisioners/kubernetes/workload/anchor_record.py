@@ -85,14 +85,14 @@ def check_ours(found: Json, workload: str, owner: str = "") -> None:
     if not mine or labels.get(WORKLOAD) != workload:
         raise PermanentError(
             "NameTaken",
-            f"{name} is there already, and is not {workload}'s. Remove it, or choose another name "
-            "or namespace.",
+            f"{name} already exists and does not belong to {workload}. Remove it, "
+            "or choose another name or namespace.",
         )
     theirs = str((found.get("data") or {}).get("owner", owner))
     if owner and theirs != owner:
         raise PermanentError(
             "NameTaken",
-            f"{name} is there already, for {theirs}. Choose another name or namespace.",
+            f"{name} already exists, for {theirs}. Choose another name or namespace.",
         )
 
 

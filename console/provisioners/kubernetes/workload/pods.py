@@ -24,7 +24,7 @@ _SLOW_CREATING_S = 60.0
 _LATELY_S = 300.0
 """Time after which not being ready has another cause than the last exit."""
 HUNG = "Hung"
-_HUNG = "It was ready and does not answer its health check any more."
+_HUNG = "It was ready and now fails its health check."
 _KILL_S = 180.0
 """Time after the last failed health check by which a hung process has ended, whatever its grace."""
 _KILLED = (0, 137, 143)
@@ -95,7 +95,7 @@ def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaOb
     by_kubelet = last.get("exitCode") in _KILLED and last.get("reason") != "OOMKilled"
     if not by_kubelet or not 0 <= after_s < _KILL_S:
         return seen
-    text = f"It hung and was restarted by the kubelet ({why}); it starts again."
+    text = f"It hung and was restarted by the kubelet ({why})."
     return replace(seen, reason=HUNG, message=text)
 
 
@@ -135,7 +135,7 @@ def _state_of(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str
         late = now - parse_time(metadata["deletionTimestamp"]) > _STUCK_S
         if late:
             node = (pod.get("spec") or {}).get("nodeName", "")
-            text = f"Should have ended long ago: node {node} does not say that it has."
+            text = f"Overdue to end: node {node} has not confirmed it."
             return ReplicaState.STOPPING, "StuckTerminating", text
         return ReplicaState.STOPPING, "", "Being removed."
     if has_ended(pod):
@@ -166,7 +166,7 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
     running = (mine.get("state") or {}).get("running")
     if running is not None and mine.get("ready"):
         node = (pod.get("spec") or {}).get("nodeName", "")
-        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} does not report any more."
+        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} stopped reporting."
     last = (mine.get("lastState") or {}).get("terminated") or {}
     started_at = parse_time((running or {}).get("startedAt"))
     if running is not None and mine.get("started"):
@@ -177,14 +177,18 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
         return (
             ReplicaState.STARTING,
             _why(last),
-            f"It died ({_termination_text(last)}) and runs again.",
+            f"It crashed ({_termination_text(last)}) and runs again.",
         )
     if running is not None and mine.get("started"):
-        return ReplicaState.UNKNOWN, "ProbeFails", "It runs, and its health check does not pass."
+        return ReplicaState.UNKNOWN, "ProbeFails", "Running; its health check fails."
     if running is not None:
-        return ReplicaState.STARTING, "", "It starts: its health check does not pass yet."
+        return ReplicaState.STARTING, "", "Starting; its health check has not passed yet."
     slow = now - parse_time(pod["metadata"].get("creationTimestamp")) > _SLOW_CREATING_S
-    return ReplicaState.STARTING, "ContainerCreating" if slow else "", "Its containers are made."
+    return (
+        ReplicaState.STARTING,
+        "ContainerCreating" if slow else "",
+        "Its containers are being created.",
+    )
 
 
 def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
@@ -197,12 +201,12 @@ def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, s
         return (
             ReplicaState.BACKOFF,
             why,
-            f"{what} died ({_termination_text(last)}); is started again.",
+            f"{what} crashed ({_termination_text(last)}); restarting.",
         )
     if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
         return ReplicaState.STARTING, str(waiting["reason"]), str(waiting.get("message") or "")
     if dead and dead.get("exitCode") != 0:
-        return ReplicaState.BACKOFF, _why(dead), f"{what} died ({_termination_text(dead)})."
+        return ReplicaState.BACKOFF, _why(dead), f"{what} crashed ({_termination_text(dead)})."
     return None
 
 

@@ -110,7 +110,7 @@ def _autoscaler(body: Json) -> PartCondition:
 def _service(body: Json) -> PartCondition | None:
     if (body.get("spec") or {}).get("type") != "LoadBalancer":
         return None
-    return _addressed("load balancer", "The cluster gave it none yet.", body)
+    return _addressed("load balancer", "Not assigned by the cluster yet.", body)
 
 
 def _addressed(part: str, missing: str, body: Json) -> PartCondition:
@@ -128,7 +128,7 @@ def _route(body: Json) -> PartCondition:
             if found.ready is False:
                 return found
     if not parents:
-        return PartCondition("route", None, "NoGateway", "No Gateway has taken it yet.")
+        return PartCondition("route", None, "NoGateway", "Not accepted by a Gateway yet.")
     return _of_condition("route", "Accepted", {"status": parents[0]})
 
 
@@ -149,7 +149,7 @@ def _balanced(status: Json) -> str:
 _PARTS: dict[ObjectKind, Callable[[Json], PartCondition | None]] = {
     kinds.HPA: _autoscaler,
     kinds.SCALED_OBJECT: partial(_of_condition, "scaled object", "Ready"),
-    kinds.INGRESS: partial(_addressed, "ingress", "No Ingress controller gave it one yet."),
+    kinds.INGRESS: partial(_addressed, "ingress", "Not assigned by an Ingress controller yet."),
     kinds.HTTP_ROUTE: _route,
     kinds.CERTIFICATE: partial(_of_condition, "certificate", "Ready"),
     kinds.SERVICE: _service,

@@ -145,7 +145,7 @@ def test_memory_the_system_does_not_have_makes_the_arena_smaller(
 
 def test_more_than_there_is_is_refused_with_the_remedy(name: str) -> None:
     real = os.statvfs(wire.FOLDER)
-    with pytest.raises(ArenaError, match=r"bytes free and this node wants .*less --memory"):
+    with pytest.raises(ArenaError, match=r"bytes free, this node needs .*less --memory"):
         Arena((real.f_bavail + 1) * real.f_frsize + PAGE_BYTES, shm=name)
     assert not Path(wire.FOLDER, name).exists()
 

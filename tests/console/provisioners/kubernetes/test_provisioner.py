@@ -161,7 +161,7 @@ class TestDrift:
         settle(rig, spec)
         rig.cluster.api.delete("Deployment", rig.namespace, "demo")
         seen = rig.provisioner.observe(REF)
-        assert "somebody deleted it" in seen.message
+        assert "was deleted outside Emberline" in seen.message
         assert settle(rig, spec).replicas
         rig.cluster.api.delete("Service", rig.namespace, "demo-pods")
         (missing,) = rig.provisioner.drift(REF)

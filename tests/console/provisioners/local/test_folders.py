@@ -159,5 +159,5 @@ def test_a_peer_connects_where_a_channel_was_bound(local: LocalRig) -> None:
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(address.removeprefix("ipc://"))
     unknown = dataclasses.replace(spec, channels=())
-    with pytest.raises(PermanentError, match="channel 'news'; it has: none"):
+    with pytest.raises(PermanentError, match="channel 'news'; available: none"):
         local.provisioner.apply(unknown)

@@ -57,7 +57,7 @@ def silence(client: socket.socket, done: threading.Event) -> None:
         (says(b"+OK\r\n"), "no HTTP answer"),
         (says(b"HTTP/1.1 OK\r\n"), "no HTTP answer"),
         (says(b"x" * 10_000), "no HTTP answer"),
-        (says(b""), "closed without an answer"),
+        (says(b""), "closed without a response"),
         (silence, LATE),
         (drip, LATE),
     ],

@@ -163,7 +163,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
         "client-certificate-data": b64(cert.read_bytes()),
         "client-key-data": b64(key.read_bytes()),
     }
-    with pytest.raises(PermanentError, match="do not fit"):
+    with pytest.raises(PermanentError, match="do not match"):
         login("https://k.example", **user).api_client()
 
 

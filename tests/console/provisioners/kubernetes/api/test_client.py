@@ -173,7 +173,7 @@ class TestFaults:
         with answering(b"", drips=True) as url:
             access = ClusterAccess("kubeconfig", _kubeconfig(url), deadline_s=0.3)
             own = KubernetesProvisioner(access, "models", CAPABILITIES)
-            with pytest.raises(TemporaryError, match="did not end in time"):
+            with pytest.raises(TemporaryError, match="did not finish in time"):
                 own.observe(REF)
 
     @pytest.mark.parametrize("page", [b"<html>sign in</html>", b"[]", b""])

@@ -79,7 +79,7 @@ CASES = [
     ),
     (409, CONFLICT, PATCH, "FieldConflict", "set by kubectl-edit.*set by argocd.*Heal.*Adopt"),
     (409, said("object is being deleted: x", "AlreadyExists"), PATCH, "StillStopping", "deleted"),
-    (409, said('"x" already exists', "AlreadyExists"), PATCH, "ClusterBusy", "came first"),
+    (409, said('"x" already exists', "AlreadyExists"), PATCH, "ClusterBusy", "created it first"),
     (409, said("the object has been modified", "Conflict"), PATCH, "ClusterBusy", "same time"),
     (422, said('Deployment "x" is invalid: spec.y', "Invalid"), PATCH, "RefusedByCluster", "spec"),
     (400, said('strict decoding error: unknown field "x"'), PATCH, "RefusedByCluster", "unknown"),

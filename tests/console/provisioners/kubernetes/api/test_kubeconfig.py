@@ -65,10 +65,14 @@ def test_nothing_secret_is_shown() -> None:
     [
         ({}, {"exec": {"command": "aws"}}, "an exec plugin"),
         ({}, {"auth-provider": {"name": "gcp"}}, "an auth-provider plugin"),
-        ({}, {"token": "", "tokenFile": "/etc/shadow"}, "tokenFile names a file"),
-        ({}, {"client-certificate": "/a", "client-key": "/b"}, "client-certificate names a file"),
-        ({}, {"client-certificate-data": PEM, "client-key": "/b"}, "client-key names a file"),
-        ({"certificate-authority": "/etc/passwd"}, {}, "certificate-authority names a file"),
+        ({}, {"token": "", "tokenFile": "/etc/shadow"}, "tokenFile refers to a file"),
+        (
+            {},
+            {"client-certificate": "/a", "client-key": "/b"},
+            "client-certificate refers to a file",
+        ),
+        ({}, {"client-certificate-data": PEM, "client-key": "/b"}, "client-key refers to a file"),
+        ({"certificate-authority": "/etc/passwd"}, {}, "certificate-authority refers to a file"),
         ({"server": "http://k.example:6443"}, {}, "without TLS"),
         ({"server": "file:///etc/passwd"}, {}, "not a URL"),
         ({"certificate-authority-data": "%%%"}, {}, "not base64"),
@@ -96,11 +100,11 @@ def test_http_to_this_machine_is_allowed() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [1,\n b", "not YAML at line"),
-        ("[" * 600, "not YAML"),
+        ("a: [1,\n b", "Invalid YAML at line"),
+        ("[" * 600, "Invalid YAML"),
         ("just words", "no contexts"),
         ("contexts: []", "empty"),
-        ("x" * (MAX_BYTES + 1), "too large"),
+        ("x" * (MAX_BYTES + 1), "Too large"),
     ],
 )
 def test_what_is_no_kubeconfig(text: str, said: str) -> None:

@@ -174,10 +174,10 @@ def test_triggers_are_text_to_keda() -> None:
 @pytest.mark.parametrize(
     ("scale", "said"),
     [
-        (Autoscale(3, 2, cpu_percent=70), "no range"),
-        (Autoscale(0, 0, ({"type": "cron"},)), "no range"),
+        (Autoscale(3, 2, cpu_percent=70), "not a valid range"),
+        (Autoscale(0, 0, ({"type": "cron"},)), "not a valid range"),
         (Autoscale(1, 2), "neither a trigger"),
-        (Autoscale(0, 2, cpu_percent=70), "down to 0"),
+        (Autoscale(0, 2, cpu_percent=70), "scaling to 0"),
     ],
 )
 def test_what_cannot_be_scaled(scale: Autoscale, said: str) -> None:
@@ -186,7 +186,7 @@ def test_what_cannot_be_scaled(scale: Autoscale, said: str) -> None:
 
 def test_a_share_of_cpu_is_of_what_is_asked_for() -> None:
     spec = around_changed(replace(WORKER, cpus=0), autoscale=Autoscale(1, 2, cpu_percent=70))
-    assert "processors" in refused(spec)
+    assert "CPU request" in refused(spec)
     render(pod_changed(spec, resources={"requests": {"cpu": "1"}}), TARGET, SECRETS)
 
 
@@ -291,8 +291,8 @@ def test_only_the_exposed_port_is_out_there() -> None:
         (Exposure("carrier-pigeon", "http"), "ingress, gateway, loadbalancer"),
         (Exposure("ingress", "htpp"), "'htpp'"),
         (Exposure("gateway", "http"), "name a Gateway"),
-        (Exposure("gateway", "http", gateway="a/b", tls_secret="s"), "TLS belongs to"),
-        (Exposure("loadbalancer", "http", tls_secret="s"), "ends no TLS"),
+        (Exposure("gateway", "http", gateway="a/b", tls_secret="s"), "TLS is configured on"),
+        (Exposure("loadbalancer", "http", tls_secret="s"), "cannot terminate TLS"),
         (Exposure("ingress", "http", issuer="x"), "host name"),
     ],
 )

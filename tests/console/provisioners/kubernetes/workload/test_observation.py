@@ -99,9 +99,9 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         },
         ReplicaState.BACKOFF,
         "CrashLoopBackOff",
-        "Step prefetch died (exit code 22: 404)",
+        "Step prefetch crashed (exit code 22: 404)",
     ),
-    (container(RUNNING, started=False), ReplicaState.STARTING, "", "starts"),
+    (container(RUNNING, started=False), ReplicaState.STARTING, "", "Starting"),
     (container(RUNNING, started=True), ReplicaState.UNKNOWN, "ProbeFails", "health check"),
     (
         container(RUNNING, started=True, ready=True)
@@ -142,7 +142,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container({"waiting": {"reason": "ContainerCreating"}}),
         ReplicaState.STARTING,
         "",
-        "containers are made",
+        "containers are being created",
     ),
 ]
 
@@ -264,7 +264,7 @@ def test_the_number_is_an_autoscalers_only_where_there_is_one() -> None:
 
 
 def test_who_deleted_the_deployment_left_a_message() -> None:
-    assert "Deployment demo is gone" in to_observation(looked(None)).message
+    assert "Deployment demo was deleted" in to_observation(looked(None)).message
 
 
 ROUTE = {"spec": {"hostnames": ["demo.example"]}}
