@@ -297,20 +297,25 @@ def compare(figure: Figure, value: float, earlier: float | None) -> Change | Non
 
 
 def draw(figure: Figure, values: Values) -> Sparkline | None:
-    """Return a line from 0 to the highest value, interrupted where values are missing."""
+    """Return a line interrupted where values are missing. Its axis spans at least a fifth of the
+    highest value, so that noise stays flat.
+    """
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return None
-    top = max(known) or 1.0
+    low, high = min(known), max(known)
+    span = max(2 * (high - low), high / 5) or 1.0
+    base = max(0.0, high - 0.75 * span)
     runs: list[list[str]] = [[]]
     for at, value in enumerate(values):
         if value is None:
             runs.append([])
         else:
-            runs[-1].append(f"{100 * at / (len(values) - 1):.1f},{29 - 28 * value / top:.1f}")
+            y = 29 - 28 * (value - base) / span
+            runs[-1].append(f"{100 * at / (len(values) - 1):.1f},{y:.1f}")
     shapes = tuple(" ".join(run if len(run) > 1 else run * 2) for run in runs if run)
-    low, high, last = (_format(figure, one) for one in (min(known), max(known), known[-1]))
-    return Sparkline(shapes, f"Last hour: lowest {low}, highest {high}, latest {last}")
+    lowest, highest, last = (_format(figure, one) for one in (low, high, known[-1]))
+    return Sparkline(shapes, f"Last hour: lowest {lowest}, highest {highest}, latest {last}")
 
 
 def _format_latest(figure: Figure, points: Values) -> str:
