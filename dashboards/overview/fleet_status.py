@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts import selectors as accounts
-from console.accounts.permissions import Somebody, allows
+from console.accounts.permissions import Somebody, allows, allows_in_any_team
 from console.audit import selectors as trail
 from console.clusters import selectors as clusters
 from dashboards.prometheus import connections
@@ -109,7 +109,7 @@ def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
             "First endpoint",
             "A model with its workers, router and caches. Start from a template.",
             done["made"],
-            reverse("endpoints:new"),
+            reverse("endpoints:new") if allows_in_any_team(viewer, "operator") else "",
             "Create endpoint",
         ),
         SetupStep(

@@ -46,7 +46,9 @@ def test_an_empty_console_says_how_to_begin() -> None:
     text = browser("operator").get("/").text
     assert "First steps" in text
     assert "Create endpoint" in text
-    assert "requires the operator role" in browser("viewer").get("/").text
+    viewer = browser("viewer").get("/").text
+    assert "requires the operator role" in viewer
+    assert "Create endpoint" not in viewer
 
 
 def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
