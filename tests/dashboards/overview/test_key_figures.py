@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
+from pytest_django.live_server_helper import LiveServer
 
 from console.catalogue import actions as catalogue
 from dashboards.boards.queries import Scope
@@ -13,11 +16,13 @@ from dashboards.boards.results import resolution
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.overview import key_figures
 from dashboards.overview.key_figures import COST, HIT_RATE, REQUESTS, TTFT, Change
+from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
 from dashboards.selectors import get_fleet_scope
 from endpoints.models import Endpoint
 from tests.support import teams as people
-from tests.support.console import make_endpoint, person, pretend_ready
+from tests.support.browser import watch
+from tests.support.console import browser, make_endpoint, person, pretend_ready
 
 pytestmark = pytest.mark.django_db
 PRICE = {"vcpus": 4, "memory_gib": 16, "price_usd_hour": 2.0, "price_date": "2026-01-01"}
@@ -190,3 +195,39 @@ def test_sparklines_stay_in_their_box() -> None:
         points = [point.split(",") for shape in drawn.shapes for point in shape.split()]
         assert all(0 <= float(x) <= 100 and 0 <= float(y) <= 30 for x, y in points), values
     assert key_figures.draw(REQUESTS, [1.0]) is None
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_tiles_are_even_and_first_steps_unfold_by_keyboard(
+    chrome: Browser, live_server: LiveServer, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No value wraps at desk widths; the saving survives a refresh of the tiles."""
+    asker = Answers()
+    monkeypatch.setattr(connections, "fleet", lambda: asker)
+    catalogue.save_instance_type(person("admin"), THIS_MACHINE, PRICE)
+    pretend_ready(make_endpoint(), workers={"w-0": "http://127.0.0.1:1"})
+    it = watch(chrome, live_server.url)
+    cookie = browser("viewer").cookies[settings.SESSION_COOKIE_NAME]
+    it.page.context.add_cookies(
+        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
+    )
+    it.page.goto(live_server.url)
+    expect(it.page.locator("#saving")).to_contain_text("No cached tokens")
+    for width in (1280, 1366):
+        it.page.set_viewport_size({"width": width, "height": 844})
+        boxes = [card.bounding_box() for card in it.page.locator(".key-figure").all()]
+        assert len({(box["y"], box["height"]) for box in boxes if box}) == 1, width
+        heads = [
+            value.evaluate("node => node.closest('div').getClientRects()[0].height")
+            for value in it.page.locator(".key-figure .h1").all()
+        ]
+        assert max(heads) < 40, f"a value wraps at {width} px"
+    with it.page.expect_response("**/overview/numbers"):
+        it.page.evaluate("htmx.trigger('#numbers', 'load')")
+    expect(it.page.locator("#saving")).to_contain_text("No cached tokens")
+    it.page.locator(".guide > summary").focus()
+    it.page.keyboard.press("Enter")
+    expect(it.page.get_by_text("Inference key", exact=True)).to_be_visible()
+    assert it.fits()
+    assert it.complaints == []
