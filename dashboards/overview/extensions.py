@@ -54,7 +54,7 @@ def register_columns() -> None:
     )
     register(FilledColumns(Column("reuse", "Hit rate", number=True), metric_cells))
     register(FilledColumns(Column("ttft", "TTFT p90", number=True), metric_cells))
-    register(FilledColumns(Column("cost", "Cost (USD/h)", default=False, number=True), cost_cells))
+    register(FilledColumns(Column("cost", "Cost an hour", default=False, number=True), cost_cells))
 
 
 def metric_cells(rows: Sequence[Endpoint]) -> Cells:
@@ -108,7 +108,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
             reverse("alerting:rules"),
         ),
         Fact("Receivers", health.deliverers(), reverse("notify:receivers")),
-        Fact("Grafana", "Export dashboards", reverse("dashboards:grafana")),
+        Fact("Grafana", "Export boards to your own Grafana", reverse("dashboards:grafana")),
     )
 
 

@@ -24,7 +24,7 @@ from endpoints.pages.head import STALE_S, TROUBLED
 from endpoints.pages.list import query
 
 MAX_UNHEALTHY = 6
-MAX_CHANGES = 8
+MAX_CHANGES = 6
 A_DAY = timedelta(days=1)
 # Phases shown with a count of zero, too.
 ALWAYS_SHOWN = (Phase.FAILED, Phase.DEGRADED, Phase.READY)

@@ -166,7 +166,7 @@ def test_alerts_are_coloured_by_severity_and_few(count: int, shown: int) -> None
     assert ("View all 7" in text) == (count == 7)
     assert f"{count} firing alert{'s' if count > 1 else ''}</h2>" in text
     assert text.count("bg-red-lt") == 1
-    assert text.count("bg-yellow-lt") == shown - 1
+    assert text.count("bg-orange-lt") == shown - 1
 
 
 def test_the_page_links_endpoints_and_needs_no_prometheus(demo: Endpoint) -> None:
