@@ -11,7 +11,7 @@ from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.http.client import Asker
 
 RECENT_S = 900
-NO_PROMPT = "No prompt tokens were processed in the last 15 minutes."
+NO_PROMPT = "No prompt token was processed in the last 15 minutes."
 TIERS = (
     ("device", "Device"),
     ("l1", "L1"),

@@ -234,4 +234,4 @@ def test_the_card_agrees_with_the_figure(world: World, monkeypatch: pytest.Monke
         requests_s = grown(endpoint, n.REQUESTS) / SHORT
         assert card.requests_s == pytest.approx(requests_s), endpoint
     idle = fleet_summary.summarize_fleet(world.prometheus, Scope("idle", "default"))
-    assert idle.why == "No prompt tokens were processed in the last 15 minutes."
+    assert idle.why == "No prompt token was processed in the last 15 minutes."
