@@ -304,3 +304,19 @@ def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
     assert [row["width"] for row in rows] == [100.0, 1.0, 0.0]
     assert [row["source"] for row in rows] == ["computed", "device 9", "not measured"]
     assert again["ratio_percent"] == 0
+
+
+@pytest.mark.parametrize(
+    ("saved", "cached", "words"),
+    [
+        (12.5, 10, "Cache savings"),
+        (-0.2, 10, "text-danger"),
+        (None, 4_490_000, "4.49 M cached tokens"),
+        (None, 0, "No cached tokens in 24 h"),
+    ],
+)
+def test_until_a_saving_is_known_its_tile_counts_cached_tokens(
+    saved: float | None, cached: int, words: str
+) -> None:
+    context = {"report": {"saved_a_day": saved, "fault": None}, "cached_tokens": cached}
+    assert words in render_to_string("dashboards/htmx/money.html", context)
