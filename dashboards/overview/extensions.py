@@ -38,8 +38,8 @@ _QUERIES = {
 }
 _NOTHING = {
     "reuse": NO_PROMPT,
-    "ttft": "No first token was generated in the last 15 minutes.",
-    "requests": "No router reported a request in the last 15 minutes.",
+    "ttft": "No requests in the last 15 minutes.",
+    "requests": "No requests in the last 15 minutes.",
 }
 _SHOWN: Mapping[str, Callable[[float], str]] = {
     "reuse": percent,
@@ -98,10 +98,10 @@ def facts(_viewer: Any) -> Sequence[Fact]:
     return (
         Fact(
             "Prometheus",
-            _hide_login(settings.EMBERLINE.prometheus_url) or "none of the console's own",
+            _hide_login(settings.EMBERLINE.prometheus_url) or "Not configured",
             reverse("metrics_sources:list"),
         ),
-        Fact("Other sources", ", ".join(selectors.names()) or "none"),
+        Fact("Other sources", ", ".join(selectors.names()) or "None"),
         Fact(
             "Alert rules",
             f"{on} of {len(RULES)} built-in rules enabled, {own} custom",
@@ -120,7 +120,7 @@ def _hide_login(url: str) -> str:
 CARD = Card(
     "metrics",
     "Metrics and alerts",
-    "Where numbers come from, and where alerts go.",
+    "Metrics sources, alert rules and receivers.",
     40,
     facts,
     "dashboards:fleet",

@@ -13,18 +13,21 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts import selectors as accounts
-from console.accounts.permissions import Somebody, allows
+from console.accounts.permissions import Somebody, allows, allows_in_any_team
 from console.audit import selectors as trail
 from console.clusters import selectors as clusters
 from dashboards.prometheus import connections
 from endpoints import selectors
+from endpoints.choices import Phase
 from endpoints.models import Endpoint
 from endpoints.pages.head import STALE_S, TROUBLED
 from endpoints.pages.list import query
 
 MAX_UNHEALTHY = 6
-MAX_CHANGES = 8
+MAX_CHANGES = 6
 A_DAY = timedelta(days=1)
+# Phases shown with a count of zero, too.
+ALWAYS_SHOWN = (Phase.FAILED, Phase.DEGRADED, Phase.READY)
 _ENDPOINT = "endpoint/"
 
 
@@ -34,6 +37,7 @@ class SetupStep:
     text: str
     done: bool
     url: str = ""
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,43 +85,51 @@ def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
     known = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"
     measured = connections.any_known()
-    where = f"Clusters: {', '.join(known[:3])}." if known else "Workers run on this machine."
+    compute = f"Clusters: {', '.join(known[:3])}" if known else "Workers run on this machine."
+    endpoints_url = reverse("endpoints:list")
+    sees_sources = allows(viewer, "viewer")
     steps = [
         SetupStep(
             "Compute",
-            where if known or own else "Register a cluster, or start the console with local ones.",
+            compute if known or own else "Register a cluster for the workers.",
             bool(known) or own,
             reverse("clusters:list"),
+            "Open clusters",
         ),
         SetupStep(
-            "Numbers",
-            "Prometheus is asked for the dashboards."
+            "Metrics",
+            "Dashboards read Prometheus."
             if measured
-            else "Set PROMETHEUS_URL, or use make up: without it dashboards stay empty.",
+            else "No Prometheus configured: dashboards stay empty. Set PROMETHEUS_URL.",
             measured,
-            reverse("dashboards:fleet"),
+            reverse("metrics_sources:list") if sees_sources else "",
+            "Open metrics sources",
         ),
         SetupStep(
-            "An endpoint",
-            "A model, how many workers, which cache: start from a template.",
+            "First endpoint",
+            "A model with its workers, router and caches. Start from a template.",
             done["made"],
-            reverse("endpoints:new"),
+            reverse("endpoints:new") if allows_in_any_team(viewer, "operator") else "",
+            "Create endpoint",
         ),
         SetupStep(
-            "It answers",
-            "It is proved by a request through its router; then send it a prompt.",
+            "First request",
+            "The console sends a test request once the router is ready. Then send a prompt.",
             done["served"],
-            reverse("endpoints:list"),
+            endpoints_url,
+            "Open endpoints",
         ),
         SetupStep(
-            "A key for your program",
-            "Each endpoint's Access tab makes them; a key is shown once.",
+            "Inference key",
+            "Create a key for each application on the endpoint's Access tab. It is shown once.",
             done["keyed"],
-            reverse("endpoints:list"),
+            endpoints_url,
+            "Open endpoints",
         ),
     ]
     if allows(viewer, "admin"):
-        text = "Give people accounts, and roles everywhere or in teams."
+        text = "Create accounts and assign roles globally or per team."
         there = reverse("accounts:people")
-        steps.append(SetupStep("Team members", text, accounts.has_several_users(), there))
+        done_users = accounts.has_several_users()
+        steps.append(SetupStep("Team members", text, done_users, there, "Open users"))
     return steps

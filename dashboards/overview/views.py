@@ -1,13 +1,20 @@
-"""Overview page: fleet status and the cache proof. The page never waits for Prometheus."""
+"""Overview page: fleet status, key figures and the cache proof. It never waits for Prometheus."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    JsonResponse,
+    QueryDict,
+)
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -25,6 +32,7 @@ from dashboards.boards.results.fleet_summary import summarize_fleet
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE as DEFAULT_COSTS
 from dashboards.costs.reports.endpoints import report
 from dashboards.overview import fleet_status
+from dashboards.overview.key_figures import load_key_figures
 from dashboards.prometheus import connections
 from dashboards.proof import cache_proof
 from endpoints import selectors as endpoint_selectors
@@ -38,12 +46,10 @@ SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    chosen, problems = query.parse_query(request.GET, time.time())
-    steps = _first_steps(request)
+    chosen, problems = query.parse_query(_default_to_hour(request.GET), time.time())
     context: dict[str, Any] = {
         **_build_status_context(request),
-        "steps": steps,
-        "steps_left": sum(not step.done for step in steps),
+        **_build_guide_context(request),
         "sections": [{"title": "", "panels": [{"panel": panel} for panel in SHOWN]}],
         "problems": problems,
         **page.build_time_controls(
@@ -58,15 +64,18 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 def now(request: HttpRequest) -> HttpResponse:
     """Render the part that comes from the database and refreshes itself."""
-    return render(request, "dashboards/htmx/now.html", _build_status_context(request))
+    context = {**_build_status_context(request), "partial": True}
+    return render(request, "dashboards/htmx/now.html", context)
 
 
 @never_cache
 @require_safe
 def money(request: HttpRequest) -> HttpResponse:
+    """Render what caches save, or the cached tokens where their value is unknown."""
     prometheus = connections.fleet()
     found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
-    return render(request, "dashboards/htmx/money.html", {"report": found})
+    cached = sum(sum(row.usage.cached.values()) for row in found.rows)
+    return render(request, "dashboards/htmx/money.html", {"report": found, "cached_tokens": cached})
 
 
 @require_POST
@@ -80,6 +89,7 @@ def _build_status_context(request: HttpRequest) -> dict[str, Any]:
     rows, number = fleet_status.list_unhealthy(request.user)
     return {
         "phases": phases,
+        "always_shown": fleet_status.ALWAYS_SHOWN,
         "total": sum(count for _, count in phases),
         "troubled": rows,
         "troubled_count": number,
@@ -88,12 +98,21 @@ def _build_status_context(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _first_steps(request: HttpRequest) -> Sequence[fleet_status.SetupStep]:
+def _build_guide_context(request: HttpRequest) -> dict[str, Any]:
     """Return no steps when all are done or the user hid them."""
     if preferences.get_preference(request.user, GUIDE) == AWAY:
-        return ()
+        return {"steps": (), "guide_hidden": True}
     steps = fleet_status.list_setup_steps(request.user)
-    return () if all(step.done for step in steps) else steps
+    left = [step for step in steps if not step.done]
+    if not left:
+        return {"steps": ()}
+    return {"steps": steps, "steps_done": len(steps) - len(left), "next_step": left[0]}
+
+
+def _default_to_hour(asked: QueryDict) -> Mapping[str, Any]:
+    """Return the query with the range of the key figures if it names no times."""
+    named = any(key in asked for key in ("range", "from", "to"))
+    return asked if named else {**asked.dict(), "range": "1h"}
 
 
 @never_cache
@@ -108,8 +127,9 @@ def overview_data(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def numbers(request: HttpRequest) -> HttpResponse:
-    found = summarize_fleet(connections.fleet(), selectors.get_fleet_scope(request.user))
-    return render(request, "dashboards/htmx/numbers.html", {"summary": found})
+    scope = selectors.get_fleet_scope(request.user)
+    found = load_key_figures(connections.fleet(), scope, request.user)
+    return render(request, "dashboards/htmx/key_figures.html", {"found": found})
 
 
 @never_cache

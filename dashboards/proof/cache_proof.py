@@ -31,7 +31,7 @@ _TIERS = {
     "p2p": "L2",
     "external_unspecified": "L2",
 }
-TITLES = {"cold": "Cold", "again": "The same again", "other": "The same, at another worker"}
+TITLES = {"cold": "Cold", "again": "Repeated", "other": "Other worker"}
 # Colour by the main token source; the table lists all sources.
 _NEAREST = ("L2", "L1", "device")
 _PLACES = ("harbour", "orchard", "library", "station", "workshop", "garden", "market", "museum")
@@ -113,20 +113,20 @@ def prompt(nonce: str) -> str:
 def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
     text = prompt(secrets.token_hex(8))
     written = {worker: _l2_bytes_written(tools.scrape(worker)) for worker in facts.workers}
-    progress("Sending a prompt nobody has seen", ())
+    progress("Cold request", ())
     cold, cold_text = _send_request("cold", text, "", facts, tools)
     if cold.error:
-        return ProofOutcome((cold,), (_failed(f"The cold request failed: {cold.error}"),))
-    progress("Sending it again", (cold,))
+        return ProofOutcome((cold,), (_failed(f"Cold request failed: {cold.error}"),))
+    progress("Repeated request", (cold,))
     again, again_text = _send_request("again", text, "", facts, tools)
     again = _compared(again, again_text, cold, cold_text)
     verdicts = [judge_cold(cold), judge_again(again, cold, facts)]
     why_not = why_no_other_worker(facts, cold)
     if why_not:
         return ProofOutcome((cold, again), (*verdicts, _failed(why_not)))
-    progress("Waiting until L2 has it", (cold, again))
+    progress("Waiting for the L2 write", (cold, again))
     arrived = _wait_for_l2(cold.worker, written.get(cold.worker, 0.0), tools)
-    progress("Sending it to the other worker", (cold, again))
+    progress("Request to another worker", (cold, again))
     target = next(worker for worker in facts.workers if worker != cold.worker)
     other, other_text = _send_request("other", text, target, facts, tools)
     other = _compared(other, other_text, cold, cold_text)
@@ -137,62 +137,68 @@ def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
 def why_no_other_worker(facts: ProofFacts, cold: Shot) -> str:
     """Return the reason for skipping the request to another worker, "" if it can be sent."""
     if not facts.l2:
-        text = "L2 is off, so another worker cannot find what this one computed."
-        return f"{text} Turn L2 on in the endpoint's form."
+        text = "L2 is disabled: no other worker can read this prefix."
+        return f"{text} Enable L2 in the endpoint's configuration."
     if not any(worker != cold.worker for worker in facts.workers):
-        text = "Only one worker is ready, so there is no other one to find it in L2."
-        return f"{text} Scale the endpoint to two replicas."
+        text = "Only one worker is ready: hits in L2 need a second one."
+        return f"{text} Scale the endpoint to 2 replicas."
     return ""
 
 
 def judge_cold(cold: Shot) -> ProofStepVerdict:
     found = cold.cached_tokens if cold.cached_tokens is not None else _found(cold)
     if found is None:
-        return _failed("The engine did not say whether anything was cached: cold is not proven.")
+        return _failed(
+            "The engine reported no cached token count: the cold request is not verified."
+        )
     if found:
-        return _failed(f"The cold request found {found} tokens cached: it was not cold.")
-    text = f"Cold: nothing was cached, {cold.worker} computed the whole prompt."
+        return _failed(f"The cold request hit {found} cached tokens: it was not cold.")
+    text = f"Cold: no cached tokens; {cold.worker} computed the whole prompt."
     return ProofStepVerdict(True, text)
 
 
 def judge_again(again: Shot, cold: Shot, facts: ProofFacts) -> ProofStepVerdict:
     if again.error:
-        return _failed(f"The second request failed: {again.error}")
+        return _failed(f"Repeated request failed: {again.error}")
     if again.worker != cold.worker:
         return _failed(
-            f"The second request went to {again.worker} instead of {cold.worker} "
-            f"(strategy {facts.strategy}): it could not find what the first one left there."
+            f"The repeated request was routed to {again.worker} instead of {cold.worker}, "
+            f"which has the prefix cached (strategy {facts.strategy})."
         )
     tiers = _tiers(again, ("device", "L1"))
     if not tiers:
-        why = "" if facts.l1 else " L1 is off, and the device's own cache may be too small."
-        return _failed(f"Again: {again.worker} found nothing of it.{why}")
-    return _judge_gain("Again", again, tiers)
+        why = "" if facts.l1 else " L1 is disabled, and the device cache may be too small."
+        return _failed(f"Repeated: cache miss on {again.worker}.{why}")
+    return _judge_gain("Repeated", again, tiers)
 
 
 def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> ProofStepVerdict:
     if other.error:
-        return _failed(f"The request to {target} failed: {other.error}")
+        return _failed(f"Request to {target} failed: {other.error}")
     if other.worker != target:
-        return _failed(f"The router sent it to {other.worker} although {target} was named.")
+        return _failed(f"The request pinned to {target} was routed to {other.worker}.")
     if other.sources is None:
-        return _failed(f"{target} did not show its counters: no source can be named.")
+        return _failed(
+            f"{target} did not report cache counters: the source of its tokens is unknown."
+        )
     if not other.sources.get("L2"):
-        text = f"L2 did not hit: {target} found nothing of it there."
-        late = f"{cold.worker} had not written it to L2 within {L2_WAIT_S:.0f} s"
-        return _failed(text if arrived else f"{text} {late}; see the Cache page.")
+        text = f"Other worker: L2 miss on {target}."
+        late = f"{cold.worker} had not written the prefix to L2 within {L2_WAIT_S:.0f} s"
+        return _failed(
+            text if arrived else f"{text} {late}. Check the cache tier on the Cache page."
+        )
     return _judge_gain("Other worker", other, _tiers(other, ("L2",)))
 
 
 def _judge_gain(name: str, shot: Shot, tiers: str) -> ProofStepVerdict:
     if shot.same_text is False:
-        return _failed(f"{name}: found in {tiers}, but the text differs from the cold one.")
+        return _failed(f"{name}: hit in {tiers}, but the output differs from the cold request.")
     if shot.ratio is None:
-        return _failed(f"{name}: found in {tiers}, but the first token was not timed.")
-    share = f"first token after {shot.ratio:.0%} of the cold time"
+        return _failed(f"{name}: hit in {tiers}, but TTFT was not measured.")
+    share = f"TTFT {100 * shot.ratio:.0f} % of cold"
     if shot.ratio > MAX_TIME_RATIO:
-        return _failed(f"{name}: found in {tiers}, yet hardly sooner ({share}).")
-    text = f"{name}: found in {tiers} at {shot.worker}, {share}, the same text."
+        return _failed(f"{name}: hit in {tiers}, but {share} (limit {100 * MAX_TIME_RATIO:.0f} %).")
+    text = f"{name}: hit in {tiers} on {shot.worker}, {share}, identical output."
     return ProofStepVerdict(True, text)
 
 

@@ -66,18 +66,32 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
 def ask_recent_totals(
     asker: Asker, scope: Scope, names: Sequence[str], length_s: int
 ) -> dict[str, QueryResult]:
-    now = time.time()
-    targets = resolution.count_targets(asker, scope, now)
-    if not _is_expensive(targets, length_s):
-        return asker.ask(_plan_exact(names, scope, length_s, now))
+    return asker.ask(plan_recent_totals(asker, scope, names, length_s, time.time())[0])
+
+
+def plan_recent_totals(
+    asker: Asker,
+    scope: Scope,
+    names: Sequence[str],
+    length_s: int,
+    now: float,
+    periods: int = 1,
+    most: int = MAX_WINDOWS_READ,
+) -> list[dict[str, Question]]:
+    """Return the questions of consecutive periods of `length_s`, the latest first. `most`: windows
+    read for one exact total.
+    """
+    ends = [now - length_s * number for number in range(periods)]
+    if not _is_expensive(resolution.count_targets(asker, scope, now), length_s, most):
+        return [_plan_exact(names, scope, length_s, end) for end in ends]
     fine = queries.recording_rules.FAMILIES[-1]
-    if covered := resolution.list_covered(asker, {fine: length_s}, int(now)):
-        return asker.ask(_plan_exact(names, scope, length_s, now, covered))
-    return asker.ask(_plan_estimated(names, scope, length_s, now))
+    if covered := resolution.list_covered(asker, {fine: periods * length_s}, int(now)):
+        return [_plan_exact(names, scope, length_s, end, covered) for end in ends]
+    return [_plan_estimated(names, scope, length_s, end) for end in ends]
 
 
-def _is_expensive(targets: int, length_s: int) -> bool:
-    return targets * length_s // growth.get_part_s(length_s) > MAX_WINDOWS_READ
+def _is_expensive(targets: int, length_s: int, most: int = MAX_WINDOWS_READ) -> bool:
+    return targets * length_s // growth.get_part_s(length_s) > most
 
 
 def _plan_exact(

@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
 from dashboards import actions, endpoint_runs
+from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from dashboards.models import ProofRun
+from dashboards.prometheus import connections
 from dashboards.proof import cache_proof
 from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.refusals import ConflictError
+from tests.dashboards.overview.test_key_figures import Answers
 from tests.dashboards.proof.test_cache_proof import World
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 from tests.support.query_counts import check
@@ -40,28 +44,35 @@ def queued() -> ProofRun:
 
 def test_an_empty_console_says_how_to_begin() -> None:
     text = browser("operator").get("/").text
-    assert "No endpoint yet" in text
-    assert "Create an endpoint" in text
-    assert "Create an endpoint" not in browser("viewer").get("/").text
+    assert "First steps" in text
+    assert "Create endpoint" in text
+    viewer = browser("viewer").get("/").text
+    assert "requires the operator role" in viewer
+    assert "Create endpoint" not in viewer
 
 
 def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
     operator = browser("operator")
     text = operator.get("/").text
     assert 'data-done="no"' in text
-    assert "An endpoint" in text
+    assert "First endpoint" in text
+    assert '<details class="card mb-3 guide" aria-labelledby="guide-title" open>' in text
     endpoint = make_endpoint()
     text = operator.get("/").text
     assert "First steps" in text
+    assert '<details class="card mb-3 guide" aria-labelledby="guide-title">' in text, "folded"
+    assert "Next: Metrics" in text
     undone = text.count('data-done="no"')
     EndpointStatus.objects.filter(pk=endpoint.pk).update(served_once=True)
     keys_actions.create(person("operator"), "demo", "my program")
     assert operator.get("/").text.count('data-done="no"') == undone - 2
     operator.post("/overview/guide/")
-    assert "First steps" not in operator.get("/").text
-    assert "First steps" in browser("admin").get("/").text, "others see it still"
+    hidden = operator.get("/").text
+    assert "guide-title" not in hidden
+    assert "Show first steps" in hidden
+    assert "guide-title" in browser("admin").get("/").text, "others see it still"
     operator.post("/overview/guide/", {"show": "1"})
-    assert "First steps" in operator.get("/").text
+    assert "guide-title" in operator.get("/").text
 
 
 def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> None:
@@ -70,12 +81,14 @@ def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> No
         phase="Failed", reason="WorkersCrashLooping", message="It <died>.", remedy="Look at it."
     )
     for text in (browser("viewer").get("/").text, browser("viewer").get("/overview/now").text):
-        for phase in ("Failed", "Degraded", "Paused", "Ready"):
+        for phase in ("Failed", "Degraded", "Ready"):
             assert f'href="/endpoints/?phase={phase}"' in text
         for words in ("WorkersCrashLooping", "It &lt;died&gt;.", "Look at it.", "endpoint/broken"):
             assert words in text
-    EndpointStatus.objects.filter(pk=broken.pk).update(phase="Ready")
-    assert "No endpoint is Degraded or Failed" in browser("viewer").get("/overview/now").text
+    EndpointStatus.objects.filter(pk=broken.pk).update(phase="Paused")
+    healthy = browser("viewer").get("/overview/now").text
+    assert 'href="/endpoints/?phase=Paused"' in healthy
+    assert "No unhealthy endpoints" in browser("viewer").get("/overview/now").text
 
 
 def test_changes_of_deleted_endpoints_have_no_link(demo: Endpoint) -> None:
@@ -104,22 +117,63 @@ def test_the_overview_asks_as_much_for_many_as_for_few(demo: Endpoint) -> None:
     for n in range(12):
         made = make_endpoint(f"more-{n}")
         EndpointStatus.objects.filter(pk=made.pk).update(phase="Failed")
-    for url in ("/", "/overview/now", "/overview/money"):
+    for url in ("/", "/overview/now", "/overview/numbers", "/overview/money"):
         check(browser("admin"), url, KEPT)
 
 
-def test_what_it_costs_needs_no_prometheus(demo: Endpoint) -> None:
-    text = browser("viewer").get("/overview/money").text
-    assert "An hour, now" in text
-    assert "No Prometheus" in text
+def test_without_prometheus_the_key_figures_say_so_in_one_line(demo: Endpoint) -> None:
+    text = browser("viewer").get("/overview/numbers").text
+    assert text.count("Metrics unavailable") == 1
+    assert "Current hourly cost" in text, "prices need no Prometheus"
+    assert "TTFT" not in text
+    assert "Cache savings unknown" in browser("viewer").get("/overview/money").text
+
+
+def test_key_figures_name_their_change_in_words(
+    demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "fleet", Answers)
+    text = browser("viewer").get("/overview/numbers").text
+    for label in ("Requests/s", "Cache hit rate (prompt tokens)", "TTFT p90"):
+        assert label in text
+    assert "5.0 points lower than in the previous hour, worse" in text
+    assert "key-figure-worse" in text
+    assert text.count("<polyline") == 6, "three lines, each with a gap"
+
+
+def test_a_refresh_replaces_the_changes_too(demo: Endpoint) -> None:
+    viewer = browser("viewer")
+    assert 'id="changes"' in viewer.get("/").text
+    assert "hx-swap-oob" not in viewer.get("/").text
+    assert "hx-swap-oob" in viewer.get("/overview/now").text
+
+
+def test_charts_cover_the_hour_of_the_key_figures(demo: Endpoint) -> None:
+    viewer = browser("viewer")
+    assert "/overview/data?range=1h" in viewer.get("/").text
+    assert "/overview/data?range=6h" in viewer.get("/?range=6h").text
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (7, 5)])
+def test_alerts_are_coloured_by_severity_and_few(count: int, shown: int) -> None:
+    alerts = [
+        FiringAlert(f"Rule{n}", "", "", severity, timezone.now(), "", "")
+        for n, severity in zip(range(count), ["page", *["ticket"] * 6], strict=False)
+    ]
+    context = {"firing": FiringAlerts(tuple(alerts)), "existing": frozenset()}
+    text = render_to_string("dashboards/htmx/alerts.html", context)
+    assert text.count("data-alert=") == shown
+    assert ("View all 7" in text) == (count == 7)
+    assert f"{count} firing alert{'s' if count > 1 else ''}</h2>" in text
+    assert text.count("bg-red-lt") == 1
+    assert text.count("bg-orange-lt") == shown - 1
 
 
 def test_the_page_links_endpoints_and_needs_no_prometheus(demo: Endpoint) -> None:
     text = browser("viewer").get("/").text
     assert demo.get_absolute_url() in text
-    assert "Not run yet" in text
+    assert "No run on demo yet" in text
     assert 'action="/overview/proof/"' not in text, "a viewer gets no button"
-    assert "No Prometheus" in browser("viewer").get("/overview/numbers").text
     data = browser("viewer").get("/overview/data").json()
     assert {panel["id"] for panel in data["panels"]} == {"sources", "ttft"}
 
@@ -135,9 +189,9 @@ def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
     run.refresh_from_db()
     assert (run.state, run.proved, len(run.shots)) == ("done", True, 3)
     done = operator.get("/overview/proof/demo/", headers={"HX-Request": "true"}).text
-    assert "Proved on demo" in done
+    assert "Passed on demo" in done
     assert "L2 576" in done
-    assert "the times are made up" in done, "simulated workers are said to be"
+    assert "the times are not measurements" in done, "simulated workers are named"
     assert "every 1s" not in done, "a finished run is not asked for any more"
     assert "<option selected>demo</option>" in done, "the polled card keeps its picker"
     assert AuditEvent.objects.filter(verb="prove", target="endpoint/demo").count() == 1
@@ -148,8 +202,8 @@ def test_what_was_not_proved_is_shown_with_its_reason(demo: Endpoint) -> None:
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
     endpoint_runs.run_proof(str(run.pk), lambda _endpoint: world)
     text = browser("viewer").get("/").text
-    assert "Not proved on demo" in text
-    assert "L2 did not hit" in text
+    assert "Not passed on demo" in text
+    assert "L2 miss on demo-worker-1" in text
 
 
 def test_a_second_run_waits_for_the_first(demo: Endpoint) -> None:
@@ -250,3 +304,19 @@ def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
     assert [row["width"] for row in rows] == [100.0, 1.0, 0.0]
     assert [row["source"] for row in rows] == ["computed", "device 9", "not measured"]
     assert again["ratio_percent"] == 0
+
+
+@pytest.mark.parametrize(
+    ("saved", "cached", "words"),
+    [
+        (12.5, 10, "Cache savings"),
+        (-0.2, 10, "text-danger"),
+        (None, 4_490_000, "4.49 M cached tokens"),
+        (None, 0, "No cached tokens in 24 h"),
+    ],
+)
+def test_until_a_saving_is_known_its_tile_counts_cached_tokens(
+    saved: float | None, cached: int, words: str
+) -> None:
+    context = {"report": {"saved_a_day": saved, "fault": None}, "cached_tokens": cached}
+    assert words in render_to_string("dashboards/htmx/money.html", context)

@@ -119,8 +119,8 @@ def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
     outcome = run(world)
     assert not outcome.proved
-    assert "L2 did not hit" in said(outcome)
-    assert "had not written it to L2 within 20 s" in said(outcome)
+    assert "L2 miss on demo-worker-1" in said(outcome)
+    assert "had not written the prefix to L2 within 20 s" in said(outcome)
     assert world.now < 30
 
 
@@ -128,7 +128,7 @@ def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
     ("facts", "why"),
     [
         (ProofFacts((A,), True, True, "prefixaware", True), "Only one worker"),
-        (ProofFacts((A, B), True, False, "prefixaware", True), "L2 is off"),
+        (ProofFacts((A, B), True, False, "prefixaware", True), "L2 is disabled"),
     ],
 )
 def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str) -> None:
@@ -143,17 +143,17 @@ def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str)
     ("changes", "why"),
     [
         ({"sources": [("host", 64), ("device", 576), ("disk", 576)]}, "it was not cold"),
-        ({"route": [A, B]}, "went to demo-worker-1 instead"),
-        ({"sources": [("", 0), ("", 0), ("disk", 576)]}, "found nothing of it"),
-        ({"sources": [("", 0), ("device", 576), ("device", 576)]}, "L2 did not hit"),
-        ({"texts": ["blue", "blue", "red"]}, "text differs"),
-        ({"ttft": [4.0, 0.2, 3.9]}, "hardly sooner"),
-        ({"fails": {0: "HTTP 503"}}, "cold request failed: HTTP 503"),
-        ({"fails": {1: "HTTP 500"}}, "second request failed: HTTP 500"),
-        ({"fails": {2: "timeout"}}, "request to demo-worker-1 failed: timeout"),
-        ({"obeys_pin": False}, "although demo-worker-1 was named"),
-        ({"silent": True}, "did not show its counters"),
-        ({"without_counter": True}, "did not show its counters"),
+        ({"route": [A, B]}, "was routed to demo-worker-1 instead"),
+        ({"sources": [("", 0), ("", 0), ("disk", 576)]}, "cache miss on demo-worker-0"),
+        ({"sources": [("", 0), ("device", 576), ("device", 576)]}, "L2 miss on demo-worker-1"),
+        ({"texts": ["blue", "blue", "red"]}, "output differs"),
+        ({"ttft": [4.0, 0.2, 3.9]}, "TTFT 98 % of cold (limit 80 %)"),
+        ({"fails": {0: "HTTP 503"}}, "Cold request failed: HTTP 503"),
+        ({"fails": {1: "HTTP 500"}}, "Repeated request failed: HTTP 500"),
+        ({"fails": {2: "timeout"}}, "Request to demo-worker-1 failed: timeout"),
+        ({"obeys_pin": False}, "pinned to demo-worker-1 was routed to"),
+        ({"silent": True}, "did not report cache counters"),
+        ({"without_counter": True}, "did not report cache counters"),
     ],
 )
 def test_what_did_not_work_is_never_called_proved(changes: dict[str, Any], why: str) -> None:

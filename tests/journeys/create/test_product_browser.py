@@ -121,8 +121,8 @@ def test_the_proof_from_the_overview(watched: Watched) -> None:
     page = watched.log_in()
     page.goto("/")
     page.locator("#proof-endpoint").select_option("demo")
-    page.get_by_role("button", name="Run the cache proof").click()
-    expect(page.get_by_text(re.compile("Proved on demo"))).to_be_visible(timeout=120_000)
+    page.get_by_role("button", name="Run cache proof").click()
+    expect(page.get_by_text(re.compile("Passed on demo"))).to_be_visible(timeout=120_000)
     watched.shot("overview")
 
 
