@@ -102,6 +102,7 @@ class Emberline:
     log_level: str
     public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
+    auto_calibration: bool = True  # until Settings says otherwise
 
     @property
     def secrets(self) -> Path:
@@ -294,6 +295,9 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         log_level=log_level(env),
         public_url=_public_url(env),
         outbound_allow=_outbound_allow(env),
+        auto_calibration=flag(
+            {"EMBERLINE_AUTO_CALIBRATION": "1", **env}, "EMBERLINE_AUTO_CALIBRATION"
+        ),
     )
 
 

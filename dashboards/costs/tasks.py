@@ -24,6 +24,14 @@ def sweep() -> None:
         budgets.clear_crossings()
 
 
+@shared_task(base=BaseTask, name="dashboards.money.tasks.calibrate")
+def calibrate() -> None:
+    """Start the next automatic calibration, if one is due."""
+    from dashboards import auto_calibration
+
+    auto_calibration.sweep()
+
+
 LATE = timedelta(minutes=10)
 """After its end, before an hour that nobody has added is called late."""
 _PURPOSE = "Asks Prometheus after every full hour what endpoints used in it, and adds it up"
