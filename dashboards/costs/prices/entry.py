@@ -54,19 +54,26 @@ class MissingPrice:
 def list_missing(
     wanted: Iterable[tuple[str, Needs]], known: Mapping[str, Instance]
 ) -> list[MissingPrice]:
-    """Return the unpriced instance types of the named endpoints; without queries if all have one."""
+    """Return the unpriced instance types of the named endpoints; one query at most."""
     users: dict[str, list[str]] = {}
     for name, needs in wanted:
         instance = known.get(needs.machine)
         if needs.machine and (instance is None or instance.price_usd_hour is None):
             users.setdefault(needs.machine, []).append(name)
     pools = _measure_pools() if users.keys() - known.keys() - {THIS_MACHINE} else {}
-    found = []
-    for machine, names in sorted(users.items()):
-        size = known.get(machine) or pools.get(machine) or _measure(machine)
-        offers = tuple(list_offers(size)) if size else ()
-        found.append(MissingPrice(machine, tuple(names), size, offers))
-    return found
+    sizes = {name: known.get(name) or pools.get(name) or _measure(name) for name in users}
+    return [_make(machine, names, sizes[machine]) for machine, names in sorted(users.items())]
+
+
+def make_missing(machine: str) -> MissingPrice | None:
+    """Return the entry of an instance type, priced or not; None if its size is unknown."""
+    entry = selectors.get(machine)
+    size = entry.instance if entry else _measure(machine) or _measure_pools().get(machine)
+    return _make(machine, (), size) if size else None
+
+
+def _make(machine: str, names: Iterable[str], size: Instance | None) -> MissingPrice:
+    return MissingPrice(machine, tuple(names), size, tuple(list_offers(size)) if size else ())
 
 
 def save_price(actor: Any, machine: str, typed: str, offer: str = "") -> Instance:

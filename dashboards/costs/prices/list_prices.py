@@ -66,7 +66,8 @@ def _priced() -> Iterator[Instance]:
 
 
 def _offer(one: Instance) -> PriceOffer:
-    assert one.price_usd_hour is not None and one.price_date is not None
+    assert one.price_usd_hour is not None
+    assert one.price_date is not None
     gpus = f"{one.gpus} × {one.gpu}, " if one.gpus else ""
     holds = f"{gpus}{one.vcpus} vCPUs, {one.memory_bytes / GIB:.0f} GiB"
     return PriceOffer(one.name, one.price_usd_hour, holds, one.price_source, one.price_date)

@@ -206,7 +206,7 @@ def _rows(
     wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
     listed = [(one, parse_stored_needs(one.spec)) for one in wanted.only(*_READ)]
     slopes = known((one.pk, needs) for one, needs in listed)
-    latest = _latest()
+    latest = latest_runs()
     l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
     seen, rows = {one.name for one, _ in listed}, []
     for endpoint, needs in listed:
@@ -262,7 +262,7 @@ def _tag_words(rows: Sequence[EndpointCostRow]) -> Sequence[str]:
     return sorted(found)
 
 
-def _latest() -> dict[Any, Calibration]:
+def latest_runs() -> dict[Any, Calibration]:
     """Return the latest runs by endpoint id."""
     rows = Calibration.objects.order_by("endpoint_id", "created_at").defer("samples")
     return {row.endpoint_id: row for row in rows}
