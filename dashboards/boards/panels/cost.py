@@ -20,8 +20,8 @@ from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
 _PRICED = "Price of the machines, idle or not"
-_NO_PRICE = "No price is set: enter one on the Costs page to see USD."
-_NO_SLOPE = "USD after the first calibration and with a price: see the Costs page."
+_NO_PRICE = "In USD once the instance type has a price."
+_NO_SLOPE = "In USD after calibration, once the instance type has a price."
 
 _money = partial(of_workers, metric=n.RUNNING)
 

@@ -25,7 +25,7 @@ class OfferSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     usd_hour = serializers.FloatField()
     holds = serializers.CharField(help_text="GPUs, processors and memory.")
-    source = serializers.CharField()
+    price_source = serializers.CharField(source="source")
     date = serializers.DateField(source="day")
 
 
@@ -48,7 +48,7 @@ class PriceSerializer(serializers.Serializer[Any]):
     instance_type = serializers.CharField(source="name")
     usd_hour = serializers.FloatField(source="price_usd_hour")
     since = serializers.DateField(source="price_date")
-    source = serializers.CharField(source="price_source")
+    price_source = serializers.CharField()
 
 
 class Prices(APIView):

@@ -204,9 +204,9 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
         return Rate(None, "No instance type is set under Placement, so there is no price.")
     instance = catalogue.get(name)
     if instance is None:
-        return Rate(None, f"{label(name)} has no price.")
+        return Rate(None, f"{name} has no price (USD/h).")
     if instance.price_usd_hour is None:
-        return Rate(None, f"{label(name)} has no price.")
+        return Rate(None, f"{name} has no price (USD/h).")
     part = worker_share(needs, instance)
     words = f"{format_usd_hour(instance.price_usd_hour)} for {label(name)} × {part.words}"
     price = instance.price_usd_hour

@@ -20,7 +20,6 @@ from dashboards.boards.results.board import Message, make_fault_message
 from dashboards.costs.formulas.counts import TIERS, UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import (
-    HOUR_S,
     NO_L2,
     Costs,
     Counts,
@@ -153,13 +152,13 @@ class CostReport:
         return _sum([row.usd_hour for row in self.rows])
 
     @property
-    def worker_hours(self) -> float | None:
-        return _hours([row.usage.worker_s for row in self.rows])
+    def worker_s(self) -> float | None:
+        return _sum([row.usage.worker_s for row in self.rows])
 
     @property
-    def idle_hours(self) -> float | None:
+    def idle_s(self) -> float | None:
         spans = [(row.usage.worker_s, row.usage.busy_s) for row in self.rows]
-        return _hours([max(0.0, all_s - (busy or 0.0)) for all_s, busy in spans if all_s])
+        return _sum([max(0.0, all_s - (busy or 0.0)) for all_s, busy in spans if all_s])
 
     @property
     def cached_tokens(self) -> float | None:
@@ -272,11 +271,6 @@ def _sum(values: list[float | None]) -> float | None:
     """Sum the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _hours(seconds: list[float | None]) -> float | None:
-    found = _sum(seconds)
-    return None if found is None else found / HOUR_S
 
 
 def _cached_tokens(tier: str, row: EndpointCostRow) -> float | None:
