@@ -56,7 +56,7 @@ def test_a_month_is_reported(measured: Endpoint, people: Cast) -> None:
 def test_what_has_no_price_is_no_nought(measured: Endpoint, people: Cast) -> None:
     CostDay.objects.update(price=None)
     text = page(people.charlie, "/costs/reports/2026-11/")
-    assert "$0.00" not in text.split("By caller")[0]
+    assert "$0.00" not in text.split("By inference key")[0]
     assert "100.0% of the worker time has no price" in text
 
 
@@ -206,7 +206,7 @@ def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> 
     change = {**wanted, "whose": "tag", "subject": "app"}
     refused = alice.post(f"/costs/budgets/{made.pk}/", change)
     assert refused.status_code == 400
-    assert "written KEY=VALUE" in refused.content.decode()
+    assert "Enter a tag as KEY=VALUE" in refused.content.decode()
     change["subject"] = "app=search"
     assert alice.post(f"/costs/budgets/{made.pk}/", change).status_code == 302
     assert client_of(people.charlie).post("/costs/budgets/new/", wanted).status_code == 403
