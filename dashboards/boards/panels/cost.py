@@ -156,7 +156,7 @@ _ONE_SAVED = (SAVED_BY_TIER, REUSED_DAY, SECONDS_PER_TOKEN, AVOIDED)
 BOARD = Board(
     "cost",
     "Cost",
-    "Endpoint costs and cache savings",
+    "Endpoint costs and cache savings.",
     "scale",
     (
         PanelSection("Cost", _SPENT, "spent"),

@@ -318,7 +318,8 @@ def _make_panel_result(
     drawn = add_totals(drawn, totals)
     state, message = judge(panel, _summarize_points(drawn, window), facts, fault, proved)
     missing = _find_missing_price(panel, answers, factors)
-    if missing is not None and not drawn and panel.unpriced is not None:
+    none_priced = any(line.factor and not factors.get(line.factor) for line in panel.lines)
+    if panel.unpriced is not None and not drawn and (missing is not None or none_priced):
         plain = _without_factors(panel, panel.unpriced)
         return _make_panel_result(plain, answers, facts, window, page_message, factors, proved)
     if missing is not None and state in ("ok", "zero", "quiet"):
