@@ -208,7 +208,8 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
     if instance.price_usd_hour is None:
         return Rate(None, f"{name} has no price (USD/h).")
     part = worker_share(needs, instance)
-    words = f"{format_usd_hour(instance.price_usd_hour)} for {label(name)} × {part.words}"
+    shown = "this machine" if name == THIS_MACHINE else name
+    words = f"{format_usd_hour(instance.price_usd_hour)} for {shown} × {part.words}"
     price = instance.price_usd_hour
     return Rate(
         price * part.part,

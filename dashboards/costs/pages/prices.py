@@ -51,7 +51,7 @@ def price(request: HttpRequest, machine: str) -> HttpResponseBase:
         context |= {"problem": " ".join(texts), "typed": typed}
         return render(request, "money/price.html", context, status=error.status_code)
     amount = format_usd_hour(made.price_usd_hour)
-    text = f"Price of {label(machine)}: {amount} from {made.price_date} on. Costs use it from now."
+    text = f"{label(machine)}: {amount} from {made.price_date} on. All costs use this price now."
     messages.success(request, text)
     return redirect(_safe(request, _posted(request)) or COSTS)
 

@@ -194,7 +194,8 @@ def _words(spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> st
         return format_usd_hour(terms.whole)
     name, held = terms.machine, machines[terms.machine].memory_bytes
     part, usd = spec.memory_bytes / held, terms.memory * held / GIB
-    words = f"{spec.node_count} × {part:.1%} of the memory of {name} at {format_usd_hour(usd)}"
+    shown = "this machine" if name == THIS_MACHINE else name
+    words = f"{spec.node_count} × {part:.1%} of the memory of {shown} at {format_usd_hour(usd)}"
     if spec.disk_bytes and terms.disk:
         each = terms.disk * HOURS_A_MONTH
         words += f", {spec.disk_bytes / GIB:g} GiB of disk each at {format_usd(each)}/GiB/month"
