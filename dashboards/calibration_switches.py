@@ -45,7 +45,7 @@ def set_default(actor: Any, enabled: Any) -> bool:
     before = read_switches().default
     with transaction.atomic():
         _store(actor, None, wanted)
-        changes = {FIELD: {"from": before, "to": wanted}}
+        changes = {FIELD: [before, wanted]}
         record(actor, "change", "settings/auto-calibration", changes)
     return bool(wanted)
 
@@ -58,7 +58,7 @@ def set_endpoint(actor: Any, name: str, enabled: Any) -> bool:
     before = read_switches().of.get(endpoint.pk)
     with transaction.atomic():
         _store(actor, endpoint.pk, wanted)
-        changes = {FIELD: {"from": before, "to": wanted}}
+        changes = {FIELD: [before, wanted]}
         record(actor, "change", f"endpoint/{name}", changes)
     return read_switches().enabled(endpoint.pk)
 
