@@ -204,7 +204,7 @@ def add_instance_types(rooms: Verbs) -> None:
         "forget",
         "remove an added type; reset a built-in one",
         "name",
-        show="{name} removed or reset.",
+        show="Settings of {name} forgotten.",
     )
 
 

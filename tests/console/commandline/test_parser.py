@@ -103,7 +103,7 @@ def test_instance_types() -> None:
     assert "x.y" in run("instance-type", "list", "-o", "name").splitlines()
     code, told = refused("instance-type", "set", "x.y", "vcpus=-1")
     assert (code, "vcpus: -1 was refused" in told) == (3, True)
-    assert "removed" in run("instance-type", "forget", "x.y")
+    assert "forgotten" in run("instance-type", "forget", "x.y")
     assert refused("instance-type", "get", "x.y")[0] == 4
 
 

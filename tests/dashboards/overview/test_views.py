@@ -110,7 +110,7 @@ def test_the_overview_asks_as_much_for_many_as_for_few(demo: Endpoint) -> None:
 
 def test_what_it_costs_needs_no_prometheus(demo: Endpoint) -> None:
     text = browser("viewer").get("/overview/money").text
-    assert "Cached prompt tokens (24 h)" in text, "no price: no USD"
+    assert "An hour, now" in text
     assert "No Prometheus" in text
 
 
