@@ -25,6 +25,7 @@ _CLUSTERS_S = 10.0
 _USAGE_S = 10.0
 _RULES_S = 5.0
 _MONEY_S = 60.0
+_CALIBRATION_S = 15.0
 _ALERTS_S = 10.0
 _AUDIT_LINK_S = 10.0
 _AUDIT_CHECK_S = 600.0
@@ -74,6 +75,7 @@ app.conf.update(
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),
             ("dashboards.alerting.tasks.load", _RULES_S),
             ("dashboards.money.tasks.sweep", _MONEY_S),
+            ("dashboards.money.tasks.calibrate", _CALIBRATION_S),
             ("dashboards.notify.tasks.look", _ALERTS_S),
             ("dashboards.alert_objects.tasks.sweep", _CLUSTERS_S),
             ("dashboards.notify.tasks.prune", _PRUNE_S),

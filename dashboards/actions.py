@@ -32,14 +32,25 @@ def start_proof(actor: Any, name: str) -> ProofRun:
 
 def start_calibration(actor: Any, name: str) -> Calibration:
     """Queue a measurement of prefill time per prompt token. It computes a few thousand tokens."""
-    endpoint = get_serving_endpoint(actor, name)
-    run = Calibration(
+    run = _new_calibration(get_serving_endpoint(actor, name))
+    _queue(actor, run, "calibrate", tasks.run_calibration)
+    return run
+
+
+def start_automatic_calibration(endpoint: Endpoint) -> Calibration:
+    """Queue a calibration by the console itself; `auto_calibration` decides when."""
+    run = _new_calibration(endpoint)
+    run.automatic = True
+    _queue(None, run, "calibrate", tasks.run_calibration)
+    return run
+
+
+def _new_calibration(endpoint: Endpoint) -> Calibration:
+    return Calibration(
         endpoint=endpoint,
         settings_hash=endpoint.status.worker_hash,
         measured_as=parse_stored_needs(endpoint.spec).settings,
     )
-    _queue(actor, run, "calibrate", tasks.run_calibration)
-    return run
 
 
 def _queue(actor: Any, run: ProofRun | Calibration, verb: str, task: Any) -> None:
@@ -55,7 +66,7 @@ def _queue(actor: Any, run: ProofRun | Calibration, verb: str, task: Any) -> Non
             task.nudge(str(run.pk))
     except IntegrityError:
         kind = "proof" if isinstance(run, ProofRun) else "calibration"
-        text = f"A {kind} of {name} is running already."
+        text = f"A {kind} of {name} is already running."
         raise ConflictError(f"{kind}_running", text, "Wait for its result.") from None
 
 
@@ -76,7 +87,7 @@ def fail_abandoned_runs() -> None:
     end: dict[str, Any] = {
         "state": RunState.FAILED,
         "stage": "",
-        "message": "The background worker stopped before the end. Run it again.",
+        "message": "The background worker stopped before the end. Start it again.",
     }
     old = {"state__in": LIVE, "touched_at__lt": now - timedelta(seconds=ABANDONED_S)}
     ProofRun.objects.filter(**old).update(finished_at=now, **end)

@@ -82,12 +82,24 @@ class ProofRun(EndpointRun):
         return f"proof of {self.endpoint_id}: {self.state}"
 
 
+class CalibrationEnd(models.TextChoices):
+    """Reason why a calibration ended without a result."""
+
+    TRAFFIC = "traffic", "Requests arrived"
+    TIME = "time_limit", "Time limit"
+    TOKENS = "token_limit", "Token limit"
+    NOT_READY = "not_ready", "Endpoint not ready"
+    SWITCHED_OFF = "switched_off", "Automatic calibration switched off"
+    NO_RESULT = "no_result", "No usable measurement"
+    CRASHED = "crashed", "Background task failed"
+
+
 class Calibration(EndpointRun):
     """Measured prefill time: worker seconds per additional prompt token.
 
     `settings_hash` identifies the worker settings of the measurement. `measured_as` identifies the
     settings that determine prefill time (costs.formulas.price_terms); the result applies to all
-    endpoints with the same value.
+    endpoints with the same value. `reason` is set when it ended without a result.
     """
 
     endpoint = models.ForeignKey(
@@ -98,10 +110,17 @@ class Calibration(EndpointRun):
     worker = models.CharField(max_length=80, default="", blank=True)
     samples = models.JSONField(default=list, blank=True)
     seconds_per_token = models.FloatField(null=True, blank=True)
+    automatic = models.BooleanField(default=False)
+    reason = models.CharField(max_length=12, choices=CalibrationEnd.choices, default="", blank=True)
 
     class Meta:
         ordering = ("-created_at",)
         constraints = (
+            models.UniqueConstraint(
+                fields=("automatic",),
+                condition=models.Q(automatic=True, state__in=("queued", "running")),
+                name="one_live_automatic_calibration",
+            ),
             # Two calibrations at once would add load to each other.
             models.UniqueConstraint(
                 fields=("endpoint",),
@@ -116,3 +135,22 @@ class Calibration(EndpointRun):
     @property
     def milliseconds(self) -> float:
         return 1000 * (self.seconds_per_token or 0.0)
+
+
+class CalibrationSwitch(models.Model):
+    """Automatic calibration on or off: for one endpoint, or (without one) for all others.
+
+    Without a row the default of the installation applies.
+    """
+
+    endpoint = models.OneToOneField(
+        "endpoints.Endpoint", null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    enabled = models.BooleanField()
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"automatic calibration of {self.endpoint_id or 'all'}: {self.enabled}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.alerts.settings.pages import alerts
-from dashboards.costs.pages import endpoints
+from dashboards.costs.pages import calibrations, endpoints
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
 
@@ -30,7 +30,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/endpoints/<endpoint:name>/alerts", alerts.endpoint_part, name="alerts"),
     path("costs/", endpoints.costs, name="costs"),
     path("costs/table.csv", endpoints.table, name="costs_csv"),
-    path("costs/<endpoint:name>/calibrate/", endpoints.calibrate, name="calibrate"),
+    path("costs/calibration/", calibrations.calibrations, name="calibrations"),
+    path("costs/<endpoint:name>/calibrate/", calibrations.calibrate, name="calibrate"),
+    path("costs/<endpoint:name>/auto-calibration/", calibrations.switch, name="auto_calibration"),
     path("grafana/", include("dashboards.grafana.urls")),
     path("prometheus/targets", targets.targets, name="targets"),
     path("prometheus/console", targets.own_metrics, name="own_metrics"),

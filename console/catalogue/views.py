@@ -78,7 +78,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
 CARD = Card(
     "prices",
     "Prices",
-    "What costs and savings are counted with.",
+    "Prices of instance types, the base of costs and savings.",
     30,
     facts,
     "catalogue:list",

@@ -62,6 +62,8 @@ class Client:
         self.budgets = resources.Budgets(self.http)
         self.cost_reports = resources.Reports(self.http)
         self.tier_prices = resources.TierPrices(self.http)
+        self.prices = resources.Prices(self.http)
+        self.calibrations = resources.Calibrations(self.http)
         self.silences = resources.Silences(self.http)
         self.receivers = resources.Receivers(self.http)
 

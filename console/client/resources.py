@@ -262,3 +262,26 @@ class TierPrices(ObjectClient[Document]):
 
     def forget(self, name: str) -> None:
         self.delete(name)
+
+
+class Prices(ObjectClient[Document]):
+    """Instance types in use without a price."""
+
+    path = "costs/prices/"
+
+    def list(self, **_filters: Any) -> Iterator[Document]:
+        return iter(self.http.get(self.path))
+
+
+class Calibrations(ResourceClient):
+    """Prefill time per prompt token. Without a name, the default for all endpoints is meant."""
+
+    def get(self, name: str) -> Document:
+        return self._get(f"endpoints/{quote(name, safe='')}/calibration/")
+
+    def start(self, name: str) -> Document:
+        return self._send("POST", f"endpoints/{quote(name, safe='')}/calibration/")
+
+    def switch(self, name: str, enabled: bool | None) -> Document:
+        path = f"endpoints/{quote(name, safe='')}" if name else "costs"
+        return self._send("PATCH", f"{path}/auto-calibration/", {"auto_calibration": enabled})

@@ -26,6 +26,7 @@ _SIZE = re.compile(r"0|[1-9][0-9]{0,5}(MB|GB|TB)")
 KEYS = ("file", "database")
 LOG_FORMATS = ("line", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_AUTO_CALIBRATION = "EMBERLINE_AUTO_CALIBRATION"
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
 SECURITY = ("starttls", "tls", "none")
@@ -102,6 +103,7 @@ class Emberline:
     log_level: str
     public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
+    auto_calibration: bool = True  # until Settings says otherwise
 
     @property
     def secrets(self) -> Path:
@@ -296,6 +298,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         log_level=log_level(env),
         public_url=_public_url(env),
         outbound_allow=_outbound_allow(env),
+        auto_calibration=not text(env, _AUTO_CALIBRATION) or flag(env, _AUTO_CALIBRATION),
     )
 
 

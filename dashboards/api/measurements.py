@@ -8,12 +8,15 @@ from typing import Any
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of
-from dashboards import actions, selectors
+from console.api.serializers import ErrorSerializer
+from console.core.errors import expect_object
+from dashboards import actions, calibration_switches, selectors
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report, row_values
 from dashboards.models import Calibration, ProofRun
 from dashboards.prometheus import connections
@@ -45,6 +48,8 @@ class CalibrationSerializer(serializers.ModelSerializer[Calibration]):
             "worker",
             "samples",
             "seconds_per_token",
+            "automatic",
+            "reason",
             "message",
             "created_at",
         )
@@ -75,7 +80,71 @@ class CostsView(APIView):
         )
 
 
+class SwitchSerializer(serializers.Serializer[Any]):
+    auto_calibration = serializers.BooleanField(
+        allow_null=True, help_text="null: the default of this console applies."
+    )
+    effective = serializers.BooleanField(read_only=True)
+
+
+class SwitchView(APIView):
+    """Default of the automatic calibration, for endpoints without an own value."""
+
+    @extend_schema(tags=["costs"], summary="Read the default", responses=SwitchSerializer)
+    def get(self, _request: Request) -> Response:
+        return Response(_as_switch(calibration_switches.read_switches().default))
+
+    @extend_schema(
+        tags=["costs"],
+        summary="Switch automatic calibration",
+        request=SwitchSerializer,
+        responses={200: SwitchSerializer, 400: ErrorSerializer},
+    )
+    def patch(self, request: Request) -> Response:
+        """Applies to all endpoints without an own value."""
+        wanted = expect_object(request.data).get(calibration_switches.FIELD)
+        return Response(_as_switch(calibration_switches.set_default(request.user, wanted)))
+
+
+class EndpointSwitchView(APIView):
+    @extend_schema(tags=["costs"], summary="Read an endpoint's switch", responses=SwitchSerializer)
+    def get(self, request: Request, name: str) -> Response:
+        endpoint = endpoint_selectors.get(name, viewer=request.user)
+        switches = calibration_switches.read_switches()
+        own = switches.of.get(endpoint.pk)
+        return Response(_as_switch(own, switches.enabled(endpoint.pk)))
+
+    @extend_schema(
+        tags=["costs"],
+        summary="Switch automatic calibration of an endpoint",
+        request=SwitchSerializer,
+        responses={200: SwitchSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        wanted = expect_object(request.data).get(calibration_switches.FIELD, "")
+        effective = calibration_switches.set_endpoint(request.user, name, wanted)
+        return Response(_as_switch(wanted, effective))
+
+
+def _as_switch(own: bool | None, effective: bool | None = None) -> dict[str, bool | None]:
+    return {"auto_calibration": own, "effective": own if effective is None else effective}
+
+
 class CalibrationView(APIView):
+    @extend_schema(
+        tags=["costs"],
+        summary="Read the latest calibration",
+        responses={200: CalibrationSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """The latest run, automatic or not; 404 if there was none."""
+        actions.fail_abandoned_runs()
+        endpoint = endpoint_selectors.get(name, viewer=request.user)
+        run = endpoint.calibrations.order_by("-created_at").first()
+        if run is None:
+            raise NotFound(f"{name} has not been calibrated.")
+        return Response(CalibrationSerializer(run).data)
+
     @extend_schema(tags=["costs"], request=None, responses={202: CalibrationSerializer})
     def post(self, request: Request, name: str) -> Response:
         """Measure the prefill time per prompt token; a few thousand tokens are computed."""

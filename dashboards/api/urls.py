@@ -16,6 +16,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("grafana/export/", grafana.Export.as_view(), name="grafana_export"),
     path("costs/", measurements.CostsView.as_view(), name="costs"),
     path(
+        "costs/auto-calibration/",
+        measurements.SwitchView.as_view(),
+        name="auto_calibration_default",
+    ),
+    path(
+        "endpoints/<endpoint:name>/auto-calibration/",
+        measurements.EndpointSwitchView.as_view(),
+        name="auto_calibration",
+    ),
+    path(
         "endpoints/<endpoint:name>/calibration/",
         measurements.CalibrationView.as_view(),
         name="calibration",

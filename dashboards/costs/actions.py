@@ -28,18 +28,18 @@ from dashboards.costs.selectors import last_tier_price
 from endpoints import teams
 
 BUDGET_FIELDS = {
-    "name": "At most 60 characters; no other budget has it.",
-    "whose": f"What it is for: {', '.join(Whose.values)}.",
-    "subject": "The team's slug, KEY=VALUE of a tag, or the endpoint's name; empty for all.",
-    "usd": "US dollars a calendar month, above 0.",
+    "name": "At most 60 characters, unique.",
+    "whose": f"One of: {', '.join(Whose.values)}.",
+    "subject": "Team slug, tag as KEY=VALUE, or endpoint name; empty for all.",
+    "usd": "USD per calendar month, above 0.",
 }
 PRICE_FIELDS = {
-    "usd_hour": "US dollars an hour for the whole tier; empty: by what its nodes run on.",
-    "machine": "The instance type its nodes run on, as under Instance types.",
-    "disk_usd_gib_month": "US dollars a month for a GiB of its disks.",
-    "since": "The day from which on this counts, such as 2026-11-21; left out: today. Earlier days "
-    "keep what was said before, later ones get this.",
-    "source": "Where the price is from.",
+    "usd_hour": "USD per hour of the whole tier; empty: calculated from the instance type.",
+    "machine": "Instance type of its nodes, as under Instance types.",
+    "disk_usd_gib_month": "USD per month and GiB of disk.",
+    "since": "First day of this price, such as 2026-11-21; default: today. Earlier days keep "
+    "the earlier price.",
+    "source": "Source of the price.",
 }
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,60}")
 _MOST_USD = 1e9
@@ -57,7 +57,7 @@ def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> 
     with transaction.atomic():
         taken = Budget.objects.filter(name=wanted["name"].strip())
         if (taken.exclude(pk=before.pk) if before else taken).exists():
-            text = "There is a budget of this name."
+            text = "A budget with this name exists."
             problem = Problem("name", wanted["name"], text, BUDGET_FIELDS["name"], "taken")
             raise Refused(problem, status_code=409)
         budget = before or Budget(created_by=stored_actor(actor))
@@ -85,7 +85,7 @@ def delete_budget(actor: Any, budget_id: UUID) -> None:
 def get_budget(viewer: Any, budget_id: UUID) -> Budget:
     found = budgets.budgets(viewer).filter(pk=budget_id).first()
     if found is None:
-        text, remedy = "There is no such budget.", "Look at the list of budgets."
+        text, remedy = "This budget does not exist.", "See the list of budgets."
         raise Refused(Problem("id", str(budget_id), text, remedy, "not_found"), status_code=404)
     return found
 
@@ -111,7 +111,7 @@ def _owner(actor: Any, whose: str, subject: str) -> Owned | None:
         return owner
     if allows(actor, "operator"):
         return None  # deleted: needs platform permission
-    text = f"There is no {whose} {subject} here for you."
+    text = f"{whose.capitalize()} {subject} does not exist or is not visible to you."
     raise Refused(Problem("subject", subject, text, BUDGET_FIELDS["subject"], "unknown"))
 
 
@@ -119,20 +119,20 @@ def _check_budget(data: Mapping[str, Any]) -> None:
     problems = _unknown(data, BUDGET_FIELDS)
     name, whose = data.get("name"), data.get("whose")
     if not isinstance(name, str) or not _NAME.fullmatch(name.strip()):
-        text = "A budget needs a name."
+        text = "Enter a name."
         problems.append(Problem("name", name, text, BUDGET_FIELDS["name"], "invalid"))
     if whose not in Whose.values:
-        text = "A budget is for everything, a team, a tag or an endpoint."
+        text = "Choose the scope: all, team, tag or endpoint."
         problems.append(Problem("whose", whose, text, BUDGET_FIELDS["whose"], "invalid_choice"))
     subject = data.get("subject", "")
     if not isinstance(subject, str) or len(subject) > 200 or not subject.isprintable():
-        text = "This names nothing."
+        text = "Enter up to 200 printable characters."
         problems.append(Problem("subject", None, text, BUDGET_FIELDS["subject"], "invalid"))
     elif whose == Whose.TAG and not all(subject.strip().partition("=")):
-        text = "A tag is written KEY=VALUE."
+        text = "Enter a tag as KEY=VALUE."
         problems.append(Problem("subject", subject, text, "Write it as app=search.", "invalid"))
     elif whose in (Whose.TEAM, Whose.ENDPOINT) and not subject.strip():
-        text = f"Which {whose}?"
+        text = f"Enter the {whose}."
         problems.append(Problem("subject", subject, text, BUDGET_FIELDS["subject"], "required"))
     _amount("usd", data.get("usd"), BUDGET_FIELDS, problems, above_zero=True)
     if problems:
@@ -171,9 +171,9 @@ def clear_tier_price(actor: Any, name: str) -> None:
     require(actor, "operator")
     with transaction.atomic():
         if last_tier_price(name) is None:
-            text = f"Nothing was said of what {name} costs."
+            text = f"{name} has no price."
             raise Refused(
-                Problem("name", name, text, "Look at the list.", "not_found"), status_code=404
+                Problem("name", name, text, "See the list of prices.", "not_found"), status_code=404
             )
         today = _today()
         TierPrice.objects.filter(name=name, since__gte=today).delete()
@@ -196,7 +196,7 @@ def price_document(price: TierPrice) -> dict[str, Any]:
 def check_tier_price(name: str, data: Mapping[str, Any]) -> None:
     problems = _unknown(data, PRICE_FIELDS)
     if not 1 <= len(name) <= 200 or not name.isprintable():
-        text, remedy = "This names no cache tier.", "Give the tier's name, or redis:HOST:PORT."
+        text, remedy = "Invalid name of a cache tier.", "Use its name, or redis:HOST:PORT."
         problems.append(Problem("name", None, text, remedy, "invalid"))
     for field in ("usd_hour", "disk_usd_gib_month"):
         if data.get(field) is not None:
@@ -204,10 +204,10 @@ def check_tier_price(name: str, data: Mapping[str, Any]) -> None:
     for field, longest in (("machine", 63), ("source", 200)):
         value = data.get(field) or ""
         if not isinstance(value, str) or len(value) > longest or not value.isprintable():
-            text = f"{field} is a text of at most {longest} characters."
+            text = f"{field} must be text of at most {longest} characters."
             problems.append(Problem(field, None, text, PRICE_FIELDS[field], "invalid"))
     if data.get("since") and not _is_day(data["since"]):
-        text = "This is no day."
+        text = "Invalid date."
         problems.append(Problem("since", None, text, "Write it as 2026-11-21.", "invalid"))
     if problems:
         raise Refused(*problems)
@@ -230,14 +230,14 @@ def _amount(
 ) -> None:
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not 0 <= number <= _MOST_USD or (above_zero and not number):
-        text = f"{field} must be a number of US dollars."
+        text = f"{field} must be an amount in USD."
         shown = value if isinstance(value, str) else None
         problems.append(Problem(field, shown, text, help_of[field], "out_of_range"))
 
 
 def _unknown(data: Mapping[str, Any], known: Mapping[str, str]) -> list[Problem]:
     return [
-        Problem(field, None, "There is no such field.", f"Known: {', '.join(known)}.", "unknown")
+        Problem(field, None, "Unknown field.", f"Known: {', '.join(known)}.", "unknown")
         for field in data
         if field not in known
     ]

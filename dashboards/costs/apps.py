@@ -10,9 +10,10 @@ class MoneyConfig(AppConfig):
     def ready(self) -> None:
         from console.system import rounds
         from console.telemetry import meters
-        from console.web.shell import context
-        from dashboards.costs import budgets, metrics, tasks
+        from console.web.shell import cards, context
+        from dashboards.costs import budgets, metrics, settings_card, tasks
 
         rounds.register_round(tasks.as_round)
+        cards.register_card(settings_card.CARD)
         context.register_banner(budgets.budget_banner)
         meters.add_metrics("web", metrics.BudgetMetrics())

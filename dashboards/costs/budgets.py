@@ -158,10 +158,10 @@ def budget_banner(viewer: Somebody) -> Banner | None:
         return None
     gone = [one.name for one in mine if found[one.pk] == 100]
     if gone:
-        return Banner("budget", "danger", "Budget used up", f"{_named(gone)}: see Costs, Budgets.")
+        return Banner("budget", "danger", "Budget exceeded", f"{_named(gone)}: see Costs, Budgets.")
     names = _named([one.name for one in mine])
-    text = f"{names}: at this pace it is used up before the month ends. See Costs, Budgets."
-    return Banner("budget", "warning", "Budget will not last", text)
+    text = f"{names}: the forecast exceeds the budget this month. See Costs, Budgets."
+    return Banner("budget", "warning", "Budget forecast exceeded", text)
 
 
 def clear_crossings() -> None:

@@ -13,13 +13,13 @@ from dashboards.costs.models import Whose
 
 _LABELS = {
     "name": "Name",
-    "whose": "For",
-    "subject": "Which",
-    "usd": "US dollars a month",
-    "usd_hour": "US dollars an hour",
-    "machine": "Instance type of its nodes",
-    "disk_usd_gib_month": "A GiB of disk, US dollars a month",
-    "since": "Counts from",
+    "whose": "Scope",
+    "subject": "Subject",
+    "usd": "Budget (USD/month)",
+    "usd_hour": "Price (USD/h)",
+    "machine": "Instance type",
+    "disk_usd_gib_month": "Disk price (USD/GiB/month)",
+    "since": "Valid from",
     "source": "Source",
 }
 

@@ -26,10 +26,10 @@ class BudgetMetrics(MetricsCollector[BudgetState]):
 
     def tell(self, registry: Registry, row: BudgetState) -> None:
         labels = labels_of(row.budget)
-        text = "Spent of a budget this month, as a share of it."
+        text = "Spending of this month as a share of the budget."
         registry.gauge(USED, text, **labels).set(row.used)
         if row.forecast is not None:
-            text = "What will be spent of a budget at the month's end, as a share of it."
+            text = "Forecast at the end of the month as a share of the budget."
             registry.gauge(FORECAST, text, **labels).set(row.forecast)
 
 
@@ -44,8 +44,8 @@ def labels_of(budget: Budget) -> dict[str, str]:
 
 
 _TEXTS = {
-    "worker_usd_hour": "What a worker of the endpoint costs an hour, in US dollars.",
-    "saved_usd_token": "What a prompt token found in a cache saves, in US dollars.",
+    "worker_usd_hour": "Price of a worker of the endpoint (USD/h).",
+    "saved_usd_token": "Saving of a cached prompt token (USD).",
 }
 Price = tuple[str, str, float]
 

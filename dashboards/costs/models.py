@@ -133,10 +133,10 @@ class TierPrice(models.Model):
 
 
 class Whose(models.TextChoices):
-    ALL = "all", "Everything"
-    TEAM = "team", "A team"
-    TAG = "tag", "A tag"
-    ENDPOINT = "endpoint", "An endpoint"
+    ALL = "all", "All endpoints"
+    TEAM = "team", "Team"
+    TAG = "tag", "Tag"
+    ENDPOINT = "endpoint", "Endpoint"
 
 
 class Budget(models.Model):

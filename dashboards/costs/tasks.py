@@ -24,12 +24,20 @@ def sweep() -> None:
         budgets.clear_crossings()
 
 
+@shared_task(base=BaseTask, name="dashboards.money.tasks.calibrate")
+def calibrate() -> None:
+    """Start the next automatic calibration, if one is due."""
+    from dashboards import auto_calibration
+
+    auto_calibration.sweep()
+
+
 LATE = timedelta(minutes=10)
 """After its end, before an hour that nobody has added is called late."""
-_PURPOSE = "Asks Prometheus after every full hour what endpoints used in it, and adds it up"
+_PURPOSE = "Query the usage of each full hour from Prometheus and add it to the daily costs"
 _REMEDY = (
-    "The latest are asked every minute, up to 14 days back. If they stay, see under Metrics "
-    "sources whether all answer, and that celery-worker and celery-beat run."
+    "Missing hours are queried every minute, up to 14 days back. If they stay missing, check "
+    "Metrics sources, and that celery-worker and celery-beat run."
 )
 
 
@@ -42,13 +50,11 @@ def as_round() -> Round:
         return Round("costs", _PURPOSE, state, last.looked_at if last else None, text, remedy)
 
     if late and not connections.any_known():
-        text = "There is no Prometheus to ask, so nothing is added up."
+        text = "No Prometheus is configured, so no costs are added."
         return line(RoundState.IDLE, text, "Add a metrics source, or set PROMETHEUS_URL.")
     if late:
-        text = (
-            f"Full hours that are not added up: {len(late)}, the latest from {late[0]:%F %R} UTC."
-        )
+        text = f"Missing hours: {len(late)}, the latest from {late[0]:%F %R} UTC."
         return line(RoundState.LATE, text, _REMEDY)
     if last is None:
-        return line(RoundState.IDLE, "There was no full hour of an endpoint yet.")
-    return line(RoundState.WORKING, "All full hours are added up.")
+        return line(RoundState.IDLE, "No full hour with an endpoint yet.")
+    return line(RoundState.WORKING, "All full hours are added.")

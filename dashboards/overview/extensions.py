@@ -54,7 +54,9 @@ def register_columns() -> None:
     )
     register(FilledColumns(Column("reuse", "Hit rate", number=True), metric_cells))
     register(FilledColumns(Column("ttft", "TTFT p90", number=True), metric_cells))
-    register(FilledColumns(Column("cost", "Cost an hour", default=False, number=True), cost_cells))
+    register(
+        FilledColumns(Column("cost", "Hourly cost (USD/h)", default=False, number=True), cost_cells)
+    )
 
 
 def metric_cells(rows: Sequence[Endpoint]) -> Cells:

@@ -25,6 +25,7 @@ class LiveTools:
     key: str = field(repr=False)
     model: str
     workers: Mapping[str, str]
+    deadline_s: float = REQUEST_S
 
     def ask(self, prompt: str, pin: str) -> PromptAnswer:
         return ask(
@@ -35,7 +36,7 @@ class LiveTools:
                 prompt,
                 max_tokens=MAX_TOKENS,
                 pin=pin,
-                deadline_s=REQUEST_S,
+                deadline_s=self.deadline_s,
             )
         )
 

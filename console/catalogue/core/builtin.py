@@ -72,7 +72,23 @@ _AWS: dict[str, tuple[str, int, int, int, float | None]] = {
 }
 # Secondary source, not a price page; the date is when the record was retrieved.
 _SAGEMAKER = ("AWS price list as recorded in public code, SageMaker, us-west-2", date(2026, 10, 1))
+_ON_DEMAND = "EC2, us-east-1, on demand"
+_RECORDED = date(2026, 11, 23)
 _EC2: dict[str, tuple[float, str, date]] = {
+    **{
+        name: (price, _ON_DEMAND, _RECORDED)
+        for name, price in (
+            *(("g5.xlarge", 1.006), ("g5.2xlarge", 1.212), ("g5.4xlarge", 1.624)),
+            *(("g5.8xlarge", 2.448), ("g5.16xlarge", 4.096), ("g5.12xlarge", 5.672)),
+            *(("g5.24xlarge", 8.144), ("g5.48xlarge", 16.288)),
+            *(("g6.xlarge", 0.8048), ("g6.2xlarge", 0.9776), ("g6.4xlarge", 1.3232)),
+            *(("g6.8xlarge", 2.0144), ("g6.16xlarge", 3.3968), ("g6.12xlarge", 4.6016)),
+            *(("g6.24xlarge", 6.6752), ("g6.48xlarge", 13.3504)),
+            *(("g6e.xlarge", 1.861), ("g6e.2xlarge", 2.24208), ("g6e.4xlarge", 3.00424)),
+            *(("g6e.8xlarge", 4.52856), ("g6e.16xlarge", 7.57719)),
+            *(("g6e.24xlarge", 15.06559), ("g6e.48xlarge", 30.13118)),
+        )
+    },
     "g6e.12xlarge": (10.493, "EC2, us-east-1, on demand", date(2026, 10, 1)),
     "p4d.24xlarge": (21.957642, "EC2, us-east-1, on demand", date(2026, 11, 9)),
     "p4de.24xlarge": (27.44705, "EC2, us-east-1, on demand", date(2026, 11, 9)),

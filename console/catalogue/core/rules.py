@@ -21,10 +21,9 @@ FIELDS = {
     "gpu": "Name of its GPUs, such as H100; empty for none.",
     "gpus": "How many; 0 for none.",
     "gpu_memory_gib": "Memory of each GPU in GiB, as its driver reports it.",
-    "price_usd_hour": "On-demand price of the whole instance, US dollars an hour; empty: unknown.",
-    "price_date": "The day from which on this price counts, such as 2026-11-21: earlier days keep "
-    "the price before it, later ones get this one.",
-    "price_source": "Where the price is from.",
+    "price_usd_hour": "Price of the whole machine (USD/h); empty: unknown.",
+    "price_date": "First day of this price, such as 2026-11-21. Earlier days keep theirs.",
+    "price_source": "Source of the price.",
 }
 
 
@@ -118,6 +117,6 @@ def _price(data: Mapping[str, Any], problems: list[Problem]) -> tuple[float | No
     try:
         return price, date.fromisoformat(day if isinstance(day, str) else "")
     except ValueError:
-        text = "A price needs the day from which on it counts: prices change."
+        text = "A price needs its first day."
         problems.append(Problem("price_date", day, text, "Write it as 2026-11-21.", "required"))
         return None, None

@@ -24,6 +24,7 @@ from console.commandline.context import (
 )
 from console.commandline.input import merge, parse_settings, read_document, read_text
 from console.commandline.verbs import Table, Verbs
+from console.core.money import format_usd_hour
 
 _VERDICTS = {"error": 2, "warning": 1}
 _SEVERITIES = {"error": "✗", "warning": "!", "info": "·"}
@@ -185,7 +186,7 @@ def fit(asked: CommandContext) -> CommandResult:
 def _format_fit(found: dict[str, Any]) -> Iterator[str]:
     for each in found["judged"]:
         price = each["price_usd_hour"]
-        cost = f", ${price:.2f} an hour" if price is not None else ""
+        cost = f", {format_usd_hour(price)}" if price is not None else ""
         yield f"{each['machine'] or 'any machine'}: {each['verdict']}{cost}"
         for line in each["lines"]:
             formula = f"  ({line['formula']})" if line["formula"] else ""
@@ -196,7 +197,7 @@ def _format_fit(found: dict[str, Any]) -> Iterator[str]:
     routers = found["routers"]
     if routers is not None:
         price = routers["usd_hour"]
-        cost = f", ${price:.3f} an hour" if price is not None else ""
+        cost = f", {format_usd_hour(price)}" if price is not None else ""
         size = output.size(routers["memory_bytes"])
         yield f"{routers['replicas']} routers: {routers['cpus']:g} CPU, {size}{cost}"
 

@@ -11,6 +11,7 @@ from console.client.documents import InstanceType
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, USAGE, CommandContext, CommandError
 from console.commandline.verbs import OUTPUT, OUTPUT_DATA, Table, Verbs
+from console.core.money import format_usd, format_usd_hour
 
 # A selection; -o json has all columns.
 _COLUMNS = (
@@ -32,7 +33,7 @@ def costs(asked: CommandContext) -> Any:
     if options["output"] != output.TABLE:
         return found
     if options["by"] not in groups:
-        raise CommandError(f"There is no such grouping. Known: {', '.join(groups)}.", USAGE)
+        raise CommandError(f"Unknown grouping. Use one of: {', '.join(groups)}.", USAGE)
     return {**found, "rows": groups[options["by"]]}
 
 
@@ -41,9 +42,9 @@ def _format_costs(found: dict[str, Any]) -> Iterator[str]:
         yield from _format_month(found)
         return
     yield (
-        f"Now {output.format_number(found['usd_hour_now'])} USD an hour; in {found['range']} "
-        f"{output.format_number(found['cost_usd'])} USD spent, "
-        f"{output.format_number(found['saved_usd'])} saved."
+        f"Current hourly cost: {format_usd_hour(found['usd_hour_now'])}. Last {found['range']}: "
+        f"cost {format_usd(found['cost_usd'])}, saved by the cache "
+        f"{format_usd(found['saved_usd'])}."
     )
     if found["problem"]:
         yield found["problem"]
@@ -54,8 +55,8 @@ def _format_costs(found: dict[str, Any]) -> Iterator[str]:
 
 def _format_month(found: dict[str, Any]) -> Iterator[str]:
     if found["missing"]:
-        yield f"Not in these sums: {found['missing']}."
-    yield _table(["name", *_SUMS], [*found["rows"], {**found["total"], "name": "together"}])
+        yield f"Not included: {found['missing']}."
+    yield _table(["name", *_SUMS], [*found["rows"], {**found["total"], "name": "total"}])
 
 
 def _table(columns: list[str], rows: list[dict[str, Any]]) -> str:
@@ -70,13 +71,13 @@ def _cell(value: Any) -> str:
 
 
 def add_cost(rooms: Verbs) -> None:
-    verb = rooms.verb(
-        "cost", "what endpoints cost, and what their caches saved", call=costs, show=_format_costs
-    )
+    verb = rooms.verb("cost", "endpoint costs and cache savings", call=costs, show=_format_costs)
     verb.add("--range", default="", help="such as 1h, 1d, 7d")
-    verb.add("--month", default="", help="such as 2026-11: the report of that month")
+    verb.add("--month", default="", help="cost report of a month, such as 2026-11")
     verb.add(
-        "--by", default="endpoint", help="of a month: endpoint, team, model, machine or tag:KEY"
+        "--by",
+        default="endpoint",
+        help="grouping of a month: endpoint, team, model, machine or tag:KEY",
     )
 
 
@@ -89,17 +90,17 @@ def _budget(one: dict[str, Any]) -> tuple[str, ...]:
     return (
         one["name"],
         f"{one['whose']} {one['subject']}".strip(),
-        output.format_number(one["usd"]),
-        output.format_number(one["spent_usd"]),
-        output.format_number(one["foreseen_usd"]),
+        format_usd(one["usd"]),
+        format_usd(one["spent_usd"]),
+        format_usd(one["foreseen_usd"]),
         f"{one['used_ratio']:.0%}",
     )
 
 
 _BUDGETS = Table(
-    ("NAME", "FOR", "USD/MONTH", "SPENT", "FORESEEN", "USED"),
+    ("NAME", "SCOPE", "USD/MONTH", "SPENT", "FORECAST", "USED"),
     _budget,
-    "No budget yet: emberline budget set NAME USD.",
+    "No budgets. Create one: emberline budget set NAME USD.",
 )
 
 
@@ -112,60 +113,60 @@ def keep(asked: CommandContext) -> str:
     known = room.named(asked.name)
     made = room.change(known["id"], facts) if known else room.create(facts)
     held = f"{made['whose']} {made['subject']}".strip()
-    return f"{made['name']}: {output.format_number(made['usd'])} USD a month for {held}."
+    return f"{made['name']}: {format_usd(made['usd'])} per month, scope {held}."
 
 
 def delete(asked: CommandContext) -> None:
     known = asked.client.budgets.named(asked.name)
     if known is None:
-        raise CommandError(f"There is no budget {asked.name}.", NOT_FOUND)
+        raise CommandError(f"Budget {asked.name} does not exist.", NOT_FOUND)
     asked.client.budgets.delete(known["id"])
 
 
 def add_budgets(rooms: Verbs) -> None:
-    verbs = rooms.group("budget", "what may be spent a month")
-    verbs.verb("list", "all, with what is spent and foreseen", call=budgets, show=_BUDGETS)
-    verb = verbs.verb("set", "keep it, or change it", "name", call=keep)
-    verb.add("usd", type=float, help="US dollars a month")
+    verbs = rooms.group("budget", "monthly budgets")
+    verbs.verb("list", "all budgets, with spending and forecast", call=budgets, show=_BUDGETS)
+    verb = verbs.verb("set", "create or change a budget", "name", call=keep)
+    verb.add("usd", type=float, help="USD per month")
     either = verb.one_of()
-    either.add_argument("--team", default="", help="its slug")
-    either.add_argument("--tag", default="", metavar="KEY=VALUE", help="of endpoints")
-    either.add_argument("--endpoint", default="", help="its name")
+    either.add_argument("--team", default="", help="team slug")
+    either.add_argument("--tag", default="", metavar="KEY=VALUE", help="tag of endpoints")
+    either.add_argument("--endpoint", default="", help="endpoint name")
     verbs.verb(
-        "delete", "and what it passed", "name", call=delete, show="The budget {name} is gone."
+        "delete",
+        "delete a budget and its history",
+        "name",
+        call=delete,
+        show="Budget {name} deleted.",
     )
 
 
 def _price(one: dict[str, Any]) -> tuple[str, ...]:
-    disk = output.format_number(one["disk_usd_gib_month"])
-    usd = output.format_number(one["usd_hour"])
+    disk = format_usd(one["disk_usd_gib_month"])
+    usd = format_usd(one["usd_hour"])
     return one["name"], one["since"], usd, one["machine"] or "-", disk, one["source"]
 
 
 _PRICES = Table(
-    ("TIER", "FROM", "USD/HOUR", "RUNS ON", "DISK USD/GIB/MONTH", "SOURCE"),
+    ("TIER", "FROM", "USD/HOUR", "INSTANCE TYPE", "DISK USD/GIB/MONTH", "SOURCE"),
     _price,
-    "Nothing was said: tiers of this machine cost their part of its memory.",
+    "No tier prices set. Tiers on this machine cost their share of its memory.",
 )
 
 
 def _new_price(made: dict[str, Any]) -> str:
     name, since, usd, machine, *_ = _price(made)
-    return f"{name} from {since} on: {usd} USD an hour, nodes on {machine}."
+    return f"{name} from {since} on: {usd}/h, instance type {machine}."
 
 
 def add_tier_prices(rooms: Verbs) -> None:
-    verbs = rooms.group("tier-price", "what cache tiers cost", client="tier_prices")
-    verbs.verb("list", "what was said of it", show=_PRICES)
-    verbs.verb(
-        "history", "what was said of one, and from which day on", "name", form=OUTPUT, show=_PRICES
-    )
-    verb = verbs.verb("set", "say it, or change what is given of it", form={}, show=_new_price)
+    verbs = rooms.group("tier-price", "prices of cache tiers", client="tier_prices")
+    verbs.verb("list", "current prices", show=_PRICES)
+    verbs.verb("history", "all prices of a tier and their dates", "name", form=OUTPUT, show=_PRICES)
+    verb = verbs.verb("set", "set or change the price of a tier", form={}, show=_new_price)
     verb.add("name", help="the tier's name, or redis:HOST:PORT")
     verb.fields("such as usd_hour=0.4")
-    verbs.verb(
-        "forget", "what was said of one", "name", show="What was said of {name} is forgotten."
-    )
+    verbs.verb("forget", "remove the price of a tier", "name", show="Price of {name} removed.")
 
 
 def _instance_type(one: InstanceType) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ def _instance_type(one: InstanceType) -> tuple[str, ...]:
         str(one["vcpus"]),
         f"{one['memory_gib']:g} GiB",
         gpus,
-        output.format_number(one["price_usd_hour"]),
+        format_usd(one["price_usd_hour"]),
         one["price_date"] or "-",
         one["origin"],
     )
@@ -188,20 +189,84 @@ _INSTANCE_TYPES = Table(
 
 def _new_instance_type(made: InstanceType) -> str:
     name, vcpus, memory, gpus, price, _date, origin = _instance_type(made)
-    return f"{name} ({origin}): {vcpus} vCPUs, {memory}, GPUs {gpus}, USD/hour {price}."
+    return f"{name} ({origin}): {vcpus} vCPUs, {memory}, GPUs {gpus}, {price}/h."
 
 
 def add_instance_types(rooms: Verbs) -> None:
-    verbs = rooms.group("instance-type", "what machines hold and cost", client="instance_types")
+    verbs = rooms.group("instance-type", "size and price of machines", client="instance_types")
     verbs.verb("list", "all instance types", show=_INSTANCE_TYPES)
     verbs.verb("get", "one instance type", "name", form=OUTPUT_DATA, show=output.format_json)
     verb = verbs.verb(
-        "set", "add it, or change what is given of it", "name", form={}, show=_new_instance_type
+        "set", "add or change an instance type", "name", form={}, show=_new_instance_type
     )
     verb.fields("such as vcpus=8")
     verbs.verb(
         "forget",
-        "what was said of it; a built-in one comes back",
+        "remove an added type; reset a built-in one",
         "name",
-        show="What was said of {name} is forgotten.",
+        show="Settings of {name} forgotten.",
     )
+
+
+def _missing_price(one: dict[str, Any]) -> tuple[str, ...]:
+    offers = (f"{each['name']} {format_usd_hour(each['usd_hour'])}" for each in one["list_prices"])
+    endpoints = str(len(one["endpoints"]))
+    return one["instance_type"], one["holds"] or "?", endpoints, ", ".join(offers) or "-"
+
+
+_MISSING_PRICES = Table(
+    ("NAME", "SIZE", "ENDPOINTS", "LIST PRICES OF SIMILAR MACHINES"),
+    _missing_price,
+    "All instance types in use have a price.",
+    names=False,
+)
+
+
+def set_price(asked: CommandContext) -> str:
+    options = asked.options
+    usd, offer = options["usd"], options["list_price"]
+    if (usd is None) == (not offer):
+        raise CommandError("Give either USD per hour or --list-price.", USAGE)
+    facts = {"list_price": offer} if offer else {"usd_hour": usd}
+    made = asked.client.prices.set(asked.name, facts)
+    price = format_usd_hour(made["usd_hour"])
+    return f"{made['instance_type']}: {price} from {made['since']} on ({made['price_source']})."
+
+
+def add_prices(rooms: Verbs) -> None:
+    verbs = rooms.group("price", "prices of instance types in use", client="prices")
+    verbs.verb("list", "instance types without a price", show=_MISSING_PRICES)
+    verb = verbs.verb("set", "set the price of an instance type", "name", call=set_price)
+    verb.add("usd", type=float, nargs="?", help="USD per hour of the whole machine")
+    verb.add("--list-price", default="", metavar="TYPE", help="use the list price of this type")
+
+
+def _calibration(one: dict[str, Any]) -> Iterator[str]:
+    each = one["seconds_per_token"]
+    value = "-" if each is None else f"{1e6 * each:,.0f} us of prefill per prompt token"
+    kind = "automatic" if one["automatic"] else "manual"
+    yield f"{one['endpoint']}: {one['state']} ({kind}, {one['created_at']}): {value}"
+    if one["stage"] or one["message"]:
+        yield one["stage"] or one["message"]
+
+
+_AUTO = {"on": True, "off": False, "default": None}
+
+
+def switch_calibration(asked: CommandContext) -> str:
+    wanted, name = _AUTO[asked.options["auto"]], asked.options["endpoint"]
+    if wanted is None and not name:
+        raise CommandError("default is for one endpoint: add --endpoint NAME.", USAGE)
+    made = asked.client.calibrations.switch(name, wanted)
+    subject = f" of {name}" if name else ""
+    return f"Automatic calibration{subject} is {'on' if made['effective'] else 'off'}."
+
+
+def add_calibrations(rooms: Verbs) -> None:
+    text = "prefill time per prompt token, the base of cache savings"
+    verbs = rooms.group("calibration", text, client="calibrations")
+    verbs.verb("get", "latest calibration of an endpoint", "name", show=_calibration)
+    verbs.verb("start", "calibrate an endpoint now", "name", show=_calibration)
+    verb = verbs.verb("auto", "switch automatic calibration", call=switch_calibration)
+    verb.add("auto", choices=tuple(_AUTO), help="on, off, or default for one endpoint")
+    verb.add("--endpoint", default="", help="only for this endpoint")

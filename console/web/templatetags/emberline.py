@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from console.core import disk
+from console.core import disk, money
 from console.web.shell import navigation as web_tabs
 
 register = template.Library()
@@ -110,12 +110,8 @@ def quantity(number: float | None) -> str:
 
 @register.filter
 def usd(amount: float | None) -> str:
-    """1234.5 -> "1,234.50 $", 0.00012 -> "0.00012 $", unknown -> dash."""
-    if amount is None:
-        return "–"
-    if amount == 0 or abs(amount) >= 0.995:
-        return f"{amount:,.2f} $"
-    return f"{float(f'{amount:.2g}'):f}".rstrip("0").rstrip(".") + " $"
+    """1234.5 -> "$1,234.50", 0.00012 -> "$0.00012", unknown -> dash."""
+    return money.format_usd(amount)
 
 
 @register.filter

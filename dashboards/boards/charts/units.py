@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from console.core.money import format_usd, format_usd_hour
 from dashboards.boards.panels.declarations import Unit
 
 
@@ -58,11 +59,6 @@ def _format_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def _format_usd(value: float) -> str:
-    """Round to cents; amounts under 0.1 USD get two significant digits."""
-    return f"{value:.2f} USD" if abs(value) >= 0.0995 or value == 0 else f"{value:.2g} USD"
-
-
 def _format_per_s(value: float) -> str:
     if abs(value) >= 1e4:
         return f"{_format_plain(value)}/s"
@@ -81,14 +77,15 @@ _UNITS: Mapping[Unit, Callable[[float], str]] = {
     "tokens_per_s": lambda value: f"{_format_plain(value)} tokens/s",
     "bytes": _format_bytes,
     "bytes_per_s": _format_bytes_per_s,
-    "usd": _format_usd,
-    "usd_hour": lambda value: f"{_format_usd(value)}/h",
+    "usd": format_usd,
+    "usd_hour": format_usd_hour,
     "celsius": lambda value: f"{value:.0f} °C",
     "watts": lambda value: f"{value:.0f} W",
 }
 
 
 _LARGE = 1000
+_SMALL_USD = 0.0995  # below, cents are too coarse
 _AXES: Mapping[Unit, dict[str, Any]] = {
     "share": {"tickformat": ".0%", "hoverformat": ".1%"},
     "seconds": {"tickformat": "~s", "hoverformat": ".3s", "ticksuffix": "s"},
@@ -98,8 +95,8 @@ _AXES: Mapping[Unit, dict[str, Any]] = {
     "tokens_per_s": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "/s"},
     "bytes": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "B"},
     "bytes_per_s": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "B/s"},
-    "usd": {"tickformat": "~g", "hoverformat": ".3~g", "tickprefix": "$"},
-    "usd_hour": {"tickformat": "~g", "hoverformat": ".3~g", "tickprefix": "$", "ticksuffix": "/h"},
+    "usd": {"tickformat": "$,.2f", "hoverformat": "$,.2f"},
+    "usd_hour": {"tickformat": "$,.2f", "hoverformat": "$,.2f", "ticksuffix": "/h"},
     "celsius": {"tickformat": "~g", "hoverformat": ".0f", "ticksuffix": " °C"},
     "watts": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "W"},
 }
@@ -121,6 +118,8 @@ def axis_format(unit: Unit, highest: float) -> dict[str, Any]:
     if unit in _STEPS and highest > 2 * _STEPS[unit][1]:
         # Plotly would format 3.6 ks, and a GiB as 1.07 GB.
         return formats | _ticks(unit, highest)
+    if unit in ("usd", "usd_hour") and highest < _SMALL_USD:
+        return formats | {"tickformat": "$~r", "hoverformat": "$.2~r"}
     if unit != "seconds" and highest < _LARGE and formats["tickformat"] == "~s":
         # Half a request per second is 0.5, not 500m.
         return formats | {"tickformat": "~g"}

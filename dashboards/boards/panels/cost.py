@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from dashboards.boards.panels.declarations import Board, Panel, PanelLine, PanelSection, Style
+from dashboards.boards.panels.declarations import (
+    Board,
+    Panel,
+    PanelLine,
+    PanelSection,
+    Style,
+    UnpricedPanel,
+)
 from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_prompts, of_workers
 from dashboards.boards.panels.gpus import ENGINE
 from dashboards.boards.panels.styles import BLUE, GREY, ORANGE, TIERS
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
-_PRICED = "List price of its machines, idle or not"
+_PRICED = "Price of the machines, idle or not"
+_NO_PRICE = "In USD once the instance type has a price."
+_NO_SLOPE = "In USD after calibration, once the instance type has a price."
 
 _money = partial(of_workers, metric=n.RUNNING)
 
@@ -20,62 +29,67 @@ _money = partial(of_workers, metric=n.RUNNING)
 def _per(key: str, what: str, query: str, metric: str) -> Panel:
     return _money(
         id=f"usd-per-{key}",
-        title=f"Cost of {what}",
-        about=f"{_PRICED}, over what was served at the moment. Unit cost is high at low load.",
+        title=f"Cost per {what} (USD)",
+        about=f"{_PRICED}, over current throughput. Unit cost is high at low load.",
         lines=(
             PanelLine(f"worker_hours_per_{query}", by="endpoint_name", factor="worker_usd_hour"),
         ),
         unit="usd",
         metric=metric,
+        unpriced=UnpricedPanel(f"Worker hours per {what}", "count", _NO_PRICE),
     )
 
 
 HOUR = _money(
     id="usd-hour",
-    title="Cost an hour",
-    about=f"{_PRICED}, of the workers known at the moment. At most {TOP} endpoints.",
+    title="Hourly cost (USD/h)",
+    about=f"{_PRICED}, of the current workers. At most {TOP} endpoints.",
     lines=(PanelLine("workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
     metric="up",
     cause=None,
-    zero="Their price is 0.",
+    zero="The price of these machines is 0.",
+    unpriced=UnpricedPanel("Workers", "count", _NO_PRICE),
 )
 IDLE = _money(
     id="usd-idle",
-    title="Cost of idle workers an hour",
-    about=f"{_PRICED}, of workers without a request at the moment.",
+    title="Hourly cost of idle workers (USD/h)",
+    about=f"{_PRICED}, of workers without a request.",
     lines=(PanelLine("idle_workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
     cause=None,
     zero="Every worker had a request.",
+    unpriced=UnpricedPanel("Idle workers", "count", _NO_PRICE),
 )
 IDLE_SHARE = replace(
     IDLE,
     id="idle-share",
-    title="Share of idle workers",
-    about="Without a request at the moment.",
+    title="Idle workers (share)",
+    about="Workers without a request, as a share of all.",
     lines=(PanelLine("idle_share_by_endpoint", by="endpoint_name"),),
     unit="share",
+    unpriced=None,
 )
-PER_OUTPUT = _per("output", "a million generated tokens", "million_output", n.GENERATED)
-PER_INPUT = _per("input", "a million prompt tokens", "million_input", n.PROMPT)
-PER_TOKEN = _per("token", "a million tokens", "million_tokens", n.PROMPT)
-PER_REQUEST = _per("request", "a thousand requests", "thousand_requests", f"{n.E2E}_count")
+PER_OUTPUT = _per("output", "1M output tokens", "million_output", n.GENERATED)
+PER_INPUT = _per("input", "1M input tokens", "million_input", n.PROMPT)
+PER_TOKEN = _per("token", "1M tokens", "million_tokens", n.PROMPT)
+PER_REQUEST = _per("request", "1k requests", "thousand_requests", f"{n.E2E}_count")
 SAVED = _money(
     id="usd-saved",
-    title="Computing saved by the cache, an hour",
-    about="Tokens not computed again, times what one costs as measured. Loads and tiers not off.",
+    title="Prefill cost saved (USD/h)",
+    about="Cached prompt tokens × calibrated prefill cost, before load time and cache tier cost.",
     lines=(PanelLine("reused_tokens_hour", by="endpoint_name", factor="saved_usd_token"),),
     unit="usd_hour",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
     cause=PROMPTS,
     zero="No prompt token was found in a cache.",
+    unpriced=UnpricedPanel("Cached prompt tokens per hour", "tokens", _NO_SLOPE),
 )
 SAVED_BY_TIER = of_prompts(
     id="usd-saved-tiers",
-    title="Computing saved by each tier, an hour",
-    about="Tokens found there, times what one costs as measured. Loads and tiers not off.",
+    title="Prefill cost saved by tier (USD/h)",
+    about="Cached prompt tokens × calibrated prefill cost, before load time and cache tier cost.",
     lines=(PanelLine("reused_tokens_hour_by_tier", by="tier", factor="saved_usd_token"),),
     unit="usd_hour",
     metric=n.CACHED,
@@ -84,11 +98,12 @@ SAVED_BY_TIER = of_prompts(
     kind="stacked",
     styles=TIERS,
     zero="No prompt token was found in a cache.",
+    unpriced=UnpricedPanel("Cached prompt tokens per hour by tier", "tokens", _NO_SLOPE),
 )
 REUSED_DAY = of_prompts(
     id="tokens-reused-day",
     title="Cached prompt tokens per day",
-    about="Of the day before each moment, by where the worker found them.",
+    about="Sum of the preceding 24 h, by source.",
     lines=(PanelLine("reused_tokens_day_by_tier", by="source"),),
     unit="tokens",
     metric=n.CACHED,
@@ -104,10 +119,12 @@ REUSED_DAY = of_prompts(
 )
 SECONDS_PER_TOKEN = of_prompts(
     id="prefill-seconds",
-    title="Seconds a computed prompt token took",
-    about="Upper bound: the fixed cost of every step is in it. Calibrate on the Costs page.",
+    title="Prefill time per computed token (s)",
+    about="Upper bound, as it includes the fixed cost of each engine step. Calibration is exact.",
     lines=(
-        PanelLine("prefill_seconds_per_token", name="seconds", style=Style("For a token", BLUE)),
+        PanelLine(
+            "prefill_seconds_per_token", name="seconds", style=Style("Per computed token", BLUE)
+        ),
     ),
     unit="seconds",
     metric=f"{n.COMPUTED_TOKENS}_count",
@@ -115,10 +132,10 @@ SECONDS_PER_TOKEN = of_prompts(
 )
 AVOIDED = of_prompts(
     id="prefill-avoided",
-    title="Seconds of computing avoided",
-    about="Each second, at most: tokens not computed again, by the upper bound beside.",
+    title="Prefill time avoided (s/s)",
+    about="Upper bound: cached prompt tokens/s × prefill time per computed token.",
     lines=(
-        PanelLine("prefill_seconds_avoided", name="avoided", style=Style("Avoided a second", BLUE)),
+        PanelLine("prefill_seconds_avoided", name="avoided", style=Style("Prefill avoided", BLUE)),
     ),
     unit="seconds",
     metric=n.CACHED_ALL,
@@ -126,8 +143,8 @@ AVOIDED = of_prompts(
 )
 GPU_IDLE = of_gpus(
     id="gpu-idle-share",
-    title="Idle share of GPUs",
-    about="What is paid for while the engine of the GPU does nothing.",
+    title="GPU idle time (share)",
+    about="Share of time in which the GPU engine does nothing.",
     lines=(PanelLine("gpu_idle_share", name="idle", style=Style("Idle", GREY)),),
     unit="share",
     metric=ENGINE.metric,
@@ -139,16 +156,16 @@ _ONE_SAVED = (SAVED_BY_TIER, REUSED_DAY, SECONDS_PER_TOKEN, AVOIDED)
 BOARD = Board(
     "cost",
     "Cost",
-    "What endpoints cost, and what their caches save.",
+    "Endpoint costs and cache savings.",
     "scale",
     (
-        PanelSection("Spent", _SPENT),
-        PanelSection("For what was served", _RATES),
-        PanelSection("Saved by caches", (SAVED, REUSED_DAY)),
+        PanelSection("Cost", _SPENT, "spent"),
+        PanelSection("Unit cost", _RATES, "for-what-was-served"),
+        PanelSection("Cache savings", (SAVED, REUSED_DAY), "saved-by-caches"),
     ),
     (
-        PanelSection("Spent", _SPENT),
-        PanelSection("For what was served", _RATES),
-        PanelSection("Saved by the cache", _ONE_SAVED),
+        PanelSection("Cost", _SPENT, "spent"),
+        PanelSection("Unit cost", _RATES, "for-what-was-served"),
+        PanelSection("Cache savings", _ONE_SAVED, "saved-by-the-cache"),
     ),
 )

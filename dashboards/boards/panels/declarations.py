@@ -67,6 +67,15 @@ class PanelLine:
 
 
 @dataclass(frozen=True, slots=True)
+class UnpricedPanel:
+    """What a panel with a factor shows while no endpoint has one: its queries' own quantity."""
+
+    title: str
+    unit: Unit
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
     """`job` exports `metric`, or one of the equivalent `or_metrics`; if all are missing, `since` is
     the version that has them. `job` "" means an exporter outside the console's targets, named by
@@ -74,7 +83,8 @@ class Panel:
     `zero` explains values that are all 0. Both hold for the panel's own counters.
 
     `styles` go by series name, beside those of single lines; other names get one in turn. A share
-    that is not `of_whole` is scaled to its values, not to 100 %.
+    that is not `of_whole` is scaled to its values, not to 100 %. `unpriced` replaces the notice
+    about a missing price.
     """
 
     id: str
@@ -93,6 +103,7 @@ class Panel:
     or_metrics: tuple[str, ...] = ()
     needs: str = ""
     zero: str = ""
+    unpriced: UnpricedPanel | None = None
 
     @property
     def drill(self) -> Drill:

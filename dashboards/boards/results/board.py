@@ -13,7 +13,7 @@ from typing import Any
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.styled_series import StyledSeries, add_totals, style_series
-from dashboards.boards.panels.declarations import Panel, PanelLine, Range
+from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.results import comparison, evidence, resolution
@@ -318,6 +318,10 @@ def _make_panel_result(
     drawn = add_totals(drawn, totals)
     state, message = judge(panel, _summarize_points(drawn, window), facts, fault, proved)
     missing = _find_missing_price(panel, answers, factors)
+    none_priced = any(line.factor and not factors.get(line.factor) for line in panel.lines)
+    if panel.unpriced is not None and not drawn and (missing is not None or none_priced):
+        plain = _without_factors(panel, panel.unpriced)
+        return _make_panel_result(plain, answers, facts, window, page_message, factors, proved)
     if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
     if page_message is not None:  # the facts are unknown: report only that
@@ -335,6 +339,8 @@ def _render_panel(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
     panel, drawn, window = shown.panel, list(shown.drawn), found.window
     document = {
         "id": panel.id,
+        "title": panel.title,
+        "about": panel.about,
         "state": shown.state,
         "message": asdict(shown.message) if shown.message else None,
         "figure": figure.figure(panel, drawn, window),
@@ -358,6 +364,18 @@ def _apply_factor(line: PanelLine, answer: QueryResult, factors: Factors) -> Que
             values = tuple(None if value is None else value * factor for value in series.values)
             found.append(Series(series.labels, values))
     return QueryResult(tuple(found), answer.fault)
+
+
+def _without_factors(panel: Panel, plain: UnpricedPanel) -> Panel:
+    lines = tuple(replace(line, factor="") for line in panel.lines)
+    return replace(
+        panel,
+        lines=lines,
+        title=plain.title,
+        about=plain.about,
+        unit=plain.unit,
+        unpriced=None,
+    )
 
 
 def _find_missing_price(

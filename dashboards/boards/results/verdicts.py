@@ -11,7 +11,6 @@ from typing import Final, Literal
 from dashboards.boards.panels.declarations import Factor, Panel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import metric_names as n
-from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.prometheus.http.client import Fault, FaultKind
 
 State = Literal[
@@ -159,15 +158,11 @@ def make_price_message(factor: Factor, endpoints: Collection[str]) -> Message:
         else ""
     )
     if factor == "worker_usd_hour":
-        fix = (
-            "Give a price, under Instance types, to the type named under its Placement, or to "
-            f"{THIS_MACHINE} where its workers run outside any cluster."
-        )
-        text = f"What a worker costs is not known for {shown}{more}."
-        return Message("warning", "No price", text, fix)
-    text = f"What a prompt token costs is not known for {shown}{more}."
-    fix = "Run a calibration on the Costs page, and give its instance type a price."
-    return Message("warning", "Not calibrated", text, fix)
+        text = f"The instance type of {shown}{more} has no price, so its workers are not included."
+        return Message("info", "No price", text, "Enter the price (USD/h) on the Costs page.")
+    text = f"{shown}{more}: no calibrated prefill time or no price, so not included."
+    fix = "See Costs, Calibration; a calibration starts automatically while the workers are idle."
+    return Message("info", "Not calibrated", text, fix)
 
 
 def make_fault_message(fault: Fault) -> Message:

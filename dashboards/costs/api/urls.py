@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from dashboards.costs.api import views
+from dashboards.costs.api import prices, views
 
 app_name = "money-api"
 urlpatterns = [
     path("budgets/", views.Budgets.as_view(), name="budgets"),
     path("budgets/<uuid:budget_id>/", views.OneBudget.as_view(), name="budget"),
     path("budgets/<uuid:budget_id>/state/", views.BudgetStateView.as_view(), name="budget-state"),
+    path("costs/prices/", prices.Prices.as_view(), name="prices"),
+    path("costs/prices/<str:name>/", prices.OnePrice.as_view(), name="price"),
     path("cost-reports/", views.Months.as_view(), name="months"),
     path("cost-reports/<str:month>/", views.CostReport.as_view(), name="report"),
     path("tier-prices/", views.TierPrices.as_view(), name="tier-prices"),

@@ -56,22 +56,22 @@ class BudgetSerializer(serializers.ModelSerializer[Budget]):
 class BudgetStateSerializer(serializers.Serializer[Any]):
     budget = serializers.CharField(source="budget.name")
     spent_usd = serializers.FloatField(
-        source="spent", help_text="This month (UTC), of what has a price."
+        source="spent", help_text="This month (UTC), priced usage only."
     )
     foreseen_usd = serializers.FloatField(
         source="foreseen",
         allow_null=True,
-        help_text="At the month's end; null: nothing was measured yet.",
+        help_text="At the end of the month; null: no data yet.",
     )
     used_ratio = serializers.FloatField(source="used")
     forecast_ratio = serializers.FloatField(source="forecast", allow_null=True)
-    unpriced = serializers.BooleanField(help_text="More is spent: some of it has no price.")
+    unpriced = serializers.BooleanField(help_text="Some usage has no price and is not included.")
 
 
 class Budgets(GenericAPIView[Budget]):
     write_somewhere = True
     serializer_class = BudgetSerializer
-    filters = (Filter("whose", "whose", "Only for these.", choices=Whose.values),)
+    filters = (Filter("whose", "whose", "Scope of the budget.", choices=Whose.values),)
 
     def get_queryset(self) -> QuerySet[Budget]:
         return budgets.budgets(self.request.user)
@@ -83,7 +83,7 @@ class Budgets(GenericAPIView[Budget]):
 
     @extend_schema(
         tags=_TAGS,
-        summary="Keep a budget",
+        summary="Create a budget",
         parameters=[DRY_RUN],
         request=BudgetWriteSerializer,
         responses={201: BudgetSerializer, **_REFUSED},
@@ -129,7 +129,7 @@ class OneBudget(APIView):
 class BudgetStateView(APIView):
     @extend_schema(
         tags=_TAGS,
-        summary="What is spent of a budget",
+        summary="Read the spending of a budget",
         responses={200: BudgetStateSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
@@ -141,18 +141,18 @@ class BudgetStateView(APIView):
 
 class MonthSerializer(serializers.Serializer[Any]):
     month = serializers.CharField(help_text="Such as 2026-11.")
-    hours_due = serializers.IntegerField(help_text="Hours of it which are over.")
+    hours_due = serializers.IntegerField(help_text="Elapsed hours.")
     hours_measured = serializers.FloatField()
 
 
 class CostReportSerializer(serializers.Serializer[Any]):
     month = serializers.CharField()
     coverage = serializers.DictField(help_text="Hours due, asked and scraped, and their share.")
-    missing = serializers.CharField(help_text='What is not in the sums, "" for nothing.')
+    missing = serializers.CharField(help_text='What the sums do not include; "": complete.')
     total = serializers.DictField()
     groups = serializers.DictField(help_text="By endpoint, team, tag:KEY, model and machine.")
-    tiers = serializers.DictField(help_text="By cache tier, what part of it fell to which team.")
-    keys = serializers.DictField(help_text="Busy cost shared among callers' keys by weight.")
+    tiers = serializers.DictField(help_text="Share of each team by cache tier.")
+    keys = serializers.DictField(help_text="Busy cost by inference key, split by weight.")
 
 
 class Months(APIView):
@@ -180,7 +180,7 @@ class CostReport(APIView):
                 "weight",
                 float,
                 default=WEIGHT,
-                description="Prompt tokens as which a generated one counts, to share among keys.",
+                description="Weight of an output token relative to a prompt token.",
             )
         ],
         responses={200: CostReportSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
@@ -219,7 +219,7 @@ class TierPrices(GenericAPIView[TierPrice]):
 
     @extend_schema(
         tags=_TAGS,
-        summary="List what was said of cache tiers' prices",
+        summary="List cache tier prices",
         responses=TierPriceSerializer(many=True),
     )
     def get(self, _request: Request) -> Response:
@@ -237,7 +237,7 @@ class OneTierPrice(APIView):
         return Response(TierPriceSerializer(_price(name)).data)
 
     @extend_schema(
-        summary="Say what a cache tier costs",
+        summary="Set the price of a cache tier",
         parameters=[IF_MATCH],
         request=TierPriceWriteSerializer,
         responses={200: TierPriceSerializer, 400: ErrorSerializer},
@@ -254,7 +254,7 @@ class OneTierPrice(APIView):
         return Response(TierPriceSerializer(made).data)
 
     @extend_schema(
-        summary="Forget a cache tier's price",
+        summary="Remove the price of a cache tier",
         parameters=[IF_MATCH],
         responses={204: None, 404: ErrorSerializer},
     )
@@ -268,14 +268,14 @@ class OneTierPrice(APIView):
 class TierPriceHistory(APIView):
     @extend_schema(
         tags=_TAGS,
-        summary="Read what was said of a cache tier's price, and when",
+        summary="Read the price history of a cache tier",
         responses={200: TierPriceSerializer(many=True), 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str) -> Response:
         """Latest first; a row without a price ends the previous one."""
         found = TierPriceSerializer(selectors.tier_prices(name), many=True).data
         if not found:
-            raise NotFound(f"Nothing was said of what {name} costs.")
+            raise NotFound(f"{name} has no price.")
         return Response(found)
 
 
@@ -293,7 +293,7 @@ def _save_budget(request: Request, found: Budget | None = None) -> Response:
 def _price(name: str) -> TierPrice:
     found = selectors.last_tier_price(name)
     if found is None:
-        raise NotFound(f"Nothing was said of what {name} costs.")
+        raise NotFound(f"{name} has no price.")
     return found
 
 
@@ -308,6 +308,6 @@ def _weight(request: Request) -> float:
     except ValueError:
         weight = -1.0
     if not 0 <= weight <= 1000:
-        text_of, remedy = "This is no weight.", "Give a number from 0 to 1000."
+        text_of, remedy = "Invalid weight.", "Enter a number from 0 to 1000."
         raise Refused(Problem("weight", text, text_of, remedy, "out_of_range"))
     return weight

@@ -50,7 +50,7 @@ def calibrate(worker: str, ask: Ask, progress: Progress) -> CalibrationResult:
     for number in range(ROUNDS):
         for short in (True, False):
             kind = "short" if short else "long"
-            progress(f"Sending a {kind} prompt nobody has seen ({number + 1} of {ROUNDS})")
+            progress(f"Sending a new {kind} prompt ({number + 1} of {ROUNDS})")
             sample, problem = _send(kind, worker, ask, short=short)
             if sample is None:
                 return CalibrationResult(worker, tuple(samples), problem=problem)
@@ -67,10 +67,8 @@ def fit_slope(worker: str, samples: tuple[CalibrationSample, ...]) -> Calibratio
         return CalibrationResult(worker, samples, problem=text)
     later = median(s.ttft_s for s in long) - median(s.ttft_s for s in short)
     if later <= 0:
-        text = (
-            "Long prompts were answered no later than short ones: the worker is too busy to tell."
-        )
-        return CalibrationResult(worker, samples, problem=f"{text} Try again when it is idle.")
+        text = "TTFT of long prompts was not above that of short ones: the worker was not idle."
+        return CalibrationResult(worker, samples, problem=f"{text} Start it again when it is idle.")
     return CalibrationResult(worker, samples, later / more)
 
 
@@ -79,11 +77,11 @@ def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[Calibration
     if not answer.ok:
         return None, f"The {kind} request failed: {answer.error}"
     if answer.worker != worker:
-        return None, f"The {kind} request went to {answer.worker} although {worker} was named."
+        return None, f"The {kind} request was routed to {answer.worker} in place of {worker}."
     if answer.ttft_s is None or answer.prompt_tokens is None:
-        return None, f"{worker} did not tell how long the prompt was, or when its answer began."
+        return None, f"{worker} reported no prompt length or no time to first token."
     if answer.cached_tokens:
-        return None, f"The {kind} request found {answer.cached_tokens} tokens cached: not cold."
+        return None, f"The {kind} request was not cold: {answer.cached_tokens} tokens were cached."
     return CalibrationSample(answer.prompt_tokens, answer.ttft_s), ""
 
 

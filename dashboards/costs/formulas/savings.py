@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.catalogue.core.builtin import Instance
-from dashboards.costs.formulas.price_terms import Needs
+from console.core.money import format_usd_hour
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs
 
 HOUR_S = 3600.0
 MILLION = 1_000_000.0
@@ -200,15 +201,15 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
     """Return the rate on the preferred type of several; actual placement is not looked up."""
     name = needs.machine
     if not name:
-        return Rate(None, "Name the instance type under Placement: the price is looked up by it.")
+        return Rate(None, "No instance type is set under Placement, so there is no price.")
     instance = catalogue.get(name)
     if instance is None:
-        remedy = f"Add {name} under Instance types, with what you pay for it."
-        return Rate(None, f"No instance type {name} is in the catalogue. {remedy}")
+        return Rate(None, f"{name} has no price (USD/h).")
     if instance.price_usd_hour is None:
-        return Rate(None, f"The price of {name} is not known. Give it under Instance types.")
+        return Rate(None, f"{name} has no price (USD/h).")
     part = worker_share(needs, instance)
-    words = f"{instance.price_usd_hour:g} USD an hour for {name} x {part.words}"
+    shown = "this machine" if name == THIS_MACHINE else name
+    words = f"{format_usd_hour(instance.price_usd_hour)} for {shown} × {part.words}"
     price = instance.price_usd_hour
     return Rate(
         price * part.part,
@@ -216,6 +217,10 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
         l1_usd_hour=price * part.l1_part,
         routers_usd_hour=price * _routers(needs, instance),
     )
+
+
+def label(machine: str) -> str:
+    return "This machine" if machine == THIS_MACHINE else machine
 
 
 def _routers(needs: Needs, instance: Instance) -> float:

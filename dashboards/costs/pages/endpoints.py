@@ -6,19 +6,14 @@ import csv
 import time
 from typing import Any
 
-from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console.accounts import selectors as accounts
-from console.accounts.gate import role_required
 from console.web import responses
-from dashboards import actions
 from dashboards.boards.results.csv_export import escape_formula
-from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.ledger import sums
 from dashboards.costs.reports.endpoints import (
     COLUMNS,
@@ -29,7 +24,6 @@ from dashboards.costs.reports.endpoints import (
     row_values,
 )
 from dashboards.prometheus import connections
-from endpoints.refusals import RefusalError
 
 ROWS_A_PAGE = 50
 
@@ -51,7 +45,8 @@ def costs(request: HttpRequest) -> HttpResponse:
         "teams": _team_words(request),
         "tag": request.GET.get("tag", ""),
         "team": request.GET.get("team", ""),
-        "this_machine": THIS_MACHINE,
+        "unpriced": found.unpriced,
+        "back": request.get_full_path(),
         "measuring": any(row.latest is not None and row.latest.live for row in found.rows),
     }
     return responses.render(request, "dashboards/costs.html", "dashboards/htmx/costs.html", context)
@@ -72,18 +67,6 @@ def table(request: HttpRequest) -> HttpResponse:
         cells = {**told, "tags": tags, "range": found.key}
         writer.writerow({name: escape_formula(value) for name, value in cells.items()})
     return response
-
-
-@require_POST
-@role_required("operator")
-def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
-    try:
-        actions.start_calibration(request.user, name)
-    except RefusalError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"The price of a prompt token is being measured at {name}.")
-    return redirect("dashboards:costs")
 
 
 def _report(request: HttpRequest) -> CostReport:

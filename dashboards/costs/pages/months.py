@@ -76,7 +76,7 @@ def new_budget(request: HttpRequest) -> HttpResponseBase:
     form = BudgetForm(request.POST)
     if refused := _tried(form, lambda: actions.save_budget(request.user, None, form.typed())):
         return _budgets(request, form, refused)
-    messages.success(request, "The budget is kept.")
+    messages.success(request, "Budget created.")
     return redirect("money:budgets")
 
 
@@ -92,7 +92,7 @@ def edit_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
     if posted is not None:
         status = _tried(form, lambda: actions.save_budget(request.user, budget_id, form.typed()))
         if not status:
-            messages.success(request, f"{budget.name} is changed.")
+            messages.success(request, f"Budget {budget.name} saved.")
             return redirect("money:budgets")
     context = {"form": form, "budget": budget}
     return render(request, "money/budget.html", context, status=status)
@@ -108,7 +108,7 @@ def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
             raise Http404 from error
         messages.error(request, str(error))
     else:
-        messages.success(request, "The budget is gone.")
+        messages.success(request, "Budget deleted.")
     return redirect("money:budgets")
 
 
@@ -143,7 +143,7 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
     if posted is not None:
         status = _tried(form, lambda: actions.save_tier_price(request.user, name, form.typed()))
         if not status:
-            messages.success(request, f"The price of {name} is kept.")
+            messages.success(request, f"Price of {name} saved.")
             return redirect("money:tiers")
     context = {"form": form, "name": name, "said": said, "history": history}
     return render(request, "money/tier.html", context, status=status)
@@ -157,7 +157,7 @@ def forget_tier(request: HttpRequest, name: str) -> HttpResponseBase:
     except Refused as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"What was said of {name} is forgotten.")
+        messages.success(request, f"Price of {name} removed from today on.")
     return redirect("money:tiers")
 
 

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from cachetier import selectors as cachetier
 from cachetier.tier.spec import GIB, TierSpec
 from console.catalogue.core.builtin import Instance
+from console.core.money import format_usd, format_usd_hour
 from dashboards.costs.formulas.price_terms import FOREIGN, THIS_MACHINE
 from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, split_shares
 from dashboards.costs.models import CostPlace, TierPrice
@@ -69,18 +70,18 @@ def terms(
     if place == CostPlace.HERE:
         machine = machine or THIS_MACHINE
     if place not in (CostPlace.HERE, CostPlace.CLUSTER) or not machine:
-        return _unknown(f"What {name} costs is not known: say it under Cache tiers.")
+        return _unknown(f"{name} has no price. Set it under Costs, Cache tiers.")
     instance, usd = machines.get(machine), price(machine)
     if instance is None or usd is None:
-        text = f"The price of {machine}, which the nodes of {name} run on, is not known."
-        return _unknown(f"{text} Give it under Instance types.", machine)
+        text = f"{machine}, the instance type of {name}, has no price."
+        return _unknown(f"{text} Set it under Costs.", machine)
     disk = None if told is None else told.disk_usd_gib_month
     each = None if disk is None else disk / HOURS_A_MONTH
     return Terms(
         memory=usd / (instance.memory_bytes / GIB),
         disk=0.0 if machine == THIS_MACHINE else each,
         machine=machine,
-        why=f"What the disks of {name} cost is not known: say it under Cache tiers.",
+        why=f"The disks of {name} have no price. Set it under Costs, Cache tiers.",
     )
 
 
@@ -173,7 +174,7 @@ def _place(tier: str) -> CostPlace:
 def _theirs(name: str, told: TierPrice, machines: Mapping[str, Instance], price: Price) -> TierRate:
     place = _place(name)
     priced = terms(name, place, told, machines, price)
-    words = "" if priced.whole is None else f"{priced.whole:g} USD an hour"
+    words = "" if priced.whole is None else format_usd_hour(priced.whole)
     return TierRate(name, priced.whole, words, priced.why, place=place, terms=priced)
 
 
@@ -190,11 +191,12 @@ def _ours(name: str, spec: TierSpec, terms: Terms, machines: Mapping[str, Instan
 
 def _words(spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> str:
     if not terms.machine or terms.memory is None:
-        return f"{terms.whole:g} USD an hour"
+        return format_usd_hour(terms.whole)
     name, held = terms.machine, machines[terms.machine].memory_bytes
     part, usd = spec.memory_bytes / held, terms.memory * held / GIB
-    words = f"{spec.node_count} x {part:.1%} of the memory of {name} at {usd:g} USD an hour"
+    shown = "this machine" if name == THIS_MACHINE else name
+    words = f"{spec.node_count} × {part:.1%} of the memory of {shown} at {format_usd_hour(usd)}"
     if spec.disk_bytes and terms.disk:
         each = terms.disk * HOURS_A_MONTH
-        words += f", {spec.disk_bytes / GIB:g} GiB of disk each at {each:g} USD a GiB and month"
+        words += f", {spec.disk_bytes / GIB:g} GiB of disk each at {format_usd(each)}/GiB/month"
     return words

@@ -19,9 +19,18 @@ from console.catalogue.selectors import instances_by_name
 from dashboards.boards.results.board import Message, make_fault_message
 from dashboards.costs.formulas.counts import TIERS, UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
-from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
+from dashboards.costs.formulas.savings import (
+    NO_L2,
+    Costs,
+    Counts,
+    L2Cost,
+    costs,
+    per_day,
+    rate,
+)
 from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
+from dashboards.costs.prices.entry import MissingPrice, list_missing
 from dashboards.costs.prices.factors import KnownSlope, known
 from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Asker
@@ -64,6 +73,16 @@ class EndpointCostRow:
         if self.known is None or self.known.lent:
             return False
         return self.known.calibration.settings_hash != self.endpoint.status.worker_hash
+
+    @property
+    def cached_tokens(self) -> float | None:
+        return sum(self.counts.cached.values()) if self.counts else None
+
+    @property
+    def saved_seconds(self) -> float | None:
+        """Return the prefill time saved, less the load time; None if not calibrated."""
+        saving = self.costs.saving
+        return sum(saving.seconds.values()) - saving.load_s if saving and self.counts else None
 
     @property
     def line(self) -> CostLine:
@@ -112,6 +131,7 @@ class CostReport:
     rows: Sequence[EndpointCostRow]
     fault: Message | None = None
     tags: Sequence[str] = ()
+    unpriced: Sequence[MissingPrice] = ()
 
     @property
     def total(self) -> float | None:
@@ -132,6 +152,30 @@ class CostReport:
         return _sum([row.usd_hour for row in self.rows])
 
     @property
+    def worker_s(self) -> float | None:
+        return _sum([row.usage.worker_s for row in self.rows])
+
+    @property
+    def idle_s(self) -> float | None:
+        spans = [(row.usage.worker_s, row.usage.busy_s) for row in self.rows]
+        return _sum([max(0.0, all_s - (busy or 0.0)) for all_s, busy in spans if all_s])
+
+    @property
+    def cached_tokens(self) -> float | None:
+        return _sum([row.cached_tokens for row in self.rows])
+
+    @property
+    def cached_share(self) -> float | None:
+        """Return the cached share of the prompt tokens."""
+        prompt = _sum([row.usage.prompt for row in self.rows])
+        return (self.cached_tokens or 0.0) / prompt if prompt else None
+
+    @property
+    def saved_seconds(self) -> float | None:
+        """Return the prefill time saved; None if no endpoint is calibrated."""
+        return _sum([row.saved_seconds for row in self.rows])
+
+    @property
     def saved_a_day(self) -> float | None:
         return per_day(self.saved, self.range_s)
 
@@ -143,20 +187,25 @@ def report(
     counted = count_usage(prometheus, RANGES[key], now)
     fault = counted.fault or counted.missing
     message = make_fault_message(fault) if fault else None
-    rows = _rows(counted, viewer, now - RANGES[key], now)
+    catalogue = instances_by_name()
+    rows = _rows(counted, viewer, catalogue, now - RANGES[key], now)
     shown = [row for row in rows if only(row)]
-    return CostReport(key, RANGES[key], shown, message, _tag_words(rows))
+    missing = list_missing(((row.endpoint.name, row.needs) for row in rows), catalogue)
+    return CostReport(key, RANGES[key], shown, message, _tag_words(rows), missing)
 
 
 def _rows(
-    counted: UsageCounts, viewer: Somebody, begin: float, end: float
+    counted: UsageCounts,
+    viewer: Somebody,
+    catalogue: Mapping[str, Instance],
+    begin: float,
+    end: float,
 ) -> list[EndpointCostRow]:
-    catalogue = instances_by_name()
     # Only two columns: a status has a dozen texts to decode.
     wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
     listed = [(one, parse_stored_needs(one.spec)) for one in wanted.only(*_READ)]
     slopes = known((one.pk, needs) for one, needs in listed)
-    latest = _latest()
+    latest = latest_runs()
     l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
     seen, rows = {one.name for one, _ in listed}, []
     for endpoint, needs in listed:
@@ -203,7 +252,7 @@ def _l2(
     }
 
 
-_NOT_SPLIT = L2Cost(None, "Without Prometheus nobody knows who used the cache tier how much.")
+_NOT_SPLIT = L2Cost(None, "Usage of the cache tier is unknown while Prometheus is unavailable.")
 
 
 def _tag_words(rows: Sequence[EndpointCostRow]) -> Sequence[str]:
@@ -212,7 +261,7 @@ def _tag_words(rows: Sequence[EndpointCostRow]) -> Sequence[str]:
     return sorted(found)
 
 
-def _latest() -> dict[Any, Calibration]:
+def latest_runs() -> dict[Any, Calibration]:
     """Return the latest runs by endpoint id."""
     rows = Calibration.objects.order_by("endpoint_id", "created_at").defer("samples")
     return {row.endpoint_id: row for row in rows}
@@ -236,7 +285,7 @@ def _why_saved(row: EndpointCostRow) -> str:
     """Return why the saving is unknown, or ""."""
     saving = row.costs.saving
     if saving is None:
-        return "The time of a prompt token was not measured at an endpoint like this one."
+        return "Not calibrated: the prefill time per prompt token is unknown."
     return saving.why if saving.usd is None else ""
 
 

@@ -55,10 +55,10 @@ class MonthReport:
             found.append(f"{1 - share:.1%} of the hours so far were not measured")
         if self.total.unpriced_s:
             share = self.total.unpriced_s / self.total.worker_s
-            found.append(f"{share:.1%} of the time of workers has no price")
+            found.append(f"{share:.1%} of the worker time has no price")
         if self.total.unpriced_tier_h:
             share = self.total.unpriced_tier_h / self.total.tier_h
-            found.append(f"{share:.1%} of the time of cache tiers has no price")
+            found.append(f"{share:.1%} of the cache tier time has no price")
         return "; ".join(found)
 
 

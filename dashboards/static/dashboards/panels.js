@@ -61,6 +61,8 @@
     tell(card, panel.state === "prometheus" ? null : short); // what is true of the whole page is said once
     card.classList.toggle("panel-empty", !panel.figure && panel.state !== "prometheus");
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
+    if (panel.title) card.querySelector(`#panel-${panel.id}`).textContent = panel.title; // other without a price
+    if (panel.about) card.querySelector(".panel-about").textContent = panel.about;
     const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);
     boards.put(chart, panel.figure);

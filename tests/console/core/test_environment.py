@@ -63,6 +63,13 @@ def test_flags(tmp_path: Path) -> None:
         environment.flag({"X": "perhaps"}, "X")
 
 
+def test_automatic_calibration_is_on_unless_turned_off(tmp_path: Path) -> None:
+    for value, on in (("", True), ("1", True), ("0", False), ("off", False)):
+        env = {"EMBERLINE_AUTO_CALIBRATION": value}
+        assert environment.load(env, tmp_path).auto_calibration is on
+    assert environment.load({}, tmp_path).auto_calibration
+
+
 def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "redis"
     file.write_text("redis://:pw@127.0.0.1:1/0\n")

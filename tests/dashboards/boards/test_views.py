@@ -191,13 +191,14 @@ class TestReasonsForNothing:
 
     def test_without_a_price(self, scraping: Scraping) -> None:
         bare = of_board(scraping, "cost", Scope("demo"))["panels"]["usd-hour"]
-        assert bare["state"] == "unpriced"
-        assert "demo" in bare["message"]["text"]
-        assert bare["figure"] is None
+        assert (bare["state"], bare["message"], bare["title"]) == ("ok", None, "Workers")
+        assert bare["figure"] is not None, "workers in place of USD"
+        titles = {p["title"] for p in of_board(scraping, "cost", Scope("demo"))["panels"].values()}
+        assert {"Cached prompt tokens per hour by tier", "Worker hours per 1M tokens"} <= titles
         priced = {"worker_usd_hour": {"demo": 1.5}}
         hour = of_board(scraping, "cost", Scope("demo"), priced)["panels"]["usd-hour"]
         assert hour["state"] == "ok"
-        assert latest(hour) == {"demo": "1.50 USD/h"}
+        assert latest(hour) == {"demo": "$1.50/h"}
 
 
 class TestPrometheusItself:

@@ -116,7 +116,7 @@ def test_a_word_on_every_page(told: Told, one: Endpoint, people: Cast) -> None:
     shown = budget_banner(people.charlie)
     assert shown is not None
     assert shown.level == "danger"
-    assert "Budget used up" in client_of(people.charlie).get("/instance-types/").content.decode()
+    assert "Budget exceeded" in client_of(people.charlie).get("/instance-types/").content.decode()
     cache.clear()
 
 

@@ -208,7 +208,7 @@ def test_what_was_not_proved_is_shown_with_its_reason(demo: Endpoint) -> None:
 
 def test_a_second_run_waits_for_the_first(demo: Endpoint) -> None:
     queued()
-    with pytest.raises(ConflictError, match="running already"):
+    with pytest.raises(ConflictError, match="already running"):
         queued()
     assert ProofRun.objects.count() == 1
 

@@ -191,9 +191,9 @@ def test_an_exporter_which_is_not_ours() -> None:
 
 
 def test_whose_price_is_missing() -> None:
-    assert "for a." in make_price_message("worker_usd_hour", ["a"]).text
+    assert "type of a has no price" in make_price_message("worker_usd_hour", ["a"]).text
     many = make_price_message("saved_usd_token", [f"e{n}" for n in range(9)])
-    assert "e0, e1, e2, e3, e4 and 4 more." in many.text
+    assert "e0, e1, e2, e3, e4 and 4 more:" in many.text
     assert many.title != make_price_message("worker_usd_hour", ["a"]).title
 
 

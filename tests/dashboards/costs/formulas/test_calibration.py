@@ -70,10 +70,10 @@ def test_one_disturbed_request_moves_nothing() -> None:
     ("change", "says"),
     [
         ({"error": "no workers"}, "failed: no workers"),
-        ({"worker": "w-1"}, "went to w-1 although w-0"),
-        ({"cached_tokens": 32}, "32 tokens cached"),
-        ({"ttft_s": None}, "did not tell"),
-        ({"prompt_tokens": None}, "did not tell"),
+        ({"worker": "w-1"}, "routed to w-1 in place of w-0"),
+        ({"cached_tokens": 32}, "32 tokens were cached"),
+        ({"ttft_s": None}, "no time to first token"),
+        ({"prompt_tokens": None}, "no prompt length"),
     ],
 )
 def test_what_spoils_it_is_said(change: dict[str, Any], says: str) -> None:
@@ -84,7 +84,7 @@ def test_what_spoils_it_is_said(change: dict[str, Any], says: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"ttft_s": 1.0}, "too busy to tell"), ({"prompt_tokens": 50}, "0 tokens more")],
+    [({"ttft_s": 1.0}, "was not idle"), ({"prompt_tokens": 50}, "0 tokens more")],
 )
 def test_without_a_slope_there_is_no_number(change: dict[str, Any], says: str) -> None:
     found = measured(lambda _n, answer: replace(answer, **change))

@@ -123,7 +123,7 @@ def needs(spec: EndpointSpec) -> Needs:
 def test_the_price_of_one_worker() -> None:
     found = rate(needs(parse(on("ml.g5.12xlarge", "ml.p5.48xlarge"))), BUILTIN)
     assert found.usd_hour == pytest.approx(7.09 / 4)
-    assert found.words == "7.09 USD an hour for ml.g5.12xlarge x 1 of 4 GPUs"
+    assert found.words == "$7.09/h for ml.g5.12xlarge × 1 of 4 GPUs"
 
 
 def test_the_price_of_routers_stands_beside_that_of_workers() -> None:
@@ -138,9 +138,9 @@ def test_the_price_of_routers_stands_beside_that_of_workers() -> None:
 @pytest.mark.parametrize(
     ("placement", "says"),
     [
-        ((), "Name the instance type"),
-        (("metal.x",), "No instance type metal.x"),
-        (("g5.xlarge",), "The price of g5.xlarge is not known"),
+        ((), "No instance type is set"),
+        (("metal.x",), "metal.x has no price"),
+        (("p5e.48xlarge",), "p5e.48xlarge has no price"),
     ],
 )
 def test_an_unknown_price_says_what_would_make_it_known(

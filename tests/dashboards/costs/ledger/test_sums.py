@@ -187,4 +187,4 @@ def test_days_are_worth_what_their_samples_say(added: datetime) -> None:
     assert "5.4% of the hours so far were not measured" in month.partial
     unpriced = sum(line.unpriced_tier_h for line in found.values())
     assert unpriced == pytest.approx(6), "before the tier had a price"
-    assert "of the time of cache tiers has no price" in month.partial
+    assert "of the cache tier time has no price" in month.partial

@@ -151,12 +151,12 @@ def test_the_page_says_what_is_missing(asked: str, measured_endpoint: Any) -> No
     alice = client_of(measured_endpoint.alice)
     page = alice.get("/costs/").content.decode()
     assert "9.6" in page
-    assert "2 USD an hour for this-machine x 10% of the machine" in page
+    assert "$2.00/h for this machine × 10% of the machine" in page
     Calibration.objects.update(settings_hash="older")
-    assert "other settings" in alice.get("/costs/").content.decode()
+    assert "outdated settings" in alice.get("/costs/").content.decode()
     catalogue.remove_instance_type(measured_endpoint.alice, THIS_MACHINE)
     bare = alice.get("/costs/?range=nonsense").content.decode()
-    assert "Add this-machine under Instance types" in bare
+    assert "this-machine has no price" in bare
 
 
 def test_only_operators_measure(measured_endpoint: Any) -> None:

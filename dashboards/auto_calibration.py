@@ -1,0 +1,89 @@
+"""Automatic calibration: one at a time, of Ready endpoints with idle workers.
+
+A calibration applies to all endpoints with the same model, machine and arguments, so each such
+combination is measured once. Failed attempts are repeated with growing delays, `ATTEMPTS` at most.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from console.core.counters import increment
+from dashboards import actions
+from dashboards.calibration_guard import ReadLoad, read_load
+from dashboards.calibration_switches import read_switches
+from dashboards.costs.formulas.price_terms import parse_stored_needs
+from dashboards.costs.prices.factors import by_settings
+from dashboards.models import LIVE, Calibration, ProofRun
+from endpoints import selectors
+from endpoints.choices import Phase
+from endpoints.models import Endpoint
+from endpoints.refusals import RefusalError
+
+ATTEMPTS = 8
+DELAYS = (timedelta(minutes=2), timedelta(minutes=15), timedelta(hours=2), timedelta(hours=6))
+"""After the first attempts; the last one applies to all further ones."""
+MAX_LOOKED = 5
+"""Endpoints of which a sweep reads the load."""
+
+
+def sweep(load: ReadLoad = read_load) -> Calibration | None:
+    """Queue the next automatic calibration, if an endpoint is due and its workers are idle."""
+    actions.fail_abandoned_runs()
+    if _is_any_running():
+        return None
+    due = list(find_due(timezone.now()))
+    random.shuffle(due)  # a busy endpoint does not keep the others waiting
+    for endpoint in due[:MAX_LOOKED]:
+        seen = load(endpoint)
+        if seen is None or seen.in_flight:
+            increment(
+                "auto_calibrations",
+                outcome="postponed",
+                reason="load_unknown" if seen is None else "traffic",
+            )
+            continue
+        try:
+            return actions.start_automatic_calibration(endpoint)
+        except RefusalError:  # another process was first
+            return None
+    return None
+
+
+def find_due(now: datetime) -> Iterator[Endpoint]:
+    """Yield the endpoints whose settings have no calibration, in the order of their names."""
+    switches = read_switches()
+    if not switches.default and True not in switches.of.values():
+        return
+    known = by_settings()
+    ready = selectors.endpoints().filter(
+        status__phase=Phase.READY, status__ready_replicas__gt=0, deleted_at=None
+    )
+    wanted = [
+        (endpoint, parse_stored_needs(endpoint.spec).settings)
+        for endpoint in ready
+        if endpoint.current and switches.enabled(endpoint.pk)
+    ]
+    wanted = [(endpoint, settings) for endpoint, settings in wanted if settings not in known]
+    attempts = _list_attempts(settings for _, settings in wanted)
+    for endpoint, settings in wanted:
+        made = attempts.get(settings, ())
+        delay = DELAYS[min(len(made), len(DELAYS)) - 1]
+        if not made or (len(made) < ATTEMPTS and now - made[-1] > delay):
+            yield endpoint
+
+
+def _list_attempts(settings: Iterable[str]) -> dict[str, list[datetime]]:
+    rows = Calibration.objects.filter(automatic=True, measured_as__in=set(settings))
+    found: dict[str, list[datetime]] = {}
+    for name, at in rows.order_by("created_at").values_list("measured_as", "created_at"):
+        found.setdefault(name, []).append(at)
+    return found
+
+
+def _is_any_running() -> bool:
+    return any(model.objects.filter(state__in=LIVE).exists() for model in (Calibration, ProofRun))

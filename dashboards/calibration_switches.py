@@ -1,0 +1,85 @@
+"""Switches of the automatic calibration: the console's default and exceptions per endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.credentials import stored_actor
+from console.accounts.permissions import require
+from console.audit.record import record
+from console.core.errors import Problem, Refused
+from dashboards.models import CalibrationSwitch
+from endpoints import selectors
+
+FIELD = "auto_calibration"
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """`default` applies to endpoints without an own value in `of` (by endpoint id)."""
+
+    default: bool
+    of: Mapping[Any, bool]
+
+    def enabled(self, endpoint_id: Any) -> bool:
+        return self.of.get(endpoint_id, self.default)
+
+
+def read_switches() -> Switches:
+    """Return all switches, with one query."""
+    rows = CalibrationSwitch.objects.order_by("pk").values_list("endpoint_id", "enabled")
+    found: dict[Any, bool] = dict(rows)
+    return Switches(found.pop(None, settings.EMBERLINE.auto_calibration), found)
+
+
+def set_default(actor: Any, enabled: Any) -> bool:
+    """Switch automatic calibration for all endpoints without an own value."""
+    require(actor, "operator")
+    wanted = _parse(enabled, optional=False)
+    before = read_switches().default
+    with transaction.atomic():
+        _store(actor, None, wanted)
+        changes = {FIELD: [before, wanted]}
+        record(actor, "change", "settings/auto-calibration", changes)
+    return bool(wanted)
+
+
+def set_endpoint(actor: Any, name: str, enabled: Any) -> bool:
+    """Switch it for one endpoint; None removes its own value. Return the effective value."""
+    endpoint = selectors.get(name, viewer=actor)
+    require(actor, "operator", of=endpoint)
+    wanted = _parse(enabled, optional=True)
+    before = read_switches().of.get(endpoint.pk)
+    with transaction.atomic():
+        _store(actor, endpoint.pk, wanted)
+        changes = {FIELD: [before, wanted]}
+        record(actor, "change", f"endpoint/{name}", changes)
+    return read_switches().enabled(endpoint.pk)
+
+
+def _store(actor: Any, endpoint_id: Any, enabled: bool | None) -> None:
+    rows = CalibrationSwitch.objects.filter(endpoint_id=endpoint_id)
+    if enabled is None:
+        rows.delete()
+        return
+    facts = {
+        "enabled": enabled,
+        "changed_at": timezone.now(),
+        "changed_by": stored_actor(actor),
+    }
+    if not rows.update(**facts):
+        CalibrationSwitch.objects.create(endpoint_id=endpoint_id, **facts)
+
+
+def _parse(value: Any, *, optional: bool) -> bool | None:
+    if isinstance(value, bool) or (optional and value is None):
+        return value
+    text = f"{FIELD} must be true{', false or null' if optional else ' or false'}."
+    remedy = "null: use the default of this console." if optional else "Send true or false."
+    raise Refused(Problem(FIELD, value, text, remedy, "type"))

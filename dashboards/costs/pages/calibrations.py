@@ -1,0 +1,80 @@
+"""Calibration page: prefill time per prompt token of each endpoint, runs and switches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.accounts.gate import role_required
+from console.accounts.permissions import require
+from console.core.errors import Refused
+from console.web import responses
+from dashboards import actions, calibration_switches
+from dashboards.calibration_guard import DEADLINE_S, MAX_TOKENS
+from dashboards.calibration_switches import read_switches
+from dashboards.costs.reports.calibrations import list_calibrations
+from endpoints.refusals import RefusalError
+
+ROWS_A_PAGE = 50
+_CHOICES = {"on": True, "off": False, "default": None}
+PAGE = "dashboards:calibrations"
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def calibrations(request: HttpRequest) -> HttpResponseBase:
+    """Show all endpoints; a POST sets the default of the automatic calibration."""
+    if request.method == "POST":
+        require(request.user, "operator")
+        wanted = request.POST.get("auto") == "on"
+        calibration_switches.set_default(request.user, wanted)
+        messages.success(request, f"Automatic calibration is {'on' if wanted else 'off'}.")
+        return redirect(PAGE)
+    return _page(request)
+
+
+def _page(request: HttpRequest) -> HttpResponse:
+    actions.fail_abandoned_runs()
+    rows = list_calibrations(request.user)
+    context = {
+        "page": Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page")),
+        "measuring": any(row.latest is not None and row.latest.live for row in rows),
+        "default_on": read_switches().default,
+        "deadline_s": DEADLINE_S,
+        "max_tokens": MAX_TOKENS,
+    }
+    return responses.render(
+        request, "money/calibrations.html", "money/inc/calibrations.html", context
+    )
+
+
+@require_POST
+@role_required("operator")
+def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
+    try:
+        actions.start_calibration(request.user, name)
+    except RefusalError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"Calibration of {name} started.")
+    return redirect(PAGE)
+
+
+@require_POST
+@role_required("operator")
+def switch(request: HttpRequest, name: str) -> HttpResponseBase:
+    wanted: Any = _CHOICES.get(request.POST.get("auto", ""), "")
+    try:
+        effective = calibration_switches.set_endpoint(request.user, name, wanted)
+    except Refused as error:
+        messages.error(request, str(error))
+    else:
+        text = f"Automatic calibration of {name} is {'on' if effective else 'off'}."
+        messages.success(request, text)
+    return redirect(PAGE)
