@@ -93,7 +93,7 @@ def test_what_was_typed_stays_beside_what_is_wrong(browser: Client) -> None:
     answer = browser.post("/cache/new/", typed)
     assert answer.status_code == 400
     assert 'value="Chat"' in answer.text
-    assert "small letters" in answer.text
+    assert "lower-case letters" in answer.text
     typed["name"] = "chat"
     answer = browser.post("/cache/new/", typed)
     assert "Add a node, or keep one copy." in answer.text

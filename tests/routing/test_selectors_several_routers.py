@@ -69,11 +69,11 @@ def test_one_that_is_silent_is_named_and_the_other_shown(
     for path in ("/workers", "/decisions"):
         both[1].answers[path] = (HANG, "")
     page = browser("viewer").get("/routing/endpoints/demo/").text
-    assert "1 of 2 routers did not answer" in page
+    assert "1 of 2 routers did not respond" in page
     assert 'data-decision="r0-1"' in page
     both[0].answers["/workers"] = (500, "boom")
     page = browser("viewer").get("/routing/endpoints/demo/").text
-    assert "2 of 2 routers did not answer" in page
+    assert "2 of 2 routers did not respond" in page
     assert "Nothing to show" in page
 
 

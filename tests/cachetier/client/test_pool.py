@@ -163,7 +163,7 @@ def test_each_node_has_a_breaker_of_its_own(make, proxies: list[FaultProxy]) -> 
     }
     assert not pool.is_open
     assert load(pool, stored).count(KeyOutcome.OPEN) > 0
-    assert [text for text in told if "left alone" in text and broken in text]
+    assert [text for text in told if "circuit breaker opened" in text and broken in text]
     proxies[1].fault = cachefaults.passing
     until(lambda: load(pool, stored) == [KeyOutcome.OK] * 30, what="the node used again")
     assert not any(pool.open_breakers().values())

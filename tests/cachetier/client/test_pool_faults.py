@@ -129,7 +129,7 @@ def test_the_breaker_opens_and_closes_again(node: CacheNode) -> None:
     node.restart()
     until(lambda: client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING], what="closed breaker")
     assert len(told) == 2
-    assert "left alone" in told[0]
+    assert "circuit breaker opened" in told[0]
     assert "responds again" in told[1]
 
 

@@ -183,7 +183,7 @@ def test_a_block_which_is_there_is_not_received_again(start: Start) -> None:
 def test_a_value_declined_is_read_past_and_the_connection_goes_on(start: Start) -> None:
     node = start(memory="16MiB")
     db = client(node).client()
-    with pytest.raises(redis.ResponseError, match="larger than this node takes"):
+    with pytest.raises(redis.ResponseError, match="exceeds this node's limit"):
         db.set("k", bytes(17 * MIB))
     assert db.set("k", b"fits")
     assert db.get("k") == b"fits"

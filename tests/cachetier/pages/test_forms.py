@@ -53,7 +53,7 @@ def test_what_is_typed_is_judged_as_the_api_would() -> None:
     text = page.post("/cache/new/look/", typed).content.decode()
     assert "2 things to put right" in text
     slot = text.split('id="live-copies" hx-swap-oob="innerHTML">')[1].split("</div>")[0]
-    assert "2 copies need as many nodes" in slot
+    assert "2 copies need at least as many nodes" in slot
     assert 'id="live-name" hx-swap-oob="innerHTML"></div>' in text, "nobody was there yet"
     fine = page.post("/cache/new/look/", {**TYPED, "name": "chat"}).content.decode()
     assert "Ready to create" in fine

@@ -123,7 +123,7 @@ def test_lmcache_and_mooncake_take_a_size_for_each_rank() -> None:
         (CacheSpec(L1(GIB), shape=Shape("tpu")), "shape.platform: 'tpu'"),
         (CacheSpec(L1(GIB), shape=Shape(ranks=0)), "shape.ranks: 0"),
         (CacheSpec(L1(GIB, chunk_tokens=40)), "40 is not a multiple of .* use 32"),
-        (CacheSpec(L1(GIB), L2("http://x", "m")), "l2.url: .*begins with redis"),
+        (CacheSpec(L1(GIB), L2("http://x", "m")), "l2.url: .*must begin with redis"),
         (CacheSpec(L1(GIB), L2("redis://u:p@x", "m")), "l2.url: .*credentials"),
         (CacheSpec(L1(GIB), L2("redis://x", "")), "identity"),
         (CacheSpec(L1(GIB), L2("redis://x", "m", url_file="/f")), "only LMCache"),

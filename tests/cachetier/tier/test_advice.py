@@ -46,7 +46,7 @@ def test_the_knee_is_where_more_stops_paying() -> None:
     ("rates", "said"),
     [
         ((0.59, 0.6, 0.6, 0.6, 0.61), "memory can be given back"),
-        ((0.1, 0.6, 0.61, 0.61, 0.62), "The size fits"),
+        ((0.1, 0.6, 0.61, 0.61, 0.62), "The size is right"),
         ((0.0, 0.001, 0.002, 0.003, 0.004), "no size would help"),
     ],
 )

@@ -199,7 +199,7 @@ def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
         two.answers.update(told())
         blind = reconcile(cluster)
         assert blind.reason == "RouterWaitingForWorkers"
-        assert "has not found it" in blind.message
+        assert "not discovered yet" in blind.message
         cluster.seen = replace(cluster.seen, url="https://llm.example.com")
         two.answers.update(good)
         assert reconcile(cluster).url == "https://llm.example.com"

@@ -140,7 +140,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
         unfollowed(
             worker(1, publishers=Statement(error="/kv_event_sources returned 404", status=404))
         ),
-        "answered 404",
+        "returned 404",
         {"w1"},
     ),
     (

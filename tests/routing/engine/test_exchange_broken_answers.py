@@ -74,7 +74,7 @@ async def test_a_broken_stream_says_why_and_does_not_end_well(ending: bytes) -> 
         assert wire.startswith(b"%x\r\n%b\r\n" % (len(event("one")), event("one")))
         (error,) = errors_in(wire)
         assert (error["type"], error["code"]) == ("server_error", "upstream_reset")
-        assert "broke off" in error["message"]
+        assert "was cut off" in error["message"]
         assert b"0\r\n\r\n" not in wire
         assert b"[DONE]" not in wire
         # What came last is a whole chunk: a reader gets the event before it finds no end.
@@ -366,4 +366,4 @@ async def test_decisions_say_what_broke() -> None:
         (found,) = (await admin(server, "/decisions")).json["decisions"]
         assert (found["status"], found["error"]) == (200, "broken_stream")
         states = (await admin(server, "/workers")).json["workers"]
-        assert "broke off" in states[0]["last_error"]
+        assert "was cut off" in states[0]["last_error"]

@@ -237,11 +237,11 @@ def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ((HANG, ""), "did not answer within"),
+        ((HANG, ""), "did not respond within"),
         ((200, "<html>not json"), "not understood"),
         ((200, [1, 2]), "not understood"),
         ((200, {"workers": [{"id": 1}]}), "not understood"),
-        ((500, "boom"), "answered 500"),
+        ((500, "boom"), "responded with 500"),
     ],
 )
 def test_a_router_that_answers_badly_is_a_message(

@@ -121,7 +121,7 @@ def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
     page = browser("viewer").get(KV)
     assert page.status_code == 200
     assert "Stale since" in page.text
-    assert "did not answer within" in page.text
+    assert "did not respond within" in page.text
     assert "demo-worker-1" in page.text
     router.answers["/index"] = (200, answer())
     assert "Stale" not in browser("viewer").get(KV).text
@@ -140,7 +140,7 @@ def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
     assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", told["kv"])
     router.answers["/index"] = (500, "boom")
     old = program("viewer").get(path).json()
-    assert "answered 500" in old["stale"]
+    assert "responded with 500" in old["stale"]
     assert (old["at"], old["kv"]) == (fresh["at"], told["kv"])
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
     assert program("viewer").get(path).json()["kv"] is None

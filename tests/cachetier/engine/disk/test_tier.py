@@ -324,6 +324,6 @@ def test_two_nodes_cannot_share_a_folder(open_disk: Open, folder: Path) -> None:
 def test_a_folder_with_others_files_is_refused(folder: Path) -> None:
     folder.mkdir()
     (folder / "precious").write_text("mine")
-    with pytest.raises(FolderInUseError, match="not empty"):
+    with pytest.raises(FolderInUseError, match="neither empty"):
         Disk(folder)
     assert [path.name for path in folder.iterdir()] == ["precious"]

@@ -145,7 +145,7 @@ def test_memory_the_system_does_not_have_makes_the_arena_smaller(
 
 def test_more_than_there_is_is_refused_with_the_remedy(name: str) -> None:
     real = os.statvfs(wire.FOLDER)
-    with pytest.raises(ArenaError, match=r"bytes free, this node needs .*less --memory"):
+    with pytest.raises(ArenaError, match=r"bytes free, this node needs .*reduce --memory"):
         Arena((real.f_bavail + 1) * real.f_frsize + PAGE_BYTES, shm=name)
     assert not Path(wire.FOLDER, name).exists()
 
@@ -196,7 +196,7 @@ def test_a_dead_nodes_arena_is_removed_by_the_next(
 def test_another_programs_file_is_left_alone(name: str) -> None:
     path = Path(wire.FOLDER, name)
     path.write_bytes(b"precious" * 100)
-    with pytest.raises(ArenaError, match="is there and not an arena"):
+    with pytest.raises(ArenaError, match="exists and is not an arena"):
         Arena(MIB, shm=name)
     Arena(MIB, shm=name + "-other").close()
     assert path.read_bytes() == b"precious" * 100

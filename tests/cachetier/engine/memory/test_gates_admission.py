@@ -53,7 +53,7 @@ def test_a_scan_is_refused_and_what_others_use_stays() -> None:
     declined = shop.put(key(BATCH, 9999))
     assert isinstance(declined, Declined)
     assert declined.reason is DeclineReason.ADMISSION
-    assert "larger node" in declined.detail
+    assert "enlarge the node" in declined.detail
 
 
 def test_going_round_and_round_finds_some_of_it() -> None:

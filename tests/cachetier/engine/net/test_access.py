@@ -170,7 +170,7 @@ def test_the_old_one_is_good_as_long_as_the_file_says(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"", "is empty"), (b"\n\r\n", "is empty"), (b"a\nb\nc", "holds 3 lines"), (b"\xff", "UTF-8")],
+    [(b"", "is empty"), (b"\n\r\n", "is empty"), (b"a\nb\nc", "has 3 lines"), (b"\xff", "UTF-8")],
 )
 def test_files_which_hold_no_password(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "secret"

@@ -193,7 +193,7 @@ def test_a_broken_file_keeps_the_last_good_context_and_says_so_once(
     for _ in range(5):
         assert not live.renew()
     assert live.context is first
-    assert "cannot be used" in live.problem
+    assert "is not usable" in live.problem
     assert len(caplog.records) == 1
     cert.unlink()
     assert not live.renew()

@@ -81,8 +81,8 @@ async def test_no_answer_is_no_difference() -> None:
     [
         ([1, 2], [1, 2], ""),
         (None, None, ""),
-        (None, [1], "the router refuses"),
-        ([1], None, "the worker refuses"),
+        (None, [1], "only the router rejects"),
+        ([1], None, "only the worker rejects"),
         ([1, 2], [1, 3], "from token 1 on: 2 tokens here [2], 2 at the worker [3]"),
         ([1], [1, 3], "from token 1 on: 1 tokens here [], 2 at the worker [3]"),
     ],
