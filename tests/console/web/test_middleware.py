@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.staticfiles import finders
@@ -12,6 +13,7 @@ from django.template import Context, Template
 from django.test import Client
 from django.utils import timezone
 
+from console.audit.record import record
 from console.web import health
 from console.web.server.static_files import HashedStorage
 from console.web.shell import context, navigation
@@ -145,8 +147,53 @@ def test_the_menu_is_ordered_and_replaces(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_ago(seconds: int, text: str) -> None:
     shown = emberline.ago(timezone.now() - timedelta(seconds=seconds))
-    assert f">{text}</time>" in shown
+    assert f">{text}" in shown
     assert emberline.ago(None) == "never"
+
+
+def test_ago_has_the_absolute_time_beside_it() -> None:
+    moment = datetime(2024, 2, 29, 23, 30, 5, tzinfo=UTC)
+    assert '<span class="time-at">2024-02-29 23:30</span></time>' in emberline.ago(moment)
+    with timezone.override(ZoneInfo("Asia/Tokyo")):
+        shown = emberline.ago(moment)
+        assert (
+            '<time datetime="2024-03-01T08:30:05+09:00" title="2024-03-01 08:30:05 JST">' in shown
+        )
+        assert "2024-03-01 08:30</span>" in shown
+        assert ">2024-03-01 08:30:05 JST</time>" in emberline.moment_(moment)
+        today = timezone.localtime().replace(hour=0, minute=0, second=0)
+        assert emberline.clock(today) == "00:00:00"
+    assert "time-at" not in emberline.ago(timezone.now())
+
+
+@pytest.mark.parametrize(
+    ("cookie", "zone"),
+    [
+        ("Asia/Tokyo", "Asia/Tokyo"),
+        ("America/Argentina/Ushuaia", "America/Argentina/Ushuaia"),
+        ("UTC", "UTC"),
+        ("", "UTC"),
+        ("Europe", "UTC"),
+        ("No/Such_Place", "UTC"),
+        ("../../etc/passwd", "UTC"),
+        ("/etc/localtime", "UTC"),
+        ("A" * 5000, "UTC"),
+        ("<b>", "UTC"),
+    ],
+)
+def test_pages_use_the_time_zone_of_the_browser(people: Cast, cookie: str, zone: str) -> None:
+    client = client_of(people.ada)
+    client.cookies["emberline-zone"] = cookie
+    assert f"Time zone: {zone}</a>" in client.get("/audit/").content.decode()
+    assert timezone.get_current_timezone_name() == "UTC"
+
+
+def test_rest_stays_in_utc(people: Cast) -> None:
+    record(people.ada, "create", "endpoint/demo")
+    client = client_of(people.ada)
+    client.cookies["emberline-zone"] = "Asia/Tokyo"
+    row = client.get("/api/v1/audit/").json()["results"][0]
+    assert row["at"].endswith("Z")
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,19 @@ def test_a_token_is_made_and_revoked_by_hand(
     headers = {"Authorization": f"Bearer {clear}"}
     answer = watched.page.request.get("/api/v1/me/", headers=headers)
     assert answer.json()["token"] == "ci"
-    watched.page.on("dialog", lambda dialog: dialog.accept())
-    watched.page.click("text=Revoke")
+    revoke = watched.page.locator("form[data-confirm] button")
+    revoke.click()
+    dialog = watched.page.get_by_role("dialog", name="Revoke “ci”?")
+    go = dialog.get_by_role("button", name="Revoke")
+    assert "btn-danger" in str(go.get_attribute("class"))
+    focus = "document.activeElement.textContent.trim()"
+    assert watched.page.evaluate(focus) == "Cancel", "Enter alone destroys nothing"
+    watched.page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    assert watched.page.evaluate(focus).startswith("Revoke"), "the focus is back"
+    revoke.click()
+    revoke.evaluate("button => button.form.replaceWith('refreshed')")  # as a polled part is
+    go.click()
     watched.page.wait_for_selector("text=is revoked")
     assert watched.page.request.get("/api/v1/me/", headers=headers).status == 401
     assert watched.complaints == []
