@@ -26,7 +26,7 @@ class EndpointsConfig(AppConfig):
         from console.people import team_actions
         from console.web import url_converters
         from console.web.shell import cards, context, navigation
-        from console.web.shell.search import register_finder
+        from console.web.shell.search import register_finder, register_pages
         from endpoints import shell_entries, teams
         from endpoints.placement import cache_tiers, provisioner
         from endpoints.shell_entries import simulated_banner
@@ -38,6 +38,13 @@ class EndpointsConfig(AppConfig):
         navigation.register_item(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register_item(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         register_finder(shell_entries.find)
+        register_finder(shell_entries.find_workers)
+        register_finder(shell_entries.find_keys)
+        register_pages(
+            navigation.NavItem("Create endpoint", "endpoints:new", "plus", 0, role="operator"),
+            navigation.NavItem("Import manifests", "endpoints:import", "upload", 0, "operator"),
+            navigation.NavItem("Followed namespaces", "endpoints:followed", "eye", 0),
+        )
         cards.register_card(shell_entries.CARD)
         for tab in _TABS:
             navigation.register_tab(navigation.Tab("endpoint", *tab))

@@ -9,6 +9,15 @@ class PeopleConfig(AppConfig):
     verbose_name = "Access pages"
 
     def ready(self) -> None:
+        from console.people import search
         from console.web.shell import navigation
+        from console.web.shell.search import register_finder, register_pages
 
+        register_finder(search.find_teams)
+        register_finder(search.find_users)
+        register_pages(
+            navigation.NavItem("Teams", "accounts:teams", "users", 0),
+            navigation.NavItem("API tokens", "accounts:tokens", "key", 0, role="admin"),
+            navigation.NavItem("Profile", "accounts:profile", "user-circle", 0),
+        )
         navigation.register_item(navigation.NavItem("Access", "accounts:people", "users", 85))

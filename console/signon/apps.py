@@ -13,12 +13,14 @@ class SignonConfig(AppConfig):
         from console.signon.pages.settings import CARD
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
+        from console.web.shell.search import register_pages
 
         key_rotation.register(totp.SEALED)
         cards.register_card(CARD)
         navigation.register_item(
             navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
         )
+        register_pages(navigation.NavItem("Security", "signon:security", "shield-lock", 0))
         confirmation.require_confirmation(
             "accounts:token-create",
             "accounts:people",

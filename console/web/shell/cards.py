@@ -57,8 +57,12 @@ register_card = _cards.register
 
 
 def list_cards(viewer: Any) -> list[ShownCard]:
+    return [_show_card(viewer, card) for card in visible_cards(viewer)]
+
+
+def visible_cards(viewer: Any) -> list[Card]:
     mine = [card for card in _cards if _may_see(viewer, card)]
-    return [_show_card(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
+    return sorted(mine, key=lambda card: (card.order, card.title))
 
 
 def _may_see(viewer: Any, card: Card) -> bool:

@@ -9,6 +9,14 @@ class NotifyConfig(AppConfig):
 
     def ready(self) -> None:
         from console.system import rounds
-        from dashboards.alerts.notify import health
+        from console.web.shell.navigation import NavItem
+        from console.web.shell.search import register_finder, register_pages
+        from dashboards.alerts.notify import health, selectors
 
         rounds.register_round(health.as_round)
+        register_finder(selectors.find_receivers)
+        register_pages(
+            NavItem("Alert receivers", "notify:receivers", "send", 0),
+            NavItem("Silences", "notify:silences", "clock-pause", 0),
+            NavItem("Notification history", "notify:history", "history", 0),
+        )
