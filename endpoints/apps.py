@@ -23,17 +23,26 @@ class EndpointsConfig(AppConfig):
     def ready(self) -> None:
         import endpoints.tasks  # noqa: F401 (registers the task that `actions.nudge` looks up)
         from console.accounts import gate
+        from console.audit import targets as audit_targets
         from console.people import team_actions
         from console.web import url_converters
         from console.web.shell import cards, context, navigation
         from console.web.shell.search import register_finder, register_pages
-        from endpoints import shell_entries, teams
+        from endpoints import selectors, shell_entries, teams
         from endpoints.placement import cache_tiers, provisioner
         from endpoints.shell_entries import simulated_banner
 
         team_actions.register_owner(teams.endpoints_by_team)
         gate.register_kind(
             url_converters.ENDPOINT, gate.GateKind(teams.find, teams.names, "endpoints:list")
+        )
+        audit_targets.register_kind(
+            audit_targets.TargetKind(
+                "endpoint",
+                "endpoints:detail",
+                selectors.existing,
+                converter=url_converters.ENDPOINT,
+            )
         )
         navigation.register_item(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register_item(navigation.NavItem("Inference keys", "keys:index", "key", 83))

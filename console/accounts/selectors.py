@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.db.models import Count, Prefetch, Q, QuerySet
@@ -55,6 +56,11 @@ def list_teams_with_role(viewer: Somebody, role: str = "viewer") -> QuerySet[Tea
     """Return the teams in which the viewer has the role; all teams for viewer None."""
     held = team_ids_with_role(viewer, role) if viewer is not None else None
     return Team.objects.all() if held is None else Team.objects.filter(pk__in=held)
+
+
+def existing_teams(slugs: Collection[str], viewer: Somebody) -> Collection[str]:
+    rows = list_teams_with_role(viewer).filter(slug__in=slugs)
+    return set(rows.values_list("slug", flat=True))
 
 
 def has_several_users() -> bool:

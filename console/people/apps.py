@@ -9,10 +9,13 @@ class PeopleConfig(AppConfig):
     verbose_name = "Access pages"
 
     def ready(self) -> None:
+        from console.accounts import selectors
+        from console.audit.targets import TargetKind, register_kind
         from console.people import search
         from console.web.shell import navigation
         from console.web.shell.search import register_finder, register_pages
 
+        register_kind(TargetKind("team", "accounts:team", selectors.existing_teams, "slug"))
         register_finder(search.find_teams)
         register_finder(search.find_users)
         register_pages(

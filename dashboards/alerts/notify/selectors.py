@@ -6,7 +6,7 @@ role on the whole platform.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -100,6 +100,10 @@ def teams() -> Mapping[str, str]:
 
 def receivers() -> QuerySet[Receiver]:
     return Receiver.objects.order_by("name")
+
+
+def existing_receivers(names: Collection[str], _viewer: Any = None) -> Collection[str]:
+    return set(receivers().filter(name__in=names).values_list("name", flat=True))
 
 
 def find_receivers(viewer: Any, text: str) -> Sequence[Hit]:

@@ -8,6 +8,7 @@ class AlertingConfig(AppConfig):
     label = "alerting"
 
     def ready(self) -> None:
+        from console.audit.targets import TargetKind, register_kind
         from console.system import rounds
         from console.web.shell import navigation
         from console.web.shell.search import register_finder, register_pages
@@ -17,5 +18,6 @@ class AlertingConfig(AppConfig):
         rounds.register_round(rule_file.as_round)
         rounds.register_round(rule_file.storage_round)
         register_finder(search.find)
+        register_kind(TargetKind("alert-rule", "alerting:rule", search.existing, "rule"))
         register_pages(navigation.NavItem("Alert rules", "alerting:rules", "list-details", 0))
         navigation.register_item(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))

@@ -1,8 +1,8 @@
-"""Search finder of alert rules."""
+"""Alert rules by name, for the search and the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.urls import reverse
@@ -10,6 +10,15 @@ from django.urls import reverse
 from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.settings import documents, selectors
+
+
+def existing(names: Collection[str], viewer: Any) -> Collection[str]:
+    built_in = {name for name in names if name in BY_NAME}
+    others = set(names) - built_in
+    if not others or not documents.can_see_user_rules(viewer):
+        return built_in
+    own = selectors.user_rules().filter(name__in=others)
+    return built_in | set(own.values_list("name", flat=True))
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
