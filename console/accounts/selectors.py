@@ -11,7 +11,7 @@ from django.utils import timezone
 from console.accounts.models import ApiToken, Membership, Role, Team, User
 from console.accounts.permissions import Somebody, team_ids_with_role
 
-TOKEN_STATES = ("living", "expired", "never ends", "unused")
+TOKEN_STATES = ("active", "expired", "no expiry", "unused")
 UNUSED = timedelta(days=90)
 
 
@@ -88,9 +88,9 @@ def list_all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
         found = found.filter(Q(name__icontains=search) | Q(user__username__icontains=search))
     now = timezone.now()
     narrowed = {
-        "living": Q(expires_at=None) | Q(expires_at__gt=now),
+        "active": Q(expires_at=None) | Q(expires_at__gt=now),
         "expired": Q(expires_at__lte=now),
-        "never ends": Q(expires_at=None),
+        "no expiry": Q(expires_at=None),
         "unused": Q(last_used_at=None, created_at__lt=now - UNUSED)
         | Q(last_used_at__lt=now - UNUSED),
     }

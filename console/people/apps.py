@@ -6,7 +6,7 @@ from django.apps import AppConfig
 class PeopleConfig(AppConfig):
     name = "console.people"
     label = "people"
-    verbose_name = "Access pages"
+    verbose_name = "Users and teams"
 
     def ready(self) -> None:
         from console.accounts import selectors
@@ -23,4 +23,6 @@ class PeopleConfig(AppConfig):
             navigation.NavItem("API tokens", "accounts:tokens", "key", 0, role="admin"),
             navigation.NavItem("Profile", "accounts:profile", "user-circle", 0),
         )
-        navigation.register_item(navigation.NavItem("Access", "accounts:people", "users", 85))
+        navigation.register_item(
+            navigation.NavItem("Users and teams", "accounts:people", "users", 85)
+        )

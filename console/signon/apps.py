@@ -6,7 +6,7 @@ from django.apps import AppConfig
 class SignonConfig(AppConfig):
     name = "console.signon"
     label = "signon"
-    verbose_name = "The way in"
+    verbose_name = "Sign-on"
 
     def ready(self) -> None:
         from console.signon import confirmation, flow, totp  # noqa: F401  (they register themselves)
@@ -18,7 +18,7 @@ class SignonConfig(AppConfig):
         key_rotation.register(totp.SEALED)
         cards.register_card(CARD)
         navigation.register_item(
-            navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
+            navigation.NavItem("Single sign-on", "signon:settings", "login", 86, role="admin")
         )
         register_pages(navigation.NavItem("Security", "signon:security", "shield-lock", 0))
         confirmation.require_confirmation(

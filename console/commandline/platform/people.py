@@ -82,7 +82,7 @@ def add_users(rooms: Verbs) -> None:
         "every session ends, every token is revoked",
         "username",
         call=lambda asked: change_user(asked, active=False),
-        show="{username} cannot log in: sessions are ended, API tokens revoked.",
+        show="{username} deactivated: all sessions ended, API tokens revoked.",
     )
     verbs.verb(
         "reset-password",

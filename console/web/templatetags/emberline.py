@@ -26,6 +26,24 @@ _PHASES = {
     "Deleting": ("orange", "trash"),
     "Failed": ("red", "x"),
 }
+# Words of alerts, events, logs, checks and phases by level; app.css has the colours.
+_SEVERITIES = {
+    word: level
+    for level, words in {
+        "critical": "critical page error fatal failed danger fail red firing",
+        "warning": "warning warn degraded low late yellow pending orange deleting",
+        "info": "info notice debug provisioning starting blue running",
+        "ok": "ok ready success passed resolved green good sent",
+    }.items()
+    for word in words.split()
+}
+_SEVERITY_ICONS = {
+    "critical": "circle-x",
+    "warning": "alert-triangle",
+    "info": "info-circle",
+    "ok": "circle-check",
+    "none": "circle-dashed",
+}
 _SPRITE = "vendor/tabler/icons.svg"
 
 
@@ -57,6 +75,22 @@ def phase_badge(phase: str, reason: str = "") -> SafeString:
         reason or phase,
         icon(name),
     )
+
+
+@register.simple_tag
+def severity_badge(word: str, text: str = "") -> SafeString:
+    """Render an alert severity, log level or check result as a badge in its colour."""
+    level = severity(word)
+    name = _SEVERITY_ICONS[level]
+    return format_html(
+        '<span class="severity-badge severity-{}">{}{}</span>', level, icon(name), text or word
+    )
+
+
+@register.filter
+def severity(word: str) -> str:
+    """Return the level of a severity word: critical, warning, info, ok or none."""
+    return _SEVERITIES.get(str(word).casefold(), "none")
 
 
 @register.filter

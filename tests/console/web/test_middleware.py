@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -49,7 +51,7 @@ def test_pages_for_what_is_missing_or_forbidden(people: Cast) -> None:
     assert "id-404" in missing.content.decode()
     forbidden = client.get("/access/tokens/")
     assert forbidden.status_code == 403
-    assert "needs the admin role" in forbidden.content.decode()
+    assert "requires the admin role" in forbidden.content.decode()
 
 
 @pytest.mark.django_db
@@ -69,7 +71,7 @@ def test_a_crash_shows_no_inside(people: Cast, monkeypatch: pytest.MonkeyPatch) 
     response = client_of(people.alice).get("/audit/")
     assert response.status_code == 500
     assert "private-detail" not in response.content.decode()
-    assert "Request id" in response.content.decode()
+    assert "Request ID" in response.content.decode()
 
 
 @pytest.mark.django_db
@@ -194,6 +196,35 @@ def test_rest_stays_in_utc(people: Cast) -> None:
     client.cookies["emberline-zone"] = "Asia/Tokyo"
     row = client.get("/api/v1/audit/").json()["results"][0]
     assert row["at"].endswith("Z")
+
+
+def test_every_severity_is_readable_in_both_themes() -> None:
+    """WCAG 2.1 AA: 4.5:1 for the text of each level on its badge and on the page."""
+    css = Path(str(finders.find("console/app.css"))).read_text(encoding="utf-8")
+    grounds = {"light": ("#ffffff", "#fafafa"), "dark": ("#1f1f1f", "#262626")}
+    for theme, pages in grounds.items():
+        (rule,) = re.findall(
+            rf'^[^\n]*\[data-bs-theme="{theme}"\] {{ (--severity.*) }}$', css, re.M
+        )
+        colours = dict(re.findall(r"--severity-([a-z-]+): (#[0-9a-f]{6})", rule))
+        for level in emberline._SEVERITY_ICONS:
+            for ground in (colours[f"{level}-bg"], *pages):
+                assert contrast(colours[level], ground) >= 4.5, (theme, level, ground)
+    assert 'class="severity-badge severity-critical"' in emberline.severity_badge("page")
+    assert emberline.severity("Degraded") == "warning"
+    assert emberline.severity("<x>") == "none"
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (
+            x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize(
