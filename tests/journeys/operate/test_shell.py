@@ -98,6 +98,6 @@ def test_a_token_is_made_and_revoked_by_hand(
     revoke.click()
     revoke.evaluate("button => button.form.replaceWith('refreshed')")  # as a polled part is
     go.click()
-    watched.page.wait_for_selector("text=is revoked")
+    watched.page.wait_for_selector("text=“ci” revoked")
     assert watched.page.request.get("/api/v1/me/", headers=headers).status == 401
     assert watched.complaints == []
