@@ -100,7 +100,7 @@ def test_signing_on_setting_up_a_factor_and_logging_in_with_it(
     assert not watched.overflows()
     watched.open("/sign-on/")
     page.get_by_role("button", name="Test ACME").click()
-    expect(page.get_by_text("answers, and is the issuer written down")).to_be_visible()
+    expect(page.get_by_text("is reachable and its issuer matches")).to_be_visible()
     picture(watched, f"sign-on-{width}")
     assert not watched.overflows()
     watched.open("/profile/security/")
