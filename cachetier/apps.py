@@ -9,12 +9,14 @@ class CachetierConfig(AppConfig):
 
     def ready(self) -> None:
         from cachetier import selectors
+        from console.audit.targets import TargetKind, register_kind
         from console.clusters import related_objects
         from console.core import outbound
         from console.web.shell import navigation
         from console.web.shell.search import register_finder
 
         register_finder(selectors.find_tiers)
+        register_kind(TargetKind("cache-tier", "cachetier:tier", selectors.existing))
 
         navigation.register_item(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
         related_objects.register_users(selectors.tiers_by_cluster)

@@ -5,7 +5,7 @@ They return plain values; the number of queries does not grow with the number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -223,6 +223,10 @@ def targets() -> Iterator[TargetNode]:
 def _sum_known(nodes: list[CacheNode], name: str) -> float | None:
     values = [node.stats[name] for node in nodes if name in node.stats]
     return sum(values) if values else None
+
+
+def existing(names: Collection[str], _viewer: Any = None) -> Collection[str]:
+    return set(CacheTier.objects.filter(name__in=names).values_list("name", flat=True))
 
 
 def find_tiers(_viewer: Any, text: str) -> Sequence[Hit]:

@@ -82,6 +82,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "console.signon.middleware.SessionUseMiddleware",
+    "console.web.middleware.TimeZoneMiddleware",
     "console.web.middleware.LoginRequiredMiddleware",
     "console.signon.middleware.LoginDemandsMiddleware",
     "console.accounts.gate.GateMiddleware",

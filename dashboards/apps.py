@@ -9,6 +9,7 @@ class DashboardsConfig(AppConfig):
     def ready(self) -> None:
         from console.telemetry import meters
         from console.web.shell import cards, navigation
+        from console.web.shell.search import register_pages
         from dashboards.boards import page
         from dashboards.costs import metrics
         from dashboards.overview import extensions
@@ -22,6 +23,13 @@ class DashboardsConfig(AppConfig):
         navigation.register_item(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
         navigation.register_tab(
             navigation.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40)
+        )
+        register_pages(
+            navigation.NavItem("Costs by month", "money:reports", "calendar", 0),
+            navigation.NavItem("Budgets", "money:budgets", "gauge", 0),
+            navigation.NavItem("Cache tier prices", "money:tiers", "scale", 0),
+            navigation.NavItem("Grafana dashboards", "dashboards:grafana", "download", 0),
+            navigation.NavItem("Metrics sources", "metrics_sources:list", "database", 0),
         )
         extensions.register_columns()
         cards.register_card(extensions.CARD)

@@ -23,11 +23,12 @@ class EndpointsConfig(AppConfig):
     def ready(self) -> None:
         import endpoints.tasks  # noqa: F401 (registers the task that `actions.nudge` looks up)
         from console.accounts import gate
+        from console.audit import targets as audit_targets
         from console.people import team_actions
         from console.web import url_converters
         from console.web.shell import cards, context, navigation
-        from console.web.shell.search import register_finder
-        from endpoints import shell_entries, teams
+        from console.web.shell.search import register_finder, register_pages
+        from endpoints import selectors, shell_entries, teams
         from endpoints.placement import cache_tiers, provisioner
         from endpoints.shell_entries import simulated_banner
 
@@ -35,9 +36,24 @@ class EndpointsConfig(AppConfig):
         gate.register_kind(
             url_converters.ENDPOINT, gate.GateKind(teams.find, teams.names, "endpoints:list")
         )
+        audit_targets.register_kind(
+            audit_targets.TargetKind(
+                "endpoint",
+                "endpoints:detail",
+                selectors.existing,
+                converter=url_converters.ENDPOINT,
+            )
+        )
         navigation.register_item(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register_item(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         register_finder(shell_entries.find)
+        register_finder(shell_entries.find_workers)
+        register_finder(shell_entries.find_keys)
+        register_pages(
+            navigation.NavItem("Create endpoint", "endpoints:new", "plus", 0, role="operator"),
+            navigation.NavItem("Import manifests", "endpoints:import", "upload", 0, "operator"),
+            navigation.NavItem("Followed namespaces", "endpoints:followed", "eye", 0),
+        )
         cards.register_card(shell_entries.CARD)
         for tab in _TABS:
             navigation.register_tab(navigation.Tab("endpoint", *tab))

@@ -1,6 +1,6 @@
 """Quick search, banner and retention entries of endpoints in the shell.
 
-"demo" finds the endpoint, "demo lo" its Logs tab. The search takes two queries.
+"demo" finds the endpoint, "demo lo" its Logs tab. Each finder takes one or two queries.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import Case, IntegerField, Q, Value, When
 from django.db.models.fields.json import KT
+from django.urls import reverse
 
 from console.accounts.permissions import Somebody
 from console.web.shell import navigation
@@ -17,7 +18,8 @@ from console.web.shell.cards import Card, Fact
 from console.web.shell.context import Banner
 from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 from endpoints import selectors
-from endpoints.models import Endpoint
+from endpoints.keys import selectors as keys
+from endpoints.models import Endpoint, InferenceKey, Replica
 from endpoints.reconcile.events import EVENTS_KEPT
 from endpoints.tasks import REVOKED_FOR
 
@@ -32,6 +34,37 @@ def find(viewer: Any, text: str) -> Sequence[Hit]:
         Hit("endpoint", row.name, row.get_absolute_url(), "server", str(row.shown_phase))
         for row in _find_by_name(viewer, text)
     ]
+
+
+def find_workers(viewer: Any, text: str) -> Sequence[Hit]:
+    seen = selectors.endpoints(viewer).order_by()
+    rows = Replica.objects.filter(endpoint__in=seen, name__icontains=text)
+    named = rows.order_by("name").values_list("name", "endpoint__name", "state")
+    return [
+        Hit("worker", name, reverse("endpoints:workers", args=[owner]), "cpu", state)
+        for name, owner, state in named[:MAX_HITS_PER_FINDER]
+    ]
+
+
+def find_keys(viewer: Any, text: str) -> Sequence[Hit]:
+    """Find inference keys by name or displayed prefix, and key groups by name."""
+    named = keys.visible_keys(viewer).filter(Q(name__icontains=text) | Q(prefix__startswith=text))
+    found = [
+        Hit("key", key.name, _key_page(key), "key", str(key.endpoint or key.group))
+        for key in named[:MAX_HITS_PER_FINDER]
+    ]
+    groups = keys.groups(viewer).prefetch_related(None).filter(name__icontains=text)
+    found += [
+        Hit("key group", one.name, reverse("keys:group", args=[one.pk]), "key")
+        for one in groups.order_by("name")[:MAX_HITS_PER_FINDER]
+    ]
+    return found
+
+
+def _key_page(key: InferenceKey) -> str:
+    if key.endpoint is not None:
+        return reverse("endpoints:access", args=[key.endpoint.name])
+    return reverse("keys:group", args=[key.group_id])
 
 
 def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
@@ -63,17 +96,17 @@ def simulated_banner(viewer: Somebody) -> Banner | None:
         key="simulated",
         level="warning",
         title="Simulated workers",
-        text=f"No model computes behind {shown}: texts, times and hit rates are made up.",
+        text=f"{shown}: no model is running. Responses, latencies and hit rates are simulated.",
     )
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
     return (
-        Fact("Events of an endpoint", f"the latest {EVENTS_KEPT}"),
-        Fact("Revisions", "all, as long as their endpoint"),
-        Fact("Revoked keys", f"their names for {REVOKED_FOR.days} days"),
-        Fact("Audit trail", "all, also of what is deleted"),
+        Fact("Events per endpoint", f"latest {EVENTS_KEPT}"),
+        Fact("Revisions", "until the endpoint is deleted"),
+        Fact("Names of revoked keys", f"{REVOKED_FOR.days} days"),
+        Fact("Audit log", "unlimited, including deleted objects"),
     )
 
 
-CARD = Card("retention", "Retention", "What is kept, and for how long.", 50, facts)
+CARD = Card("retention", "Retention", "How long data is kept.", 50, facts)

@@ -16,9 +16,10 @@ class RoutingConfig(AppConfig):
         from console.core import outbound
         from console.provisioners.base import Provisioner
         from console.web.shell import navigation
+        from console.web.shell.search import register_finder
         from endpoints import selectors
         from endpoints.lifecycle.components import EndpointFacts, register
-        from routing import key_usage
+        from routing import key_usage, search
         from routing.deployment.component import RouterComponent
 
         def provisioner(endpoint: EndpointFacts) -> Provisioner:
@@ -33,6 +34,7 @@ class RoutingConfig(AppConfig):
             ]
         )
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
+        register_finder(search.find)
         navigation.register_item(navigation.NavItem("Routing", "routing:index", "route", 30))
         navigation.register_tab(
             navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 30)

@@ -6,4 +6,4 @@ from django.apps import AppConfig
 class AccountsConfig(AppConfig):
     name = "console.accounts"
     label = "accounts"
-    verbose_name = "People and tokens"
+    verbose_name = "Users and tokens"

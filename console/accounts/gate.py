@@ -38,8 +38,8 @@ FindObject = Callable[[str], OwnedObject | None]
 ListNames = Callable[[User], Collection[str]]
 
 NO_RIGHT = (
-    "Your account has no right here yet. Ask an admin of this console for a role, or an admin of "
-    "a team to take you in."
+    "Your account has no role yet. Ask an administrator for a console role, or a team "
+    "administrator to add you to a team."
 )
 
 

@@ -143,4 +143,6 @@ def _rank(role: str) -> int:
 
 
 def _denial(role: str, where: str) -> PermissionDenied:
-    return PermissionDenied(f"This needs {_NEEDED[role]}{where}. Ask an admin of it for it.")
+    return PermissionDenied(
+        f"This action requires {_NEEDED[role]}{where}. Ask an administrator for access."
+    )

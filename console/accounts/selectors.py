@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.db.models import Count, Prefetch, Q, QuerySet
@@ -10,7 +11,7 @@ from django.utils import timezone
 from console.accounts.models import ApiToken, Membership, Role, Team, User
 from console.accounts.permissions import Somebody, team_ids_with_role
 
-TOKEN_STATES = ("living", "expired", "never ends", "unused")
+TOKEN_STATES = ("active", "expired", "no expiry", "unused")
 UNUSED = timedelta(days=90)
 
 
@@ -57,6 +58,11 @@ def list_teams_with_role(viewer: Somebody, role: str = "viewer") -> QuerySet[Tea
     return Team.objects.all() if held is None else Team.objects.filter(pk__in=held)
 
 
+def existing_teams(slugs: Collection[str], viewer: Somebody) -> Collection[str]:
+    rows = list_teams_with_role(viewer).filter(slug__in=slugs)
+    return set(rows.values_list("slug", flat=True))
+
+
 def has_several_users() -> bool:
     return User.objects.filter(is_active=True).count() > 1
 
@@ -82,9 +88,9 @@ def list_all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
         found = found.filter(Q(name__icontains=search) | Q(user__username__icontains=search))
     now = timezone.now()
     narrowed = {
-        "living": Q(expires_at=None) | Q(expires_at__gt=now),
+        "active": Q(expires_at=None) | Q(expires_at__gt=now),
         "expired": Q(expires_at__lte=now),
-        "never ends": Q(expires_at=None),
+        "no expiry": Q(expires_at=None),
         "unused": Q(last_used_at=None, created_at__lt=now - UNUSED)
         | Q(last_used_at__lt=now - UNUSED),
     }

@@ -10,7 +10,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from console.audit import selectors
+from console.audit import selectors, targets
 from console.audit.models import AuditEvent
 from console.web import responses
 
@@ -30,9 +30,10 @@ def events(request: HttpRequest) -> HttpResponse:
     page = Paginator(selectors.list_events(**wanted, viewer=request.user), PAGE).get_page(
         request.GET.get("page")
     )
+    states = targets.describe([event.target for event in page], request.user)
     context = {
         "page": page,
-        "rows": [(event, list_changes(event)) for event in page],
+        "rows": [(event, list_changes(event), states[event.target]) for event in page],
         "wanted": wanted,
         "filtered": any(wanted.values()),
         "verbs": selectors.list_verbs(request.user),

@@ -9,8 +9,10 @@ class ClustersConfig(AppConfig):
     verbose_name = "Clusters"
 
     def ready(self) -> None:
+        from console.audit.targets import TargetKind, register_kind
         from console.clusters import (
             actions,
+            selectors,
             views,
         )
         from console.vault import key_rotation
@@ -18,6 +20,7 @@ class ClustersConfig(AppConfig):
         from console.web.shell.search import register_finder
 
         register_finder(views.find)
+        register_kind(TargetKind("cluster", "clusters:cluster", selectors.existing))
         key_rotation.register(actions.SEALED)
         cards.register_card(views.CARD)
 

@@ -5,6 +5,7 @@ Results are plain values; the number of queries does not grow with the rows.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -125,6 +126,10 @@ def _detail(cluster: Cluster, users: list[str]) -> ClusterDetail:
 
 def clusters() -> QuerySet[Cluster]:
     return Cluster.objects.select_related("status")
+
+
+def existing(wanted: Collection[str], _viewer: object = None) -> Collection[str]:
+    return set(Cluster.objects.filter(name__in=wanted).values_list("name", flat=True))
 
 
 def names() -> list[str]:

@@ -135,13 +135,13 @@ def facts(_viewer: Any) -> Sequence[Fact]:
         Fact(row.name, str(row.status.phase), reverse("clusters:cluster", args=[row.name]))
         for row in rows
     ]
-    return found or [Fact("None", "Workers run on the console's machine.")]
+    return found or [Fact("None", "Workers run on the console host.")]
 
 
 CARD = Card(
     "clusters",
     "Clusters",
-    "Where endpoints and cache tiers can run.",
+    "Deployment targets of endpoints and cache tiers.",
     20,
     facts,
     "clusters:list",

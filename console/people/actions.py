@@ -35,7 +35,9 @@ def create_user(
     """
     _require_admin(actor)
     if User.objects.filter(username__iexact=username).exists():
-        raise ValidationError({"username": f"“{username}” is taken. Choose another name."})
+        raise ValidationError(
+            {"username": f"The user name “{username}” is already in use. Use another name."}
+        )
     user = User(username=username, role=_check_role(role))
     if password:
         validate_password(password, user)
@@ -67,11 +69,13 @@ def set_active(actor: User, user: User, active: bool) -> None:
         return
     if not active:
         if actor.pk == user.pk:
-            raise ValidationError("You cannot deactivate yourself. Ask another admin.")
+            raise ValidationError(
+                "You cannot deactivate your own account. Ask another administrator."
+            )
         _require_other_admin(user)
     user.is_active = active
     user.save(update_fields=["is_active"])
-    ended = None if active else end_access(actor, user, "the person was deactivated")
+    ended = None if active else end_access(actor, user, "the user was deactivated")
     verb = "user.activate" if active else "user.deactivate"
     record(
         actor,
@@ -118,7 +122,7 @@ def _require_admin(actor: User | None) -> None:
 
 def _check_role(role: str) -> str:
     if role not in RANK:
-        raise ValidationError({"role": f"“{role}” is not a role. Choose: {', '.join(RANK)}."})
+        raise ValidationError({"role": f"Unknown role “{role}”. Use one of: {', '.join(RANK)}."})
     return role
 
 
@@ -127,5 +131,6 @@ def _require_other_admin(user: User) -> None:
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     if list(admins.order_by("pk").values_list("pk", flat=True)) == [user.pk]:
         raise ValidationError(
-            f"{user.username} is the only admin. Give another person the admin role first."
+            f"{user.username} is the only active admin. Assign the admin role to another user "
+            "first."
         )

@@ -28,16 +28,16 @@ class NewPersonForm(Styled, forms.Form):
 class NewTokenForm(Styled, forms.Form):
     name = forms.CharField(
         max_length=ApiToken._meta.get_field("name").max_length,
-        widget=forms.TextInput(attrs={"placeholder": "what uses it", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs={"placeholder": "e.g. ci-pipeline", "autocomplete": "off"}),
     )
     role = forms.ChoiceField(choices=())
-    team = forms.ChoiceField(label="For", choices=(), required=False)
+    team = forms.ChoiceField(label="Scope", choices=(), required=False)
     days = forms.TypedChoiceField(
         label="Expires",
         coerce=int,
         empty_value=None,
         required=False,
-        choices=((30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), ("", "never")),
+        choices=((30, "in 30 days"), (90, "in 90 days"), (365, "in 1 year"), ("", "never")),
         initial=90,
     )
 
@@ -48,7 +48,7 @@ class NewTokenForm(Styled, forms.Form):
         ]
         mine = selectors.list_teams_with_role(user) if roles else Team.objects.none()
         teams = [(one.slug, f"{one.name} only") for one in mine]
-        for name, choices in (("role", roles), ("team", [("", "all that I may"), *teams])):
+        for name, choices in (("role", roles), ("team", [("", "All teams"), *teams])):
             field = self.fields[name]
             if isinstance(field, forms.ChoiceField):
                 field.choices = choices
@@ -62,15 +62,15 @@ class TeamForm(ActionForm):
     namespaces = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
-        help_text="Where on clusters its endpoints may be: one a line, as NAMESPACE or "
-        "CLUSTER/NAMESPACE. None: anywhere.",
+        help_text="Allowed namespaces of the team's endpoints, one per line: NAMESPACE or "
+        "CLUSTER/NAMESPACE. Leave empty for any.",
     )
     grants = forms.MultipleChoiceField(
         required=False,
         choices=list(LABELS.items()),
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
-        help_text="What its endpoints may have beyond plain, restricted pods. Its operators can "
-        "reach whatever these reach.",
+        help_text="Permissions of the team's endpoints beyond restricted pods. Team operators "
+        "gain the same access.",
     )
 
     def __init__(self, data: Any = None, team: Team | None = None) -> None:

@@ -44,7 +44,7 @@ def create(actor: User, data: Mapping[str, Any]) -> Team:
         raise _refusal(
             "slug",
             wanted["slug"],
-            "This cannot stand in addresses.",
+            "Invalid slug.",
             "Use up to 40 lower-case letters, digits and dashes.",
             "invalid_slug",
         )
@@ -66,7 +66,7 @@ def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
         before = facts(team)
         wanted = _check_values({**before, **_check_fields(data)})
         if wanted["slug"] != slug:
-            text, remedy = "It stands in addresses and files.", "Leave it as it is."
+            text, remedy = "The slug is part of URLs and cannot change.", "Omit it."
             raise _refusal("slug", wanted["slug"], text, remedy, "fixed")
         if wanted == before:
             return team
@@ -105,11 +105,11 @@ def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
     require(actor, Role.ADMIN, of=team)
     if role not in TeamRole.values:
         remedy = f"Choose one of: {', '.join(TeamRole.values)}."
-        raise _refusal("role", role, "There is no such role in a team.", remedy, "unknown_role")
+        raise _refusal("role", role, "Unknown team role.", remedy, "unknown_role")
     user = User.objects.filter(username=username).first()
     if user is None:
-        text = f"Nobody here is called {username}."
-        remedy = "Ask an admin of this console to add them, or them to log in once."
+        text = f"There is no user {username}."
+        remedy = "Ask an administrator to add the user, or ask the user to log in once."
         raise _refusal("username", username, text, remedy, "unknown_user", 404)
     found = Membership.objects.filter(team=team, user=user).first()
     if found is not None and found.role == role:
@@ -136,8 +136,8 @@ def remove_member(actor: User, slug: str, username: str) -> None:
         require(actor, Role.ADMIN, of=team)
     found = Membership.objects.filter(team=team, user__username=username).first()
     if found is None:
-        text = f"{username} is not in {team.name}."
-        raise _refusal("username", username, text, "There is nothing to do.", "not_found", 404)
+        text = f"{username} is not a member of {team.name}."
+        raise _refusal("username", username, text, "No change is needed.", "not_found", 404)
     _check_manual(found)
     found.delete()
     forget_memberships(found.user)
@@ -151,11 +151,11 @@ def facts(team: Team) -> dict[str, Any]:
 
 def _check_fields(data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise _refusal("", data, "A team is an object.", "Send a JSON object.", "type")
+        raise _refusal("", data, "A team must be an object.", "Send a JSON object.", "type")
     for name, value in data.items():
         if name not in FIELDS:
-            remedy = f"There are: {', '.join(FIELDS)}."
-            raise _refusal(str(name), value, "A team has no such field.", remedy, "unknown_field")
+            remedy = f"Known fields: {', '.join(FIELDS)}."
+            raise _refusal(str(name), value, "Unknown field.", remedy, "unknown_field")
     return dict(data)
 
 
@@ -165,8 +165,8 @@ def _check_values(data: Mapping[str, Any]) -> dict[str, Any]:
         value = data.get(field, "")
         good = isinstance(value, str) and len(value.strip()) <= most and value.isprintable()
         if not good or (field == "name" and not value.strip()):
-            remedy = f"Give up to {most} printable characters."
-            raise _refusal(field, value, "This does not do.", remedy, f"invalid_{field}")
+            remedy = f"Enter up to {most} printable characters."
+            raise _refusal(field, value, "Invalid value.", remedy, f"invalid_{field}")
     plain = {field: str(data.get(field, "")).strip() for field in longest}
     return {
         **plain,
@@ -177,24 +177,24 @@ def _check_values(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_grants(value: Any) -> list[str]:
     """Return the grants validated, sorted and without duplicates."""
-    remedy = f"Send a list; there are: {', '.join(Grant)}."
+    remedy = f"Send a list. Known grants: {', '.join(Grant)}."
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise _refusal("grants", value, "This is no list of grants.", remedy, "type")
+        raise _refusal("grants", value, "Not a list of grants.", remedy, "type")
     for one in value:
         if not isinstance(one, str) or one not in ALL_GRANTS:
-            raise _refusal("grants", one, f"There is no grant {one!r}.", remedy, "unknown_grant")
+            raise _refusal("grants", one, f"Unknown grant {one!r}.", remedy, "unknown_grant")
     return sorted(set(value))
 
 
 def _check_namespaces(value: Any) -> list[str]:
     """Return the namespaces validated, sorted and without duplicates."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_NAMESPACES:
-        remedy = f"Send a list of at most {MOST_NAMESPACES} names; an empty one means anywhere."
-        raise _refusal("namespaces", value, "This is no list of namespaces.", remedy, "type")
+        remedy = f"Send a list of at most {MOST_NAMESPACES} names; an empty list allows any."
+        raise _refusal("namespaces", value, "Not a list of namespaces.", remedy, "type")
     for one in value:
         if not isinstance(one, str) or not _NAMESPACE.fullmatch(one):
-            remedy = "Write a namespace, or CLUSTER/NAMESPACE for one of a single cluster."
-            raise _refusal("namespaces", one, "This is no namespace.", remedy, "invalid_namespace")
+            remedy = "Use NAMESPACE, or CLUSTER/NAMESPACE for a single cluster."
+            raise _refusal("namespaces", one, "Invalid namespace.", remedy, "invalid_namespace")
     return sorted(set(value))
 
 
@@ -208,15 +208,15 @@ def _check_unique(wanted: Mapping[str, Any], mine: Team | None = None) -> None:
 
 def _check_manual(found: Membership) -> None:
     if found.source != MembershipSource.HAND:
-        text = f"The sign-on says that {found.user} is {found.role} of {found.team}."
-        remedy = "Change their groups there; it holds from their next login on."
+        text = f"Single sign-on sets the role of {found.user} in {found.team}: {found.role}."
+        remedy = "Change the groups at the identity provider; they apply from the next login."
         raise _refusal("username", found.user.username, text, remedy, "from_sign_on", 409)
 
 
 def _lock_team(slug: str) -> Team:
     team = Team.objects.select_for_update().filter(slug=slug).first()
     if team is None:
-        remedy = "Choose one of the list of teams."
+        remedy = "Use an existing team."
         raise _refusal("team", slug, f"There is no team {slug}.", remedy, "not_found", 404)
     return team
 
@@ -226,8 +226,8 @@ def _target(team: Team, user: User | None = None) -> str:
 
 
 def _taken_error(field: str, value: Any) -> Refused:
-    text = f"Another team has the {field} “{value}”."
-    return _refusal(field, value, text, "Choose another one.", f"{field}_taken", 409)
+    text = f"The {field} “{value}” is used by another team."
+    return _refusal(field, value, text, "Use another value.", f"{field}_taken", 409)
 
 
 def _refusal(

@@ -54,13 +54,13 @@ def create_token(
     limited = _team(actor, team)
     _role(actor, role, limited)
     if days is not None and not 0 < days <= TOKEN_DAYS_MAX:
-        raise ValidationError({"days": f"Write 1 to {TOKEN_DAYS_MAX} days."})
+        raise ValidationError({"days": f"Enter 1 to {TOKEN_DAYS_MAX} days."})
     expires = timezone.now() + timedelta(days=days) if days is not None else None
     if actor.expires_cap is not None and (expires is None or expires > actor.expires_cap):
-        text = f"The token that asks ends at {actor.expires_cap:%Y-%m-%d %H:%M} UTC."
-        raise ValidationError({"days": f"{text} One made by it cannot live longer."})
+        text = f"The token in use expires at {actor.expires_cap:%Y-%m-%d %H:%M} UTC."
+        raise ValidationError({"days": f"{text} A new token cannot expire later."})
     if actor.tokens.filter(name=name).exists():
-        raise ValidationError({"name": f"You have a token called “{name}”. Choose another name."})
+        raise ValidationError({"name": f"You already have a token “{name}”. Use another name."})
     clear, prefix, digest = tokens.make_token()
     token = ApiToken(
         user=actor,
@@ -144,24 +144,24 @@ def _number(count: int, noun: str) -> str:
 def _team(actor: User, slug: str) -> Team | None:
     if not slug:
         if actor.team_cap is not None:
-            text = "The token that asks is for one team alone. Name that team."
+            text = "The token in use is limited to one team. Specify that team."
             raise ValidationError({"team": text})
         return None
     team = Team.objects.filter(slug=slug).first()
     if team is None or not allows(actor, Role.VIEWER, of=team):
         raise ValidationError(
-            {"team": f"You have no part in a team “{slug}”. Choose one of yours."}
+            {"team": f"You are not a member of a team “{slug}”. Use one of your teams."}
         )
     return team
 
 
 def _role(actor: User, role: str, team: Team | None) -> None:
     if role not in TeamRole.values:
-        text = f"“{role}” is not a role. Choose: {', '.join(TeamRole.values)}."
+        text = f"Unknown role “{role}”. Use one of: {', '.join(TeamRole.values)}."
         raise ValidationError({"role": text})
     if not _holds_role(actor, role, team):
-        where = f"in {team.name}" if team else "anywhere"
-        text = f"You are not {role} {where}; a token cannot do more than you."
+        where = f"in {team.name}" if team else "in any team"
+        text = f"You do not have the role {role} {where}; a token cannot exceed your role."
         raise ValidationError({"role": text})
 
 

@@ -6,19 +6,21 @@ from django.apps import AppConfig
 class SignonConfig(AppConfig):
     name = "console.signon"
     label = "signon"
-    verbose_name = "The way in"
+    verbose_name = "Sign-on"
 
     def ready(self) -> None:
         from console.signon import confirmation, flow, totp  # noqa: F401  (they register themselves)
         from console.signon.pages.settings import CARD
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
+        from console.web.shell.search import register_pages
 
         key_rotation.register(totp.SEALED)
         cards.register_card(CARD)
         navigation.register_item(
-            navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
+            navigation.NavItem("Single sign-on", "signon:settings", "login", 86, role="admin")
         )
+        register_pages(navigation.NavItem("Security", "signon:security", "shield-lock", 0))
         confirmation.require_confirmation(
             "accounts:token-create",
             "accounts:people",

@@ -38,13 +38,13 @@ _needs: set[str] = set()
 _CARRIED_MAX = 200
 CONFIRM_FIRST = (
     "confirm_needed",
-    "This needs a confirmation of who you are.",
-    "Do it on its page, or send an API token.",
+    "This action requires confirmation of your identity.",
+    "Perform it on its page, or send an API token.",
 )
 FACTOR = (
     "second_factor_needed",
-    "This console asks you for a second factor.",
-    "Set one up on your security page.",
+    "This console requires a second factor.",
+    "Set one up on the Security page.",
 )
 
 
@@ -136,7 +136,7 @@ def confirm(request: HttpRequest) -> HttpResponse:
         return redirect("signon:login")
     if not _is_right(user, form):
         flow.record_refusal(request, user, "confirmation")
-        form.add_error(None, "This is not right. Try again.")
+        form.add_error(None, "Invalid password or code. Try again.")
         return render_form(request, form, to)
     login_limits.forgive_attempt(*who)
     mark_confirmed(request)

@@ -43,7 +43,7 @@ def resolve_user(person: ProviderUser) -> User:
         user = identity.user
         if not user.is_active:
             raise SignOnRefused(
-                "inactive", "Your account here is switched off. Ask an admin.", user
+                "inactive", "Your account is deactivated. Contact an administrator.", user
             )
         if identity.leads:
             _apply_role(user, person.provider, rights)
@@ -60,9 +60,7 @@ def link_identity(user: User, person: ProviderUser) -> None:
     if identity is not None:
         if identity.user_id == user.pk:
             return
-        raise SignOnRefused(
-            "linked to another", "Somebody else here has linked that account.", user
-        )
+        raise SignOnRefused("linked to another", "This account is linked to another user.", user)
     _update_identity(user, person, leads=False)
     record(user, "user.identity.link", target(user), {"provider": person.provider.id})
 
@@ -75,7 +73,9 @@ def unlink_identity(user: User, identity: Identity, session: str = "") -> None:
     """
     others = user.identities.exclude(pk=identity.pk).exists()
     if not others and not user.has_usable_password():
-        raise ValidationError("This is your only way in. Ask an admin for a password first.")
+        raise ValidationError(
+            "This is your only login method. Ask an administrator for a password first."
+        )
     ended = end_sessions(user, but=session)
     facts = {"provider": identity.provider, "sessions_ended": ended}
     record(user, "user.identity.unlink", target(user), facts)
@@ -104,7 +104,7 @@ def _create_user(person: ProviderUser, rights: Rights) -> User:
     provider = person.provider
     if not provider.new_people:
         text = (
-            f"Nobody here has linked this account of {provider.name}. Ask an admin for an account."
+            f"No user is linked to this account of {provider.name}. Ask an administrator for one."
         )
         raise SignOnRefused("unknown", text)
     if not rights.role:
@@ -113,8 +113,8 @@ def _create_user(person: ProviderUser, rights: Rights) -> User:
     if User.objects.filter(username__iexact=name).exists():
         raise SignOnRefused(
             "name is taken",
-            f"“{name}” is an account here already. If it is yours, log in with its password and"
-            f" link {provider.name} on your security page; else ask an admin.",
+            f"The user name “{name}” is already in use. If it is yours, log in with its"
+            f" password and link {provider.name} on the Security page; else ask an administrator.",
         )
     user = User(username=name, role=rights.role)
     user.set_unusable_password()
@@ -130,10 +130,10 @@ def _create_user(person: ProviderUser, rights: Rights) -> User:
                 {"role": [None, user.role], "provider": provider.id},
             )
     except ValidationError:
-        text = f"{provider.name} gives you a name which cannot be used here. Ask an admin."
+        text = f"{provider.name} sent an unusable user name. Contact an administrator."
         raise SignOnRefused("name is unusable", text) from None
     except IntegrityError:
-        raise SignOnRefused("at once twice", "Please sign on again.") from None
+        raise SignOnRefused("at once twice", "Sign on again.") from None
     return user
 
 
@@ -154,7 +154,9 @@ def _display_name(person: ProviderUser) -> str:
 
 
 def _no_group(provider: Provider, user: User | None = None) -> SignOnRefused:
-    text = f"None of your groups at {provider.name} may use this console. Ask an admin for one."
+    text = (
+        f"None of your groups at {provider.name} has access to this console. Ask an administrator."
+    )
     return SignOnRefused("no group", text, user)
 
 

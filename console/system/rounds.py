@@ -35,7 +35,7 @@ _LEVELS = {
     RoundState.FAILING: "red",
 }
 _OK_STATES = (RoundState.WORKING, RoundState.IDLE)
-_AUDIT = ("audit log", "Links new audit rows, and looks for rows that were changed")
+_AUDIT = ("audit log", "Seals new audit rows and verifies existing ones")
 _AUDIT_LATE = timedelta(minutes=30)
 
 
@@ -74,7 +74,7 @@ def round_checks() -> Iterator[PreflightResult]:
         return  # reported by the database check
     now = timezone.now()
     for one in found:
-        last = f" Last done {timesince(one.last_at, now)} ago." if one.last_at else ""
+        last = f" Last run {timesince(one.last_at, now)} ago." if one.last_at else ""
         yield PreflightResult(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)
 
 
@@ -82,8 +82,8 @@ def audit_round() -> Round:
     """Return the state of the periodic verification of the audit log."""
     found = chain_state()
     if found is None or found.checked_at is None:
-        state, text = RoundState.IDLE, "Nothing was verified yet."
-        return Round(*_AUDIT, state, None, text, "The first check is within 10 minutes.")
+        state, text = RoundState.IDLE, "Not verified yet."
+        return Round(*_AUDIT, state, None, text, "The first verification runs within 10 minutes.")
     last = found.checked_at
     if found.problem:
         text = f"The audit log was changed outside the console: {found.problem}."
@@ -91,8 +91,8 @@ def audit_round() -> Round:
     since = found.waiting_since
     waits = since is not None and timezone.now() - since > _AUDIT_LATE
     if waits or timezone.now() - last > _AUDIT_LATE:
-        text = "New audit rows are not linked: until then their removal cannot be seen."
-        remedy = "Look at System for the worker and the timetable (beat)."
+        text = "New audit rows are not sealed; their removal would not be detected."
+        remedy = "Check celery-worker and celery-beat on the System page."
         return Round(*_AUDIT, RoundState.LATE, last, text, remedy)
-    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are linked."
+    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are sealed."
     return Round(*_AUDIT, RoundState.WORKING, last, text)

@@ -24,18 +24,18 @@ from console.system.program_watch import LOCAL, as_datetime
 from console.web.shell.context import Banner
 
 PURPOSES = {
-    "web": "The console and its REST API",
-    "celery-worker": "Starts, watches and removes processes, as the console decided",
-    "celery-beat": "Wakes the Celery worker every few seconds",
-    "valkey": "Celery's broker; holds nothing that may not be lost",
-    "prometheus": "Collects the figures that the dashboards show",
+    "web": "Console and REST API",
+    "celery-worker": "Background tasks: reconciles endpoints and cache tiers",
+    "celery-beat": "Scheduler of periodic tasks",
+    "valkey": "Celery broker; holds no persistent data",
+    "prometheus": "Metrics store of the dashboards",
 }
 LOG_LINES = 50
 _ROLES = {
-    "worker": "A worker of {}",
-    "router": "The router of {}: what clients talk to",
-    "cache-node": "The L2 node of {}",
-    "benchmark": "The load generator of {}",
+    "worker": "Worker of {}",
+    "router": "Router of {}",
+    "cache-node": "L2 node of {}",
+    "benchmark": "Load generator of {}",
 }
 _LEVELS = {
     ProcessState.RUNNING: "green",
@@ -81,8 +81,8 @@ def load_system() -> System:
             (),
             "NotLocal",
             f"This console uses the provisioner “{settings.EMBERLINE.provisioner}”, "
-            "which keeps no processes on this machine.",
-            "Start Emberline with `make up` to have supervisord keep them.",
+            "which runs no processes on this host.",
+            "Start Emberline with `make up` for local processes under supervisord.",
         )
     remembered = {row.name: row for row in ProcessSeen.objects.all()}
     try:
@@ -92,7 +92,7 @@ def load_system() -> System:
         return System(
             tuple(_unreachable(row) for row in remembered.values()),
             error.reason,
-            f"{problem} Until it answers, nothing that dies is started again.",
+            f"{problem} Crashed processes are not restarted until it responds.",
             "Run `make down`, then `make up`.",
         )
     return System(tuple(_process(seen, remembered.get(seen.name)) for seen in found.programs))
@@ -150,8 +150,8 @@ def _purpose(seen: ProgramSeen) -> str:
 def _message(seen: ProgramSeen) -> str:
     why = seen.ending.why if seen.ending else seen.message
     if seen.state is ProcessState.FATAL:
-        return f"Given up ({why or 'it did not start'})."
-    return f"Crashed ({why or 'it did not start'}); restarting."
+        return f"Failed permanently ({why or 'did not start'}); not restarted."
+    return f"Crashed ({why or 'did not start'}); restarts automatically."
 
 
 PREFIX = "emberline_console_disk_"
@@ -169,12 +169,12 @@ def disk_banner(viewer: Somebody) -> Banner | None:
     del viewer  # shown to all users
     found = disk_usage()
     if found is None:
-        return Banner("disk", "danger", "Disk does not answer", "See System.")
+        return Banner("disk", "danger", "Disk not responding", "See System.")
     if found.state is disk.DiskState.OK:
         return None
     full = found.state is disk.DiskState.FULL
     title = "Disk full" if full else "Disk almost full"
-    lost = "Changes fail and metrics have a gap; endpoints serve. " if full else ""
+    lost = "Changes fail and metrics are not recorded; endpoints keep serving. " if full else ""
     level = "danger" if full else "warning"
     return Banner("disk", level, title, f"{found.text}. {lost}See System.")
 

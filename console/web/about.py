@@ -38,7 +38,7 @@ class SoftwarePart:
 
 
 def version() -> str:
-    return installed_version(PACKAGE) or "from a checkout"
+    return installed_version(PACKAGE) or "development checkout"
 
 
 def installed_version(name: str) -> str:

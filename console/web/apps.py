@@ -24,6 +24,11 @@ class WebConfig(AppConfig):
 
         cards.register_card(cards.CARD)
         search.register_finder(search.find)
+        search.register_pages(
+            navigation.NavItem("API reference", "api:docs", "code", 0),
+            navigation.NavItem("API explorer", "api:explorer", "terminal-2", 0),
+            navigation.NavItem("About", "web:about", "info-circle", 0),
+        )
         navigation.register_item(navigation.NavItem("Settings", "web:settings", "settings", 90))
 
         # Sets our Celery app as current in every process that publishes tasks.

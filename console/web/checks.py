@@ -30,8 +30,8 @@ def check_reach(**_: Any) -> list[CheckMessage]:
     if host in ("0.0.0.0", "::") and set(settings.ALLOWED_HOSTS) <= {*LOOPBACK, "[::1]"}:
         found.append(
             Error(
-                f"The console listens on {host} but answers to local names only.",
-                hint="Set EMBERLINE_ALLOWED_HOSTS to the names people will type, with commas.",
+                f"The console listens on {host} but accepts local host names only.",
+                hint="Set EMBERLINE_ALLOWED_HOSTS to the host names in use, separated by commas.",
                 id="emberline.E002",
             )
         )
@@ -88,7 +88,7 @@ def private_files(**_: Any) -> list[CheckMessage]:
         return []
     return [
         Error(
-            f"Others on this machine can read secrets: {', '.join(open_to_others)}.",
+            f"Other users of this host can read secrets: {', '.join(open_to_others)}.",
             hint=f"chmod -R go= {folder}",
             id="emberline.E006",
         )

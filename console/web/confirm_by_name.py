@@ -35,7 +35,7 @@ def confirm_by_name(
     if request.method == "POST":
         context["typed"] = request.POST.get("name", "").strip()
         if context["typed"] != name:
-            context["error"] = f"Type {name} to {words[0]} it. Nothing was {words[1]}."
+            context["error"] = f"Type {name} to confirm. Nothing was {words[1]}."
             return render(request, template, context, status=400)
         try:
             act()

@@ -5,7 +5,11 @@ None queries the database, which may be the cause of the error.
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -16,6 +20,7 @@ from console.core import disk, request_log
 from console.core.counters import increment
 from console.core.errors import error_document
 
+log = logging.getLogger(__name__)
 _API = "/api/"
 # Retry-After in seconds; SQLite's write lock is held for less.
 RETRY_AFTER_S = 5
@@ -28,26 +33,53 @@ _POSTGRESQL = {
 }  # fmt: skip
 _UNAVAILABLE = {
     "locked": "The database is locked by another writer.",
-    "read_only": "The database is read-only at the moment.",
-    "io": "The database cannot read or write its disk.",
+    "read_only": "The database is read-only.",
+    "io": "The database cannot read from or write to its disk.",
     "full": "The disk of the database is full.",
-    "timeout": "The database did not answer in time.",
-    "unreachable": "The database cannot be reached.",
+    "timeout": "The database did not respond in time.",
+    "unreachable": "The database is not reachable.",
 }
 _DISK_RETRY_S = 30
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a page is not found: the deletion of its object."""
+
+    text: str
+    at: datetime
+    by: str
+    url: str
+
+
+_explain: list[Callable[[HttpRequest], Explanation | None]] = []
+register_explanation = _explain.append
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
-    return _answer(request, 400, "bad_request", "This request cannot be understood.")
+    return _answer(request, 400, "bad_request", "The request is malformed.")
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    detail = str(exception) or "Your role does not allow this. Ask an admin of this console."
+    detail = (
+        str(exception) or "Your role does not permit this action. Ask an administrator for access."
+    )
     return _answer(request, 403, "permission_denied", detail)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
-    return _answer(request, 404, "not_found", "Nothing is here. It may have been deleted.")
+    detail = "This page or object does not exist, or you have no access to it."
+    return _answer(request, 404, "not_found", detail, deletion=_find_deletion(request))
+
+
+def _find_deletion(request: HttpRequest) -> Explanation | None:
+    if request.path.startswith(_API) or getattr(request, "user", None) is None:
+        return None
+    try:
+        return next((found for explain in _explain if (found := explain(request))), None)
+    except Exception:
+        log.exception("Not-found explanation failed; the page is shown without it")
+        return None
 
 
 def database_unavailable(error: BaseException | None) -> str:
@@ -72,19 +104,20 @@ def server_error(request: HttpRequest) -> HttpResponse:
         increment("database_unavailable", reason=reason)
         detail = f"{_UNAVAILABLE[reason]} The request was not completed."
         remedy = (
-            f"Try again in {RETRY_AFTER_S} seconds. If it stays, ask an admin: /readyz says more."
+            f"Retry in {RETRY_AFTER_S} s. If the error persists, ask an administrator to check "
+            "/readyz."
         )
         answer = _answer(request, 503, "database_unavailable", detail, remedy)
         answer["Retry-After"] = str(RETRY_AFTER_S)
         return answer
-    detail = "Something failed on our side. The log has it under the request id below."
+    detail = "Internal error. The web log contains the cause under the request ID below."
     return _answer(request, 500, "server_error", detail)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
     detail = (
-        "This form was open too long, or another tab logged in or out meanwhile. "
-        "Go back, reload the page and send it again."
+        "The form has expired, or you logged in or out in another tab. "
+        "Go back, reload the page and submit the form again."
     )
     return _answer(request, 403, "csrf_failed", detail)
 
@@ -92,12 +125,12 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
     try:
         found = disk.read_disk(settings.EMBERLINE.var)
-        facts, remedy = found.text, found.remedy or "Try again; if it stays, see the web log."
+        facts, remedy = found.text, found.remedy or "Retry. If the error persists, see the web log."
     except OSError as error:
-        facts, remedy = f"does not answer ({error.strerror})", "Check the mount and the hardware."
+        facts, remedy = f"not responding ({error.strerror})", "Check the mount and the hardware."
     detail = (
-        f"The disk of this console (EMBERLINE_VAR) cannot be used for this request: {fault}. "
-        f"Disk: {facts}. The request was not completed; endpoints serve."
+        f"The console's disk (EMBERLINE_VAR) is not usable: {fault}. Disk: {facts}. "
+        "The request was not completed; endpoints keep serving."
     )
     response = _answer(request, 503, "disk_unavailable", detail, remedy)
     response["Retry-After"] = str(_DISK_RETRY_S)
@@ -105,24 +138,30 @@ def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
 
 
 def _answer(
-    request: HttpRequest, status: int, code: str, detail: str, remedy: str = ""
+    request: HttpRequest,
+    status: int,
+    code: str,
+    detail: str,
+    remedy: str = "",
+    deletion: Explanation | None = None,
 ) -> HttpResponse:
     shown_id = getattr(request, "request_id", "") or request_log.current_id()
     if request.path.startswith(_API):
         return JsonResponse(error_document(code, detail, remedy, shown_id), status=status)
     titles = {
         "bad_request": "Bad request",
-        "permission_denied": "Not allowed",
+        "permission_denied": "Permission denied",
         "not_found": "Not found",
-        "server_error": "Something went wrong",
+        "server_error": "Internal error",
         "disk_unavailable": "Disk full or failing",
-        "csrf_failed": "Please send it again",
+        "csrf_failed": "Form expired",
         "database_unavailable": "Database unavailable",
     }
     facts = {
         "status": status,
-        "title": titles[code],
+        "title": "Deleted" if deletion else titles[code],
         "detail": detail,
+        "deletion": deletion,
         "remedy": remedy,
         "request_id": shown_id,
     }

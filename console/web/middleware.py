@@ -1,16 +1,19 @@
-"""Request id, security headers, request metrics and login requirement."""
+"""Request id, security headers, request metrics, time zone and login requirement."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib.auth import middleware as auth_middleware
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
+from django.utils import timezone
 
 from console.core import request_log
 from console.telemetry import meters
@@ -33,6 +36,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ZONE_COOKIE = "emberline-zone"
+_ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 PERMISSIONS_POLICY = ", ".join(
     f"{feature}=()"
     for feature in (
@@ -88,6 +93,37 @@ class SecurityHeadersMiddleware:
         # Pages are user-specific; static files set their own header.
         response.headers.setdefault("Cache-Control", "private, no-cache")
         return response
+
+
+class TimeZoneMiddleware:
+    """Render pages in the time zone of the cookie, set by theme.js; REST responses stay in UTC.
+
+    Streams keep the zone until they end.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        zone = None if request.path.startswith("/api/") else _find_zone(request)
+        if zone is None:
+            timezone.deactivate()
+            return self.get_response(request)
+        timezone.activate(zone)
+        response = self.get_response(request)
+        if not response.streaming:
+            timezone.deactivate()
+        return response
+
+
+def _find_zone(request: HttpRequest) -> ZoneInfo | None:
+    name = request.COOKIES.get(ZONE_COOKIE, "")
+    if not _ZONE_NAME.fullmatch(name):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # unknown here, or a folder of zones
+        return None
 
 
 class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):

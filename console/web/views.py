@@ -16,7 +16,7 @@ from console.web.shell import search as shell_search
 @require_safe
 def search(request: HttpRequest) -> HttpResponse:
     text = shell_search.clean_text(request.GET.get("q", ""))
-    context = {"q": text, "hits": shell_search.search_all(request.user, text)}
+    context = {"q": text, "groups": shell_search.search_all(request.user, text)}
     return responses.render(request, "console/search.html", "console/htmx/hits.html", context)
 
 

@@ -17,9 +17,11 @@ from console.core.errors import Problem, Refused
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEvent]):
-    actor = serializers.CharField(source="actor_name", help_text='"system": the console itself.')
+    actor = serializers.CharField(
+        source="actor_name", help_text='User name; "system": the console.'
+    )
     team = serializers.CharField(
-        source="team.slug", allow_null=True, help_text="Whose the thing was then."
+        source="team.slug", allow_null=True, help_text="Owning team at that time."
     )
     changes = serializers.DictField(help_text='{"field": [before, after]}; no secrets.')
 
@@ -36,8 +38,8 @@ def _moment(name: str, lookup: str) -> Any:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            remedy = "Send ISO 8601 with its zone, such as 2026-01-31T12:00:00Z."
-            raise Refused(Problem(name, value, "This is no moment.", remedy, "invalid_moment"))
+            remedy = "Send ISO 8601 with a time zone, such as 2026-01-31T12:00:00Z."
+            raise Refused(Problem(name, value, "Invalid time.", remedy, "invalid_moment"))
         return Q(**{lookup: moment})
 
     return question
@@ -46,7 +48,7 @@ def _moment(name: str, lookup: str) -> Any:
 @extend_schema_view(
     get=extend_schema(
         tags=["audit"],
-        summary="Who did what, latest first",
+        summary="List audit log entries, newest first",
         description="Lists events of the caller's teams and their own actions; all events with a "
         "console-wide\nrole.",
     )
@@ -55,12 +57,12 @@ class Audit(ListAPIView[AuditEvent]):
     serializer_class = AuditSerializer
     list_order = ("-at", "-pk")
     filters = (
-        Filter("actor", "actor_name__iexact", "Who, by the whole name."),
-        Filter("verb", "verb__istartswith", "What, from its beginning."),
-        Filter("target", "target__istartswith", "On what, from its beginning: endpoint/demo."),
-        Filter("team", "team__slug", "Of this team, by its slug."),
-        Filter("since", _moment("since", "at__gte"), "From this moment on.", kind="date-time"),
-        Filter("until", _moment("until", "at__lt"), "Before this moment.", kind="date-time"),
+        Filter("actor", "actor_name__iexact", "Exact actor name."),
+        Filter("verb", "verb__istartswith", "Prefix of the action."),
+        Filter("target", "target__istartswith", "Prefix of the object, such as endpoint/demo."),
+        Filter("team", "team__slug", "Slug of the team."),
+        Filter("since", _moment("since", "at__gte"), "Start time, inclusive.", kind="date-time"),
+        Filter("until", _moment("until", "at__lt"), "End time, exclusive.", kind="date-time"),
     )
 
     def get_queryset(self) -> QuerySet[AuditEvent]:

@@ -19,7 +19,7 @@ from console.accounts.models import (
 from console.core.errors import Problem, Refused
 from console.core.grants import LABELS
 
-_ROLE = "Held everywhere; member: nothing but what teams give."
+_ROLE = "Console role; member: team roles only."
 
 
 class UserTeamSerializer(serializers.ModelSerializer[Membership]):
@@ -27,7 +27,9 @@ class UserTeamSerializer(serializers.ModelSerializer[Membership]):
     # One enum name for these choices in the OpenAPI document.
     role = serializers.ChoiceField(choices=TeamRole.choices)
     said_by = serializers.ChoiceField(
-        source="source", choices=MembershipSource.choices, help_text="A person, or the sign-on."
+        source="source",
+        choices=MembershipSource.choices,
+        help_text="hand: added manually; oidc: single sign-on.",
     )
 
     class Meta:
@@ -41,7 +43,7 @@ class UserSerializer(serializers.ModelSerializer[User]):
     role = serializers.ChoiceField(choices=Role.choices, help_text=_ROLE)
     active = serializers.BooleanField(source="is_active")
     teams = UserTeamSerializer(source="memberships", many=True)
-    tokens = serializers.IntegerField(source="token_count", help_text="How many there are.")
+    tokens = serializers.IntegerField(source="token_count", help_text="Number of API tokens.")
 
     class Meta:
         model = User
@@ -63,7 +65,7 @@ class NewUserSerializer(serializers.Serializer[Any]):
 
 
 class MadeUserSerializer(UserSerializer):
-    password = serializers.CharField(help_text="Shown in this answer and nowhere else.")
+    password = serializers.CharField(help_text="Returned in this response only.")
 
     class Meta(UserSerializer.Meta):
         fields = (*UserSerializer.Meta.fields, "password")
@@ -74,13 +76,15 @@ class UserChangeSerializer(serializers.Serializer[Any]):
     """All fields are optional."""
 
     role = serializers.ChoiceField(choices=Role.choices, required=False, help_text=_ROLE)
-    active = serializers.BooleanField(required=False, help_text="false: logged out and kept out.")
+    active = serializers.BooleanField(
+        required=False, help_text="false: sessions ended, tokens revoked, login rejected."
+    )
 
 
 class PasswordSerializer(serializers.Serializer[Any]):
-    password = serializers.CharField(help_text="Shown in this answer and nowhere else.")
-    sessions_ended = serializers.IntegerField(help_text="Sessions of the person that were ended.")
-    tokens_revoked = serializers.IntegerField(help_text="API tokens of the person, revoked.")
+    password = serializers.CharField(help_text="Returned in this response only.")
+    sessions_ended = serializers.IntegerField(help_text="Number of ended sessions.")
+    tokens_revoked = serializers.IntegerField(help_text="Number of revoked API tokens.")
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):
@@ -105,29 +109,31 @@ class TeamWriteSerializer(serializers.Serializer[Any]):
     namespaces = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text="Where on clusters its endpoints may be: NAMESPACE or CLUSTER/NAMESPACE. Empty: "
+        help_text="Allowed namespaces of its endpoints: NAMESPACE or CLUSTER/NAMESPACE. Empty: "
         "anywhere.",
     )
     grants = serializers.ListField(
         child=serializers.ChoiceField(choices=list(LABELS.items())),
         required=False,
-        help_text="What its endpoints may have beyond plain, restricted pods.",
+        help_text="Permissions of its endpoints beyond restricted pods.",
     )
 
 
 class NewTeamSerializer(TeamWriteSerializer):
     name = serializers.CharField(max_length=60)
     slug = serializers.SlugField(
-        max_length=40, required=False, help_text="Stands in addresses and stays; from the name."
+        max_length=40,
+        required=False,
+        help_text="Part of URLs, immutable; derived from the name by default.",
     )
 
 
 class TeamSerializer(serializers.ModelSerializer[Team]):
-    people = serializers.IntegerField(help_text="How many are in it.")
+    people = serializers.IntegerField(help_text="Number of members.")
     namespaces = serializers.ListField(child=serializers.CharField())
     grants = serializers.ListField(
         child=serializers.ChoiceField(choices=list(LABELS.items())),
-        help_text="What its endpoints may have beyond plain, restricted pods.",
+        help_text="Permissions of its endpoints beyond restricted pods.",
     )
 
     class Meta:
@@ -138,9 +144,11 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     user = serializers.CharField(source="user.username")
-    role = serializers.ChoiceField(choices=TeamRole.choices, help_text="It may do this at most.")
+    role = serializers.ChoiceField(choices=TeamRole.choices, help_text="Highest role of the token.")
     team = serializers.CharField(
-        source="team.slug", allow_null=True, help_text="For this team alone; null: for all."
+        source="team.slug",
+        allow_null=True,
+        help_text="Slug of the only allowed team; null: all teams.",
     )
 
     class Meta:
@@ -163,22 +171,22 @@ class NewTokenSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=60)
     role = serializers.ChoiceField(choices=TeamRole.choices)
     team = serializers.CharField(
-        required=False, allow_null=True, help_text="The slug of the one team it is for."
+        required=False, allow_null=True, help_text="Slug of the only allowed team."
     )
     days = serializers.IntegerField(
         required=False,
         allow_null=True,
         min_value=1,
         max_value=3650,
-        help_text="Until it expires; left out or null: never.",
+        help_text="Days until expiry; omitted or null: no expiry.",
     )
     user = serializers.CharField(
-        required=False, help_text="Whose; only the console's own commands may name another."
+        required=False, help_text="Owner; only commands on the server may set another user."
     )
 
 
 class MadeTokenSerializer(TokenSerializer):
-    token = serializers.CharField(help_text="Itself: in this answer and nowhere else.")
+    token = serializers.CharField(help_text="Clear text, returned in this response only.")
 
     class Meta(TokenSerializer.Meta):
         fields = (*TokenSerializer.Meta.fields, "token")
@@ -190,10 +198,10 @@ def parse_body(data: Any, known: Sequence[str]) -> dict[str, Any]:
     if data in (None, ""):
         data = {}
     if not isinstance(data, Mapping):
-        raise Refused(Problem("", data, "This is not an object.", "Send a JSON object.", "type"))
-    remedy = f"There are: {', '.join(known)}." if known else "Send no body, or {}."
+        raise Refused(Problem("", data, "Not an object.", "Send a JSON object.", "type"))
+    remedy = f"Known fields: {', '.join(known)}." if known else "Send no body, or {}."
     problems = [
-        Problem(str(name), value, "There is no such field.", remedy, "unknown_field")
+        Problem(str(name), value, "Unknown field.", remedy, "unknown_field")
         for name, value in data.items()
         if name not in known
     ]
@@ -207,6 +215,6 @@ def parse_text(data: Mapping[str, Any], name: str, default: str | None = None) -
     value = data.get(name, default)
     if not isinstance(value, str) or (name not in data and default is None):
         code = "required" if name not in data else "type"
-        message = "It is missing." if code == "required" else "This is no text."
-        raise Refused(Problem(name, value, message, f"Send {name} as a text.", code))
+        message = "Missing value." if code == "required" else "Not a string."
+        raise Refused(Problem(name, value, message, f"Send {name} as a string.", code))
     return value

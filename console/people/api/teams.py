@@ -37,14 +37,14 @@ class Teams(ListAPIView[Team]):
     write_role = "admin"
     serializer_class = TeamSerializer
     list_order = ("name",)
-    filters = (Filter("q", ("name__icontains", "slug__icontains"), "In the name."),)
+    filters = (Filter("q", ("name__icontains", "slug__icontains"), "Part of name or slug."),)
 
     def get_queryset(self) -> QuerySet[Team]:
         return selectors.list_visible_teams(self.request.user)
 
     @extend_schema(
         tags=_TAGS,
-        summary="Make a team",
+        summary="Create a team",
         request=NewTeamSerializer,
         responses={201: TeamSerializer},
     )
@@ -83,7 +83,7 @@ class TeamView(GenericAPIView[Team]):
         return Response(status=204)
 
 
-@extend_schema_view(get=extend_schema(tags=_TAGS, summary="Who is in a team"))
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List team members"))
 class Members(ListAPIView[Membership]):
     serializer_class = MemberSerializer
     list_order = ("user__username",)
@@ -99,13 +99,13 @@ class MemberView(GenericAPIView[Membership]):
     write_somewhere = True
     serializer_class = MemberSerializer
 
-    @extend_schema(tags=_TAGS, summary="Read somebody's part in a team")
+    @extend_schema(tags=_TAGS, summary="Read a membership")
     def get(self, request: Request, slug: str, username: str) -> Response:
         return Response(_member(request, slug, username))
 
     @extend_schema(
         tags=_TAGS,
-        summary="Take somebody in, or change their role",
+        summary="Add a member or change the role",
         parameters=[IF_MATCH],
         request=RoleSerializer,
     )
@@ -114,13 +114,13 @@ class MemberView(GenericAPIView[Membership]):
         team = find_team_or_404(request, slug)
         data = parse_body(request.data, ("role",))
         if "role" not in data:
-            raise Refused(Problem("role", None, "It is missing.", "Send a role.", "required"))
+            raise Refused(Problem("role", None, "Missing value.", "Send a role.", "required"))
         now = selectors.list_members(team).filter(user__username=username).first()
         require_match(request, MemberSerializer(now).data if now else None)
         team_actions.set_member(actor_of(request), slug, username, data["role"])
         return Response(_member(request, slug, username))
 
-    @extend_schema(tags=_TAGS, summary="Send somebody away from a team", parameters=[IF_MATCH])
+    @extend_schema(tags=_TAGS, summary="Remove a member", parameters=[IF_MATCH])
     def delete(self, request: Request, slug: str, username: str) -> Response:
         require_match(request, _member(request, slug, username))
         team_actions.remove_member(actor_of(request), slug, username)

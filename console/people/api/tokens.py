@@ -42,8 +42,8 @@ class TokenListView(ListAPIView[ApiToken]):
     serializer_class = TokenSerializer
     list_order = ("-created_at", "-pk")
     filters = (
-        Filter("user", "user__username", "Of this person."),
-        Filter("team", "team__slug", "For this team alone, by its slug."),
+        Filter("user", "user__username", "Name of the owner."),
+        Filter("team", "team__slug", "Slug of the only allowed team."),
     )
 
     def get_queryset(self) -> QuerySet[ApiToken]:
@@ -51,7 +51,7 @@ class TokenListView(ListAPIView[ApiToken]):
 
     @extend_schema(
         tags=_TAGS,
-        summary="Make an API token",
+        summary="Create an API token",
         request=NewTokenSerializer,
         responses={201: MadeTokenSerializer},
     )
@@ -62,7 +62,7 @@ class TokenListView(ListAPIView[ApiToken]):
         days = data.get("days")
         if days is not None and (isinstance(days, bool) or not isinstance(days, int)):
             remedy = "Send a whole number of days, or null."
-            raise Refused(Problem("days", days, "This is no number of days.", remedy, "type"))
+            raise Refused(Problem("days", days, "Invalid number of days.", remedy, "type"))
         name, role = parse_text(data, "name"), parse_text(data, "role")
         team = parse_text(data, "team", "") if data.get("team") is not None else ""
         made, clear = token_actions.create_token(
@@ -77,7 +77,7 @@ class TokenView(GenericAPIView[ApiToken]):
     write_somewhere = True
     serializer_class = TokenSerializer
 
-    @extend_schema(tags=_TAGS, summary="Read what is known of a token")
+    @extend_schema(tags=_TAGS, summary="Read a token")
     def get(self, request: Request, pk: int) -> Response:
         return Response(TokenSerializer(_find_token(request, pk)).data)
 
@@ -110,12 +110,12 @@ def _owner(request: Request, data: dict[str, Any]) -> User | None:
     """Return the requested owner for commands on the server, else None for the caller."""
     if request.user.pk is not None:
         if parse_text(data, "user", request.user.get_username()) != request.user.get_username():
-            message = "People make tokens for themselves only."
-            raise Refused(Problem("user", data["user"], message, "Leave it out.", "not_yours"))
+            message = "Users create tokens for themselves only."
+            raise Refused(Problem("user", data["user"], message, "Omit the field.", "not_yours"))
         return None
     name = parse_text(data, "user")
     owner = selectors.list_users().filter(username=name).first()
     if owner is None:
-        message = f"Nobody here is called {name}."
-        raise Refused(Problem("user", name, message, "Name somebody who is.", "unknown_user"))
+        message = f"There is no user {name}."
+        raise Refused(Problem("user", name, message, "Use an existing user name.", "unknown_user"))
     return owner

@@ -32,19 +32,21 @@ _TAGS = ["access"]
 _PASSWORD_ONCE = {"Cache-Control": "no-store"}
 
 
-@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List people"))
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List users"))
 class UserListView(ListAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
     list_order = ("username",)
     filters = (
-        Filter("q", ("username__icontains", "email__icontains"), "In the name or the address."),
-        Filter("role", "role", "With this role everywhere.", choices=Role.values),
-        Filter("team", "memberships__team__slug", "In this team, by its slug."),
+        Filter(
+            "q", ("username__icontains", "email__icontains"), "Part of user name or e-mail address."
+        ),
+        Filter("role", "role", "Console role.", choices=Role.values),
+        Filter("team", "memberships__team__slug", "Slug of a team the user is a member of."),
         Filter(
             "active",
             lambda value: Q(is_active=value == "true"),
-            "Who can log in, or who cannot.",
+            "true: active users, false: deactivated users.",
             kind="boolean",
         ),
     )
@@ -54,7 +56,7 @@ class UserListView(ListAPIView[User]):
 
     @extend_schema(
         tags=_TAGS,
-        summary="Add a person",
+        summary="Create a user",
         request=NewUserSerializer,
         responses={201: MadeUserSerializer},
     )
@@ -72,13 +74,13 @@ class UserView(GenericAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
 
-    @extend_schema(tags=_TAGS, summary="Read a person")
+    @extend_schema(tags=_TAGS, summary="Read a user")
     def get(self, _request: Request, username: str) -> Response:
         return Response(UserSerializer(_find_user(username)).data)
 
     @extend_schema(
         tags=_TAGS,
-        summary="Change a person's role, or let them out",
+        summary="Change the role, activate or deactivate a user",
         parameters=[IF_MATCH],
         request=UserChangeSerializer,
     )
@@ -105,7 +107,7 @@ class Password(GenericAPIView[User]):
 
     @extend_schema(
         tags=_TAGS,
-        summary="Give a person a new random password",
+        summary="Reset the password of a user",
         request=None,
         responses={200: PasswordSerializer},
     )

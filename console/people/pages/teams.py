@@ -36,7 +36,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
         return render(request, "console/access/teams.html", context, status=status)
 
     def done(made: Team) -> HttpResponse:
-        messages.success(request, f"Team {made.name} is made. Take people in below.")
+        messages.success(request, f"Team {made.name} created. Add members below.")
         return redirect(made)
 
     return submit(
@@ -56,7 +56,7 @@ def change(request: HttpRequest, slug: str) -> HttpResponseBase:
     form = TeamForm(request.POST, team=one)
 
     def done(_made: Team) -> HttpResponse:
-        messages.success(request, f"Team {one.name} is changed.")
+        messages.success(request, f"Team {one.name} changed.")
         return redirect("accounts:team", slug)
 
     return submit(
@@ -76,7 +76,7 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponseBase:
         request,
         slug,
         lambda: team_actions.set_member(actor_of(request), slug, name, role),
-        f"{name} is {role} of this team now.",
+        f"{name} now has the role {role} in this team.",
     )
 
 
@@ -88,7 +88,7 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
         request,
         slug,
         lambda: team_actions.remove_member(actor_of(request), slug, name),
-        f"{name} is not in this team any more.",
+        f"{name} was removed from this team.",
     )
     # A user who left may not view the team page.
     return redirect("accounts:teams") if name == actor_of(request).username else answer
@@ -107,10 +107,10 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
             except Refused as refused:
                 error = str(refused)
             else:
-                messages.success(request, f"Team {one.name} is deleted.")
+                messages.success(request, f"Team {one.name} deleted.")
                 return redirect("accounts:teams")
         else:
-            error = f"Type {slug} to delete it."
+            error = f"Type {slug} to confirm. Nothing was deleted."
     context = {"team": one, "owned": team_actions.list_owned(slug), "error": error}
     return render(request, "console/access/team_delete.html", context, status=400 if error else 200)
 

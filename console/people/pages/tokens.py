@@ -52,7 +52,7 @@ def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)
     token = get_object_or_404(ApiToken, pk=pk, user=user)
     token_actions.revoke_token(user, token)
-    messages.success(request, f"Token “{token.name}” is revoked.")
+    messages.success(request, f"Token “{token.name}” revoked.")
     return redirect("accounts:profile")
 
 
@@ -85,5 +85,5 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, pk: int) -> HttpResponseBase:
     token = get_object_or_404(ApiToken.objects.select_related("user"), pk=pk)
     token_actions.revoke_token(cast(User, request.user), token)
-    messages.success(request, f"Token “{token.name}” of {token.user} is revoked.")
+    messages.success(request, f"Token “{token.name}” of {token.user} revoked.")
     return redirect("accounts:tokens")

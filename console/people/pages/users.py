@@ -25,8 +25,8 @@ from console.people.forms import NewPersonForm, add_errors
 
 PAGE = 50
 _STATES = {
-    True: "can log in again",
-    False: "cannot log in: sessions are ended, API tokens revoked",
+    True: "activated",
+    False: "deactivated: all sessions ended, API tokens revoked",
 }
 FILTERS = ("q", "role", "team", "state")
 
@@ -61,7 +61,7 @@ def person_role(request: HttpRequest, pk: int) -> HttpResponse:
     return _redirect_changed(
         request,
         lambda: actions.set_role(cast(User, request.user), person, role),
-        f"{person.username} is now {role}.",
+        f"{person.username} now has the role {role}.",
     )
 
 

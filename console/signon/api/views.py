@@ -26,9 +26,9 @@ _TAGS = ["access"]
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
-    id = serializers.CharField(source="session_key", help_text="Opens nothing by itself.")
-    browser = serializers.CharField(help_text="As people call it.")
-    method = serializers.CharField(help_text="How the person logged in.")
+    id = serializers.CharField(source="session_key", help_text="Identifier; grants no access.")
+    browser = serializers.CharField(help_text="Browser and operating system.")
+    method = serializers.CharField(help_text="Login method.")
     expires_at = serializers.DateTimeField(source="expire_date")
 
     class Meta:
@@ -38,7 +38,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         read_only_fields = fields
 
 
-@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List one's own sessions"))
+@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List own sessions"))
 class Sessions(ListAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
@@ -52,11 +52,11 @@ class SessionView(GenericAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
 
-    @extend_schema(tags=_TAGS, summary="Read one of one's own sessions")
+    @extend_schema(tags=_TAGS, summary="Read an own session")
     def get(self, request: Request, key: str) -> Response:
         return Response(SessionSerializer(_own(request, key)).data)
 
-    @extend_schema(tags=_TAGS, summary="End one of one's own sessions")
+    @extend_schema(tags=_TAGS, summary="End an own session")
     def delete(self, request: Request, key: str) -> Response:
         session = _own(request, key)
         session.delete()
@@ -69,7 +69,7 @@ class PersonSessions(GenericAPIView[Session]):
     write_role = "admin"
     serializer_class = SessionSerializer
 
-    @extend_schema(tags=_TAGS, summary="Log a person out everywhere")
+    @extend_schema(tags=_TAGS, summary="End all sessions of a user")
     def delete(self, request: Request, username: str) -> Response:
         """API tokens remain valid."""
         person = get_object_or_404(User, username=username)
@@ -82,7 +82,7 @@ class PersonFactor(GenericAPIView[Session]):
     write_role = "admin"
     serializer_class = SessionSerializer
 
-    @extend_schema(tags=_TAGS, summary="Reset a person's second factor")
+    @extend_schema(tags=_TAGS, summary="Reset the second factor of a user")
     def delete(self, request: Request, username: str) -> Response:
         """For a user who lost the second factor: the password alone suffices afterwards. All
         sessions of the user end.

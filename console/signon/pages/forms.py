@@ -21,7 +21,7 @@ class ChangePasswordForm(Styled, PasswordChangeForm):
     revoke_tokens = forms.BooleanField(
         label="Also revoke my API tokens",
         required=False,
-        help_text="If somebody else may know the password. Programs that use them stop working.",
+        help_text="If others may know the password. Clients using the tokens lose access.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -32,7 +32,9 @@ class ChangePasswordForm(Styled, PasswordChangeForm):
     def clean_new_password1(self) -> str:
         new = self.cleaned_data.get("new_password1", "")
         if new and new == self.cleaned_data.get("old_password"):
-            raise forms.ValidationError("This is the old password. Choose another one.")
+            raise forms.ValidationError(
+                "The new password equals the current one. Use another password."
+            )
         return str(new)
 
 
@@ -40,7 +42,7 @@ class CodeForm(Styled, forms.Form):
     code = forms.CharField(
         label="Code",
         max_length=40,
-        help_text="Six digits from your authenticator app, or one of your recovery codes.",
+        help_text="6 digits of the authenticator app, or a recovery code.",
         widget=forms.TextInput(
             attrs={"autocomplete": "one-time-code", "autocapitalize": "none", "autofocus": True}
         ),
@@ -49,7 +51,7 @@ class CodeForm(Styled, forms.Form):
 
 class SetupForm(Styled, forms.Form):
     code = forms.CharField(
-        label="Code which the app shows now",
+        label="Current code of the app",
         max_length=10,
         widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
     )
@@ -57,14 +59,14 @@ class SetupForm(Styled, forms.Form):
 
 class ConfirmForm(Styled, forms.Form):
     again_password = forms.CharField(
-        label="Your password",
+        label="Password",
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
         strip=False,
     )
     again_code = forms.CharField(
         label="Code",
         max_length=40,
-        help_text="From your authenticator app, or one of your recovery codes.",
+        help_text="From the authenticator app, or a recovery code.",
         widget=forms.TextInput(attrs={"autocomplete": "one-time-code"}),
     )
 

@@ -92,7 +92,7 @@ def second_factor(request: HttpRequest) -> HttpResponse:
             login_limits.remember_device(request, response, user.username)
             return response
         flow.record_refusal(request, user, "second factor", waiting.method)
-        form.add_error("code", "This code is not right, or it was used before. Take the next one.")
+        form.add_error("code", "Invalid or already used code. Enter the next code.")
     return render(request, "console/signon/code.html", {"form": form})
 
 
@@ -131,7 +131,7 @@ def render_login(request: HttpRequest, text: str, status: int, next_: str = "") 
 
 def render_too_many(request: HttpRequest, wait: int, next_: str = "") -> HttpResponse:
     """Reject without revealing whether the credentials were correct."""
-    text = f"Too many failed logins. Wait {duration(wait)}, then try again."
+    text = f"Too many failed logins. Try again in {duration(wait)}."
     response = render_login(request, text, 429, next_)
     response["Retry-After"] = str(wait)
     return response

@@ -37,7 +37,7 @@ def security(request: HttpRequest) -> HttpResponse:
             flow.end_sessions(user, but=_own_session(request)),
             with_tokens=form.cleaned_data["revoke_tokens"],
         )
-        messages.success(request, f"Your password is changed. {ended}")
+        messages.success(request, f"Password changed. {ended}")
         return redirect("signon:security")
     return _render_page(request, form, status=400 if form.errors else 200)
 
@@ -57,7 +57,7 @@ def factor(request: HttpRequest) -> HttpResponse:
             request.session.pop(_SETUP, None)
             flow.end_sessions(user, but=_own_session(request))
             return _render_codes(request, codes)
-        form.add_error("code", "This is not the code that the app shows now. Try the next one.")
+        form.add_error("code", "Invalid code. Enter the current code of the app.")
     uri = totp.otpauth_uri(user, secret, request.get_host())
     context = {
         "form": form,
@@ -77,8 +77,8 @@ def factor_off(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     if totp.turn_off(user, user):
         flow.end_sessions(user, but=_own_session(request))
-        text = "Your second factor is off, and your other sessions are ended."
-        messages.success(request, f"{text} Your password alone lets you in.")
+        text = "Second factor disabled; other sessions ended."
+        messages.success(request, f"{text} The next login needs the password only.")
     return redirect("signon:security")
 
 
@@ -100,7 +100,7 @@ def session_end(request: HttpRequest, key: str) -> HttpResponse:
         return redirect("signon:login")
     session.delete()
     record(user, "user.session.end", flow.target(user), {"address": session.address})
-    messages.success(request, "That session is ended.")
+    messages.success(request, "Session ended.")
     return redirect("signon:security")
 
 
@@ -109,7 +109,7 @@ def sessions_end(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     ended = flow.end_sessions(user, but=_own_session(request))
     record(user, "user.session.end", flow.target(user), {"others": ended})
-    messages.success(request, f"Ended {ended} other session{'' if ended == 1 else 's'}.")
+    messages.success(request, f"{ended} other session{'' if ended == 1 else 's'} ended.")
     return redirect("signon:security")
 
 

@@ -57,9 +57,11 @@ def test(request: HttpRequest, provider_id: str) -> HttpResponse:
     try:
         oidc.load_metadata(oidc.Adapter(request, provider.id), provider)
     except (oidc.ProviderUnavailable, oidc.Rejected) as error:
-        messages.error(request, f"{provider.name} cannot be used: {error}.")
+        messages.error(request, f"{provider.name} is not usable: {error}.")
     else:
-        messages.success(request, f"{provider.name} answers, and is the issuer written down.")
+        messages.success(
+            request, f"{provider.name} is reachable and its issuer matches the configuration."
+        )
     return redirect("signon:settings")
 
 
@@ -91,11 +93,11 @@ def _break_glass() -> list[tuple[str, str]]:
         user = User.objects.filter(username__iexact=name).first()
         wrong = ""
         if user is None:
-            wrong = "there is no such account"
+            wrong = "account does not exist"
         elif not user.is_active or user.role != Role.ADMIN:
-            wrong = "is no active admin"
+            wrong = "not an active admin"
         elif not user.has_usable_password():
-            wrong = "has no password"
+            wrong = "no password set"
         found.append((name, wrong))
     return found
 
@@ -113,8 +115,8 @@ def factor_reset(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     if totp.turn_off(cast(User, request.user), person):
         flow.end_sessions(person)
-        text = f"{person.username} logs in with the password alone now. Sessions are ended; API"
-        messages.success(request, f"{text} tokens keep working.")
+        text = f"Second factor of {person.username} reset. All sessions ended; API"
+        messages.success(request, f"{text} tokens stay valid.")
     else:
         messages.info(request, f"{person.username} has no second factor.")
     return redirect("accounts:people")
@@ -126,7 +128,7 @@ def sessions_end(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     ended = flow.end_sessions(person)
     record(cast(User, request.user), "user.session.end", flow.target(person), {"all": ended})
-    text = f"{person.username} is logged out everywhere. Their API tokens keep working."
+    text = f"All sessions of {person.username} ended. API tokens stay valid."
     messages.success(request, text)
     return redirect("accounts:people")
 
@@ -134,7 +136,7 @@ def sessions_end(request: HttpRequest, pk: int) -> HttpResponse:
 _FACTOR = {
     "optional": "optional",
     "admins": "required for admins",
-    "everybody": "asked of all",
+    "everybody": "required for all users",
 }
 
 
@@ -144,13 +146,14 @@ def facts(_viewer: Any) -> Sequence[Fact]:
     names = ", ".join(one.name for one in settings.OIDC_PROVIDERS)
     return (
         Fact("Providers", names or "none"),
-        Fact("Passwords", "for break-glass admins only" if only else "for everybody"),
+        Fact("Password login", "break-glass admins only" if only else "all users"),
         Fact("Second factor", _FACTOR[policy.second_factor]),
-        Fact("Sessions end", f"after {duration(policy.longest.total_seconds())}"),
+        Fact("Session lifetime", duration(policy.longest.total_seconds())),
     )
 
 
 CARD = Card(
-    "signon", "Sign-on", "How people get in.", 60, facts, "signon:settings", "Groups and policy",
+    "signon", "Single sign-on", "Identity providers and login policy.", 60, facts,
+    "signon:settings", "Groups and policy",
     role="admin",
 )  # fmt: skip

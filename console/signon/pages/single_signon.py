@@ -61,9 +61,7 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
-        messages.success(
-            request, f"Your account at {identity.provider} is unlinked; sessions ended."
-        )
+        messages.success(request, f"Account at {identity.provider} unlinked; other sessions ended.")
     return redirect("signon:security")
 
 
@@ -83,9 +81,9 @@ def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
         return _render_unavailable(request, provider, error)
     except oidc.Rejected as error:
         flow.record_refusal(request, None, str(error), _method(provider))
-        text = f"Signing on with {provider.name} did not work. Please begin anew."
+        text = f"Sign-on with {provider.name} failed. Try again."
         if request.GET.get("error") == "access_denied":
-            text = f"You did not sign on at {provider.name}."
+            text = f"Sign-on at {provider.name} was cancelled."
         return render_login(request, text, 403)
     except provider_users.SignOnRefused as error:
         flow.record_refusal(request, error.user, error.reason, _method(provider))
@@ -123,7 +121,7 @@ def _finish_link(request: HttpRequest, person: oidc.ProviderUser) -> HttpRespons
     except provider_users.SignOnRefused as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"You can sign on with {person.provider.name} now.")
+        messages.success(request, f"Account at {person.provider.name} linked.")
     return redirect("signon:security")
 
 
@@ -135,7 +133,7 @@ def _finish_confirmation(request: HttpRequest, person: oidc.ProviderUser) -> Htt
     if not isinstance(at, int) or at < time.time() - _ASKED_AGAIN_S:
         raise oidc.Rejected("the provider did not ask again (auth_time)")
     confirmation.mark_confirmed(request)
-    messages.success(request, "Thank you. You can do it now.")
+    messages.success(request, "Identity confirmed. Repeat the action.")
     return redirect("signon:security")
 
 
@@ -157,7 +155,7 @@ def _render_departure(
     except oidc.Rejected as error:
         log.error("Provider %s is misconfigured: %s", provider.id, error)
         increment("signon_misconfigured", provider=provider.id)
-        text = f"{provider.name} is not set up as this console expects. Tell an admin: {error}."
+        text = f"{provider.name} is misconfigured. Contact an administrator: {error}."
         return render_login(request, text, 502, state["next"])
     return render(request, "console/signon/away.html", {"url": url, "provider": provider})
 
@@ -167,7 +165,10 @@ def _render_unavailable(
 ) -> HttpResponse:
     log.warning("Provider %s is unreachable: %s", provider.id, error)
     increment("signon_provider_away", provider=provider.id)
-    text = f"{provider.name} does not answer ({error}). Try again in a minute, or tell an admin."
+    text = (
+        f"{provider.name} is not reachable ({error}). Try again in 1 minute, or contact an "
+        "administrator."
+    )
     return render_login(request, text, 502)
 
 

@@ -1,4 +1,4 @@
-// Small conveniences of every page: copy buttons, forms that submit themselves, toasts, htmx errors.
+// Small conveniences of every page: copy buttons, forms that submit themselves, confirmations, toasts, htmx errors.
 (function () {
   "use strict";
 
@@ -22,10 +22,72 @@
     if (field && field.form) field.form.requestSubmit();
   });
 
-  // <form data-confirm="Really?"> asks first.
+  // <form data-confirm="Delete demo? Its workers stop."> asks in the dialog #confirm: the question is its title, the
+  // rest its text, and the button is named like the one that was pressed (or data-confirm-action). Listens before htmx.
+  var dialog = document.getElementById("confirm");
+  var pending = null, confirmed = null;
+  var DESTRUCTIVE = /^(delete|remove|revoke|end|reset|turn off|deactivate|unlink|leave|pause|drain|stop|roll back)\b/i;
+
+  function ask(text, label, danger, go) {
+    var cut = text.indexOf("?") + 1 || text.length;
+    var button = dialog.querySelector("[data-confirm-go]");
+    dialog.querySelector("#confirm-title").textContent = text.slice(0, cut);
+    dialog.querySelector("#confirm-text").textContent = text.slice(cut).trim();
+    dialog.querySelector(".modal-status").classList.toggle("bg-danger", danger);
+    button.textContent = label;
+    button.classList.toggle("btn-danger", danger);
+    button.classList.toggle("btn-primary", !danger);
+    pending = go;
+    dialog.showModal();
+    (danger ? dialog.querySelector("[data-dialog-close]") : button).focus();
+  }
+
+  function labelOf(button) {
+    var copy = button.cloneNode(true);
+    copy.querySelectorAll(".visually-hidden, svg").forEach(function (part) { part.remove(); });
+    return copy.textContent.trim();
+  }
+
   document.addEventListener("submit", function (event) {
-    var question = event.target.getAttribute("data-confirm");
-    if (question && !window.confirm(question)) event.preventDefault();
+    var form = event.target, button = event.submitter;
+    var asks = button && button.hasAttribute("data-confirm") ? button : form;
+    var text = asks.getAttribute("data-confirm");
+    if (!text || !dialog || !dialog.showModal || confirmed === form) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    var label = asks.getAttribute("data-confirm-action") || (button && labelOf(button)) || "Continue";
+    var danger = DESTRUCTIVE.test(label) || asks.hasAttribute("data-confirm-danger") || (button !== null && /-danger\b/.test(button.className));
+    ask(text, label, danger, function () {
+      if (!form.isConnected) { // its part of the page was refreshed meanwhile
+        form.hidden = true;
+        document.body.append(form);
+      }
+      confirmed = form;
+      form.requestSubmit(button);
+      confirmed = null;
+    });
+  }, true);
+
+  // hx-confirm on any element asks in the same dialog.
+  document.addEventListener("htmx:confirm", function (event) {
+    if (!event.detail.question || !dialog || !dialog.showModal) return;
+    event.preventDefault();
+    var label = event.target.getAttribute("data-confirm-action") || labelOf(event.target) || "Continue";
+    ask(event.detail.question, label, DESTRUCTIVE.test(label) || /-danger\b/.test(event.target.className), function () {
+      event.detail.issueRequest(true);
+    });
+  });
+
+  // A dialog closes by its own buttons, by Escape and by a click beside it.
+  document.addEventListener("click", function (event) {
+    var open = event.target.closest("dialog[open]");
+    if (!open) return;
+    var go = event.target.closest("[data-confirm-go]");
+    if (!go && !event.target.closest("[data-dialog-close]") && event.target.closest(".modal-content")) return;
+    var act = go ? pending : null;
+    pending = null;
+    open.close();
+    if (act) act();
   });
 
   // On a phone tabs scroll sideways: the open one is brought into view.
@@ -64,12 +126,12 @@
     toast(text, "danger");
   }
   document.addEventListener("htmx:sendError", function () {
-    failed("The console does not answer. What you see may be old.");
+    failed("The console is not reachable. Displayed values may be stale; the page retries automatically.");
   });
   document.addEventListener("htmx:responseError", function (event) {
     var status = event.detail.xhr.status;
     if (status === 401) return; // htmx follows to the login page
     var id = event.detail.xhr.getResponseHeader("X-Request-ID") || "";
-    failed("The console answered " + status + ". Request id " + id + ".");
+    failed("Update failed: the console returned HTTP " + status + ". Request ID " + id + ".");
   });
 })();

@@ -1,50 +1,75 @@
-// The quick search of the sidebar: "/" goes to it, arrows walk its hits, Escape leaves it. Without
-// script its form leads to a page of hits.
+// The search palette: "/" or Ctrl/Cmd+K opens it, arrows select, Enter opens, Escape closes. Without script its links
+// lead to the search page.
 (function () {
   "use strict";
 
-  var field = document.getElementById("quick-search");
-  var shelf = document.getElementById("quick-hits");
-  if (!field || !shelf) return;
+  var palette = document.getElementById("palette");
+  if (!palette || !palette.showModal) return;
+  var field = document.getElementById("palette-text");
+  var shelf = document.getElementById("palette-hits");
+  var count = document.getElementById("palette-count");
+  var selected = -1;
 
   function hits() { return Array.from(shelf.querySelectorAll("a")); }
-  function show() { shelf.hidden = !field.value.trim() || !shelf.textContent.trim(); }
-  function leave() { shelf.hidden = true; }
+
+  function select(at) {
+    var all = hits();
+    selected = all.length ? (at + all.length) % all.length : -1;
+    all.forEach(function (hit, index) {
+      hit.id = "hit-" + index;
+      hit.setAttribute("aria-selected", String(index === selected));
+    });
+    field.setAttribute("aria-expanded", String(all.length > 0));
+    if (selected < 0) return field.removeAttribute("aria-activedescendant");
+    field.setAttribute("aria-activedescendant", "hit-" + selected);
+    all[selected].scrollIntoView({ block: "nearest" });
+  }
+
+  function open() {
+    if (document.querySelector("dialog[open]")) return;
+    field.value = "";
+    shelf.replaceChildren();
+    count.textContent = "";
+    select(-1);
+    palette.showModal();
+    field.focus();
+  }
 
   function typing(target) {
     return target.closest("input, textarea, select, [contenteditable]") !== null;
   }
 
   document.addEventListener("keydown", function (event) {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (typing(event.target) || field.offsetParent === null) return;
+    var command = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k";
+    var slash = event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !typing(event.target);
+    if (!command && !slash) return;
     event.preventDefault();
-    field.focus();
-    field.select();
+    open();
   });
 
-  field.form.addEventListener("keydown", function (event) {
+  document.addEventListener("click", function (event) {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (event.target.closest("[data-palette]")) {
+      event.preventDefault();
+      open();
+    } else if (event.target.closest("#palette-hits a")) palette.close(); // it may lead to a place of this page
+  });
+
+  field.addEventListener("keydown", function (event) {
     var all = hits();
-    var at = all.indexOf(document.activeElement);
-    if (event.key === "Escape") {
-      leave();
-      field.blur();
-    } else if (event.key === "ArrowDown" && all.length) {
+    var step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && all.length) {
       event.preventDefault();
-      all[Math.min(at + 1, all.length - 1)].focus();
-    } else if (event.key === "ArrowUp" && at >= 0) {
-      event.preventDefault();
-      if (at === 0) field.focus(); else all[at - 1].focus();
-    } else if (event.key === "Enter" && document.activeElement === field && !shelf.hidden && all.length) {
-      event.preventDefault();
-      all[0].click();
+      select(selected + step);
+    } else if (event.key === "Enter" && all.length && shelf.firstElementChild.dataset.q === field.value.trim()) {
+      event.preventDefault(); // else the form leads to the search page
+      all[selected].click();
     }
   });
 
-  shelf.addEventListener("htmx:afterSwap", show);
-  field.addEventListener("input", function () { if (!field.value.trim()) leave(); });
-  field.addEventListener("focus", show);
-  document.addEventListener("click", function (event) {
-    if (!field.form.contains(event.target)) leave();
+  shelf.addEventListener("htmx:afterSwap", function () {
+    if (!field.value.trim()) shelf.replaceChildren();
+    select(0);
+    count.textContent = field.value.trim() ? hits().length + " results" : "";
   });
 })();

@@ -17,13 +17,13 @@ from console.system import rounds, selectors
 class ProcessSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     purpose = serializers.CharField()
-    state = serializers.CharField(help_text="As supervisord says it: running, backoff, ...")
-    pid = serializers.IntegerField(help_text="0: does not run.")
+    state = serializers.CharField(help_text="supervisord state: running, backoff, ...")
+    pid = serializers.IntegerField(help_text="0: not running.")
     started_at = serializers.DateTimeField(allow_null=True)
-    restarts = serializers.IntegerField(help_text="Deaths after which it came back.")
+    restarts = serializers.IntegerField(help_text="Restarts after a crash.")
     last_restart_at = serializers.DateTimeField(allow_null=True)
-    message = serializers.CharField(help_text="Why it does not stay up.")
-    last_line = serializers.CharField(help_text="Of its log, while it does not stay up.")
+    message = serializers.CharField(help_text="Cause of the failure.")
+    last_line = serializers.CharField(help_text="Last log line of a failing process.")
 
 
 class DiskSerializer(serializers.Serializer[Any]):
@@ -35,7 +35,7 @@ class DiskSerializer(serializers.Serializer[Any]):
     inodes_free = serializers.IntegerField()
     mounted_read_only = serializers.BooleanField(source="read_only")
     full_in_s = serializers.FloatField(
-        allow_null=True, help_text="Seconds until it is full at the rate of the last hour."
+        allow_null=True, help_text="Seconds until full at the rate of the last hour."
     )
     text = serializers.CharField()
     remedy = serializers.CharField(help_text='"" while the state is ok.')
@@ -46,7 +46,7 @@ class SystemSerializer(serializers.Serializer[Any]):
     problem = serializers.CharField()
     remedy = serializers.CharField()
     processes = ProcessSerializer(many=True)
-    disk = DiskSerializer(allow_null=True, help_text="null: its file system does not answer.")
+    disk = DiskSerializer(allow_null=True, help_text="null: the file system is not responding.")
 
 
 class Processes(APIView):
@@ -63,9 +63,9 @@ class RoundSerializer(serializers.Serializer[Any]):
     purpose = serializers.CharField()
     state = serializers.ChoiceField(
         [state.value for state in rounds.RoundState],
-        help_text="idle: nothing to do, or somebody else's to do. late: it should have been done.",
+        help_text="idle: nothing to do here. late: overdue.",
     )
-    last_at = serializers.DateTimeField(allow_null=True, help_text="When it was last done.")
+    last_at = serializers.DateTimeField(allow_null=True, help_text="Time of the last run.")
     text = serializers.CharField()
     remedy = serializers.CharField(help_text='"" where nothing is to be done.')
 
@@ -75,9 +75,7 @@ class RoundsSerializer(serializers.Serializer[Any]):
 
 
 class Rounds(APIView):
-    @extend_schema(
-        tags=["system"], summary="List what the console does by itself", responses=RoundsSerializer
-    )
+    @extend_schema(tags=["system"], summary="List background jobs", responses=RoundsSerializer)
     def get(self, _request: Request) -> Response:
         """Periodic jobs such as alert evaluation, rule loading and cost accounting: last run, and
         the cause if late.

@@ -162,29 +162,29 @@ def _content_length(scope: Any) -> int:
 
 
 def _too_large(most: int) -> Refusal:
-    detail = f"The body is too large; at most {most} bytes are read."
-    return Refusal(413, "too_large", detail, "Send less.")
+    detail = f"The request body exceeds the limit of {most} bytes."
+    return Refusal(413, "too_large", detail, "Send a smaller body.")
 
 
 def _anonymous(most: int) -> Refusal:
-    detail = f"The body is too large without a login; at most {most} bytes are read."
+    detail = f"The request body exceeds the limit of {most} bytes for requests without a login."
     remedy = "Log in, or send a valid API token, and repeat the request."
     return Refusal(413, "too_large_without_login", detail, remedy)
 
 
 def _stalled(limits: BodyLimits) -> Refusal:
-    detail = f"The body stalled: {limits.step} bytes did not come in {limits.stall_s:g} seconds."
-    return Refusal(408, "body_stalled", detail, "Send the request again over a better connection.")
+    detail = f"The request body stalled: less than {limits.step} bytes in {limits.stall_s:g} s."
+    return Refusal(408, "body_stalled", detail, "Repeat the request over a faster connection.")
 
 
 def _busy() -> Refusal:
-    detail = "Too many large bodies are being sent at once, by you or by all."
-    return Refusal(503, "too_many_uploads", detail, "Send it again in 5 seconds.", 5)
+    detail = "Too many large uploads are in progress."
+    return Refusal(503, "too_many_uploads", detail, "Retry in 5 s.", 5)
 
 
 def _unidentified(error: Exception) -> Refusal:
-    detail = f"Who sends this could not be looked up ({type(error).__name__})."
-    return Refusal(503, "database_unavailable", detail, "Send it again in 5 seconds.", 5)
+    detail = f"The sender could not be authenticated ({type(error).__name__})."
+    return Refusal(503, "database_unavailable", detail, "Retry in 5 s.", 5)
 
 
 async def _refuse(refusal: Refusal, scope: Any, receive: Receive, send: Send) -> None:

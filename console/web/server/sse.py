@@ -240,7 +240,7 @@ async def _bytes(
             log.exception("Stream source failed; closing the stream")
             increment("streams", outcome="failed")
             yield ServerSentEvent(
-                {"detail": "The console could not go on with this stream."}, "error"
+                {"detail": "The stream was interrupted by an internal error."}, "error"
             ).encode()
         finally:
             await _stop_step(next_one)
@@ -288,15 +288,15 @@ def _is_authorized(request: Any) -> bool:
 
 def _too_many(reason: str) -> Refused:
     texts = {
-        "person": f"You have {PLACES_EACH} open streams, which is the limit for one person.",
-        "process": f"{PLACES} streams are open, which is the limit of this process.",
+        "person": f"You have {PLACES_EACH} open streams, the limit per user.",
+        "process": f"{PLACES} streams are open, the limit of this process.",
     }
     return Refused(
         Problem(
             "",
             None,
             texts[reason],
-            "Close another page or program that watches, then connect again.",
+            "Close another page or client with a live view, then reconnect.",
             "too_many_watchers",
         ),
         status_code=429,

@@ -57,8 +57,12 @@ register_card = _cards.register
 
 
 def list_cards(viewer: Any) -> list[ShownCard]:
+    return [_show_card(viewer, card) for card in visible_cards(viewer)]
+
+
+def visible_cards(viewer: Any) -> list[Card]:
     mine = [card for card in _cards if _may_see(viewer, card)]
-    return [_show_card(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
+    return sorted(mine, key=lambda card: (card.order, card.title))
 
 
 def _may_see(viewer: Any, card: Card) -> bool:
@@ -77,11 +81,11 @@ def _show_card(viewer: Any, card: Card) -> ShownCard:
         return ShownCard(card, (), url, failed=True)
 
 
-_WORKERS = {"vllm": "vLLM", "simulated": "simulated: texts and times are made up"}
+_WORKERS = {"vllm": "vLLM", "simulated": "simulated (no model)"}
 _PROVISIONERS = {
-    "local": "processes of this machine",
-    "kubernetes": "a Kubernetes cluster",
-    "fake": "nothing: it only pretends",
+    "local": "local processes",
+    "kubernetes": "Kubernetes",
+    "fake": "none (fake provisioner)",
 }
 
 
@@ -89,18 +93,18 @@ def facts(_viewer: Any) -> Sequence[Fact]:
     emberline = settings.EMBERLINE
     return (
         Fact("Workers", _WORKERS.get(emberline.workers, emberline.workers)),
-        Fact("Run as", _PROVISIONERS.get(emberline.provisioner, emberline.provisioner)),
+        Fact("Provisioner", _PROVISIONERS.get(emberline.provisioner, emberline.provisioner)),
         Fact("Database", connection.display_name),
-        Fact("Listens on", f"{emberline.host}:{emberline.port}"),
-        Fact("Cookies", "over HTTPS only" if settings.SESSION_COOKIE_SECURE else "over HTTP, too"),
-        Fact("Log", f"{emberline.log_level}, as {emberline.log_format}s"),
+        Fact("Listen address", f"{emberline.host}:{emberline.port}"),
+        Fact("Cookies", "HTTPS only" if settings.SESSION_COOKIE_SECURE else "HTTP and HTTPS"),
+        Fact("Log", f"{emberline.log_level}, {emberline.log_format} format"),
     )
 
 
 CARD = Card(
     "installation",
-    "This installation",
-    "Set by the environment of the console's processes; a change needs their restart.",
+    "Installation",
+    "Set by environment variables; changes require a restart.",
     10,
     facts,
     "web:about",

@@ -71,15 +71,11 @@ def _may(request: HttpRequest, role: str) -> bool:
 
 
 def _menu(request: HttpRequest) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for item in navigation.list_items():
-        # Operator entries are shown to operators of any team.
-        may = allows if item.role == "admin" else allows_in_any_team
-        if not may(request.user, item.role):
-            continue
-        url = navigation.url_of(item)
-        if url:
-            found.append({"item": item, "url": url, "active": False})
+    found: list[dict[str, Any]] = [
+        {"item": item, "url": url, "active": False}
+        for item in navigation.list_items()
+        if navigation.may_open(request.user, item) and (url := navigation.url_of(item))
+    ]
     here = [entry for entry in found if _is_at(request.path, str(entry["url"]))]
     if here:  # longest match, for nested paths
         max(here, key=lambda entry: len(str(entry["url"])))["active"] = True

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.urls import NoReverseMatch, reverse
 
+from console.accounts.permissions import allows, allows_in_any_team
 from console.core.registry import Registry
 
 
@@ -27,7 +28,13 @@ class NavItem:
 
 
 # Minimum order of each section, last first.
-_SECTIONS = ((80, "Administration"), (60, "Machines"), (50, "Numbers"), (30, "Traffic"), (0, ""))
+_SECTIONS = (
+    (80, "Administration"),
+    (60, "Infrastructure"),
+    (50, "Observability"),
+    (30, "Traffic"),
+    (0, ""),
+)
 
 
 _items: Registry[NavItem] = Registry(key=lambda item: item.url_name)
@@ -36,6 +43,11 @@ register_item = _items.register
 
 def list_items() -> list[NavItem]:
     return sorted(_items, key=lambda item: (item.order, item.label))
+
+
+def may_open(viewer: Any, item: NavItem) -> bool:
+    """Return whether the item is shown; operator items are shown to operators of any team."""
+    return (allows if item.role == "admin" else allows_in_any_team)(viewer, item.role)
 
 
 def url_of(item: NavItem) -> str:

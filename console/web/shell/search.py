@@ -1,4 +1,4 @@
-"""Quick search over names of objects and pages, with finders registered by each app.
+"""Search over names of objects, settings and pages, with finders registered by each app.
 
 Hits are limited in number and to what the viewer may see. A failing finder is skipped.
 """
@@ -10,14 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.accounts.permissions import allows, allows_in_any_team
+from django.urls import reverse
+
 from console.core.registry import Registry
-from console.web.shell import navigation
+from console.web.shell import cards, navigation
+from console.web.shell.navigation import NavItem
 
 log = logging.getLogger(__name__)
-MAX_HITS = 12
+MAX_HITS = 30
 MAX_HITS_PER_FINDER = 6
 MAX_TEXT = 100
+# Order of kinds among equally good matches; others follow.
+_KINDS = ("endpoint", "tab", "worker", "key", "key group", "cache tier", "cluster", "team")
+# Headings of kinds that are not the plural of their name.
+_HEADINGS = {"tab": "Endpoint pages", "key": "Inference keys", "decision": "Routing decisions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +37,51 @@ class Hit:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HitGroup:
+    title: str
+    hits: Sequence[Hit]
+
+
 Find = Callable[[Any, str], Sequence[Hit]]
 # `find(viewer, text)` makes one or two queries.
 _finders: Registry[Find] = Registry()
 register_finder = _finders.register
 
+# Pages that are not in the menu.
+_pages: Registry[NavItem] = Registry(key=lambda item: item.url_name)
 
-def search_all(viewer: Any, text: str) -> list[Hit]:
-    """Return the hits: prefix matches first, then substring matches."""
-    wanted = clean_text(text)
+
+def register_pages(*pages: NavItem) -> None:
+    for page in pages:
+        _pages.register(page)
+
+
+def search_all(viewer: Any, text: str) -> list[HitGroup]:
+    """Return the hits by kind, best matches first: exact, then prefix, then substring."""
+    wanted = clean_text(text).casefold()
     if not wanted:
         return []
     hits: list[Hit] = []
     for find in _finders:
         try:
-            hits += find(viewer, wanted)[:MAX_HITS_PER_FINDER]
+            hits += find(viewer, clean_text(text))[:MAX_HITS_PER_FINDER]
         except Exception:
             log.exception("Search finder failed; its hits are omitted")
-    ranked = sorted(hits, key=lambda hit: not hit.label.casefold().startswith(wanted.casefold()))
-    return ranked[:MAX_HITS]
+    groups: dict[str, list[Hit]] = {}
+    for hit in sorted(hits, key=lambda hit: _rank(hit, wanted))[:MAX_HITS]:
+        groups.setdefault(hit.kind, []).append(hit)
+    return [HitGroup(heading(kind), found) for kind, found in groups.items()]
+
+
+def _rank(hit: Hit, wanted: str) -> tuple[bool, bool, int]:
+    label = hit.label.casefold()
+    kind = _KINDS.index(hit.kind) if hit.kind in _KINDS else len(_KINDS)
+    return label != wanted, not label.startswith(wanted), kind
+
+
+def heading(kind: str) -> str:
+    return _HEADINGS.get(kind, f"{kind.capitalize()}s")
 
 
 def clean_text(text: str) -> str:
@@ -57,10 +89,19 @@ def clean_text(text: str) -> str:
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
-    search_all = []
-    for item in navigation.list_items():
-        may = (allows_in_any_team if item.role == "viewer" else allows)(viewer, item.role)
-        url = navigation.url_of(item)
-        if may and url and text.casefold() in item.label.casefold():
-            search_all.append(Hit("page", item.label, url, item.icon))
-    return search_all
+    """Find pages and settings by their titles."""
+    wanted = text.casefold()
+    found = [
+        Hit("page", item.label, url, item.icon, item.section)
+        for item in (*navigation.list_items(), *_pages)
+        if wanted in item.label.casefold()
+        and navigation.may_open(viewer, item)
+        and (url := navigation.url_of(item))
+    ]
+    settings = reverse("web:settings")
+    found += [
+        Hit("setting", card.title, f"{settings}#card-{card.key}", "settings")
+        for card in cards.visible_cards(viewer)
+        if wanted in card.title.casefold()
+    ]
+    return sorted(found, key=lambda hit: not hit.label.casefold().startswith(wanted))

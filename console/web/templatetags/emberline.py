@@ -26,6 +26,24 @@ _PHASES = {
     "Deleting": ("orange", "trash"),
     "Failed": ("red", "x"),
 }
+# Words of alerts, events, logs, checks and phases by level; app.css has the colours.
+_SEVERITIES = {
+    word: level
+    for level, words in {
+        "critical": "critical page error fatal failed danger fail red firing",
+        "warning": "warning warn degraded low late yellow pending orange deleting",
+        "info": "info notice debug provisioning starting blue running",
+        "ok": "ok ready success passed resolved green good sent",
+    }.items()
+    for word in words.split()
+}
+_SEVERITY_ICONS = {
+    "critical": "circle-x",
+    "warning": "alert-triangle",
+    "info": "info-circle",
+    "ok": "circle-check",
+    "none": "circle-dashed",
+}
 _SPRITE = "vendor/tabler/icons.svg"
 
 
@@ -59,22 +77,66 @@ def phase_badge(phase: str, reason: str = "") -> SafeString:
     )
 
 
+@register.simple_tag
+def severity_badge(word: str, text: str = "") -> SafeString:
+    """Render an alert severity, log level or check result as a badge in its colour."""
+    level = severity(word)
+    name = _SEVERITY_ICONS[level]
+    return format_html(
+        '<span class="severity-badge severity-{}">{}{}</span>', level, icon(name), text or word
+    )
+
+
+@register.filter
+def severity(word: str) -> str:
+    """Return the level of a severity word: critical, warning, info, ok or none."""
+    return _SEVERITIES.get(str(word).casefold(), "none")
+
+
 @register.filter
 def ago(moment: datetime | None) -> SafeString | str:
-    """ "3 minutes ago", with the exact time as tooltip."""
+    """Render "3 minutes ago 14:05:12" in the reader's time zone, the exact time as tooltip."""
     if moment is None:
         return "never"
     seconds = (timezone.now() - moment).total_seconds()
-    shown = f"in {_span(1 - seconds)}" if seconds < -1 else f"{_span(seconds)} ago"
     if abs(seconds) < 5:
-        shown = "just now"
-    exact = timezone.localtime(moment)
+        return _time(moment, "just now")
+    relative = _relative(seconds)
+    return _time(moment, format_html('{} <span class="time-at">{}</span>', relative, clock(moment)))
+
+
+@register.filter(name="moment")
+def moment_(moment: datetime | None) -> SafeString | str:
+    """Render "2026-11-23 14:05:12 CET", the relative time as tooltip."""
+    if moment is None:
+        return "never"
+    relative = _relative((timezone.now() - moment).total_seconds())
+    return _time(moment, _exact(moment), relative)
+
+
+def clock(moment: datetime) -> str:
+    """Return "14:05:12" for today, else "Nov 12 14:05", with the year if it is another one."""
+    local, today = timezone.localtime(moment), timezone.localdate()
+    if local.date() == today:
+        return local.strftime("%H:%M:%S")
+    return local.strftime("%b %-d %H:%M" if local.year == today.year else "%Y-%m-%d %H:%M")
+
+
+def _time(moment: datetime, shown: str, title: str = "") -> SafeString:
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
-        exact.isoformat(timespec="seconds"),
-        exact.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        timezone.localtime(moment).isoformat(timespec="seconds"),
+        title or _exact(moment),
         shown,
     )
+
+
+def _exact(moment: datetime) -> str:
+    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def _relative(seconds: float) -> str:
+    return f"in {_span(1 - seconds)}" if seconds < -1 else f"{_span(max(seconds, 0))} ago"
 
 
 @register.filter(name="bytes")

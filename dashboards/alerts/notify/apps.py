@@ -8,7 +8,17 @@ class NotifyConfig(AppConfig):
     label = "notify"
 
     def ready(self) -> None:
+        from console.audit.targets import TargetKind, register_kind
         from console.system import rounds
-        from dashboards.alerts.notify import health
+        from console.web.shell.navigation import NavItem
+        from console.web.shell.search import register_finder, register_pages
+        from dashboards.alerts.notify import health, selectors
 
         rounds.register_round(health.as_round)
+        register_finder(selectors.find_receivers)
+        register_kind(TargetKind("receiver", "notify:receiver", selectors.existing_receivers))
+        register_pages(
+            NavItem("Alert receivers", "notify:receivers", "send", 0),
+            NavItem("Silences", "notify:silences", "clock-pause", 0),
+            NavItem("Notification history", "notify:history", "history", 0),
+        )

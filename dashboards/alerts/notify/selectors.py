@@ -6,17 +6,19 @@ role on the whole platform.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Model, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.urls import reverse
 from django.utils import timezone
 
-from console.accounts.permissions import Somebody, filter_visible
+from console.accounts.permissions import Somebody, allows_in_any_team, filter_visible
 from console.core.errors import Problem, Refused
+from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
 from dashboards.alerts.notify.protocol.alertmanager_config import (
     AlertmanagerExport,
@@ -98,6 +100,21 @@ def teams() -> Mapping[str, str]:
 
 def receivers() -> QuerySet[Receiver]:
     return Receiver.objects.order_by("name")
+
+
+def existing_receivers(names: Collection[str], _viewer: Any = None) -> Collection[str]:
+    return set(receivers().filter(name__in=names).values_list("name", flat=True))
+
+
+def find_receivers(viewer: Any, text: str) -> Sequence[Hit]:
+    """Find receivers for the search."""
+    if not allows_in_any_team(viewer, "viewer"):
+        return []
+    rows = receivers().filter(name__icontains=text)[:MAX_HITS_PER_FINDER]
+    return [
+        Hit("alert receiver", one.name, reverse("notify:receiver", args=[one.name]), "send")
+        for one in rows
+    ]
 
 
 def receivers_with_latest() -> list[tuple[Receiver, Delivery | None]]:

@@ -8,11 +8,16 @@ class AlertingConfig(AppConfig):
     label = "alerting"
 
     def ready(self) -> None:
+        from console.audit.targets import TargetKind, register_kind
         from console.system import rounds
         from console.web.shell import navigation
-        from dashboards.alerts.settings import rule_file, url_names
+        from console.web.shell.search import register_finder, register_pages
+        from dashboards.alerts.settings import rule_file, search, url_names
 
         url_names.register()
         rounds.register_round(rule_file.as_round)
         rounds.register_round(rule_file.storage_round)
+        register_finder(search.find)
+        register_kind(TargetKind("alert-rule", "alerting:rule", search.existing, "rule"))
+        register_pages(navigation.NavItem("Alert rules", "alerting:rules", "list-details", 0))
         navigation.register_item(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))

@@ -7,7 +7,7 @@ effect at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,10 @@ class MetricsSourceRef:
 
 def rows() -> QuerySet[MetricsSource]:
     return MetricsSource.objects.select_related("created_by")
+
+
+def existing(wanted: Collection[str], _viewer: object = None) -> Collection[str]:
+    return set(MetricsSource.objects.filter(name__in=wanted).values_list("name", flat=True))
 
 
 def names() -> list[str]:

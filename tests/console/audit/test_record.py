@@ -71,11 +71,11 @@ def trail(people: Cast) -> Cast:
         (
             "actor=ada",
             ["endpoint/other"],
-            ['<td data-label="On" class="audit-value">endpoint/demo'],
+            ['<td data-label="Object" class="audit-value">endpoint/demo'],
         ),
         ("verb=endpoint.create", ["endpoint/demo"], ["endpoint/other"]),
         ("target=endpoint/dem", ["endpoint/demo"], ["endpoint/other"]),
-        ("actor=nobody", ["Nothing matches"], ["endpoint/other"]),
+        ("actor=nobody", ["No matching entries"], ["endpoint/other"]),
     ],
 )
 def test_the_page_filters(trail: Cast, query: str, shown: list[str], hidden: list[str]) -> None:

@@ -91,7 +91,7 @@ def _changed_own(revoke: bool) -> Callable[[Access], None]:
                   "new_password2": "another-9-horse"}  # fmt: skip
         more = {"revoke_tokens": "on"} if revoke else {}
         answer = access.own.post("/profile/security/", {**fields, **more}, follow=True)
-        assert "Your password is changed" in answer.content.decode()
+        assert "Password changed." in answer.content.decode()
 
     return change
 

@@ -90,12 +90,12 @@ def test_keys_each_pod_would_make_for_itself(
     on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EMBERLINE_ENCRYPTION_KEY_FILE")
-    refused("EMBERLINE_ENCRYPTION_KEY", "no other can open", "from a Secret")
+    refused("EMBERLINE_ENCRYPTION_KEY", "cannot be decrypted by others", "from a Secret")
 
 
 def test_a_key_that_is_not_mounted(on_kubernetes: Path) -> None:
     (on_kubernetes / "l2").unlink()
-    refused("EMBERLINE_L2_PASSWORD_FILE", "cannot be read", "Mount the Secret")
+    refused("EMBERLINE_L2_PASSWORD_FILE", "not readable", "Mount the Secret")
 
 
 def test_an_image_without_a_name(on_kubernetes: Path, settings: Any) -> None:

@@ -239,7 +239,7 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
     assert (row.restarts, row.pid) == (1, pid())
     assert told() == [], "the endpoint's events tell it"
     shown = {p.name: p for p in selectors.load_system().processes}["demo-worker-0"]
-    assert shown.purpose == "A worker of endpoint demo"
+    assert shown.purpose == "Worker of endpoint demo"
 
 
 def test_a_program_that_is_gone_is_forgotten(rig: Rig) -> None:

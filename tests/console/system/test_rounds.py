@@ -167,7 +167,7 @@ def test_whoever_looks_sees_it_on_the_page_and_by_rest(trouble: Round) -> None:
 
 def test_the_doctor_notes_it(trouble: Round) -> None:
     (found,) = (one for one in preflight.ask() if one.subject == "a round")
-    assert str(found).startswith("note  a round: It is <late>. Last done 0")
+    assert str(found).startswith("note  a round: It is <late>. Last run 0")
     assert str(found).endswith("ago. Push.")
 
 

@@ -36,7 +36,7 @@ def test_a_viewer_sees_every_program_and_no_log(rig: Rig, people: Cast) -> None:
     after = rig.kill()
     program_watch.observe()
     page = client_of(people.charlie).get("/system/").text
-    for shown in ("valkey", "Celery&#x27;s broker", "running", f">{after.pid}<", "last <time"):
+    for shown in ("valkey", "Celery broker", "running", f">{after.pid}<", "last <time"):
         assert shown in page
     assert "/system/logs/" not in page
     assert 'href="/system/"' in page, "it is in the menu"
@@ -131,7 +131,7 @@ def test_a_program_seen_before_has_a_log_while_supervisord_is_away(
 
 
 def test_a_program_without_a_log_says_so(quiet: Path, people: Cast) -> None:
-    assert "Nothing yet" in client_of(people.alice).get("/system/logs/valkey/").text
+    assert "Empty log" in client_of(people.alice).get("/system/logs/valkey/").text
 
 
 def test_a_program_that_keeps_dying_is_red_with_its_last_line(
@@ -148,7 +148,7 @@ def test_a_program_that_keeps_dying_is_red_with_its_last_line(
     finally:
         supervised.close()
     assert '<span class="badge bg-red-lt">backoff</span>' in part
-    assert "Crashed (exit status 3); restarting." in part
+    assert "Crashed (exit status 3); restarts automatically." in part
     assert "<code>no &lt;disk&gt;</code>" in part
 
 

@@ -165,21 +165,21 @@ def test_the_doctor_says_whether_an_earlier_key_can_go(
     world: dict[str, Any], settings: Settings
 ) -> None:
     def told() -> str:
-        (line,) = (str(one) for one in preflight.ask() if one.subject == "kept secrets")
+        (line,) = (str(one) for one in preflight.ask() if one.subject == "stored secrets")
         return line
 
     old = live.EMBERLINE.encryption_keys
-    assert told() == "ok    kept secrets: all sealed with the first key"
+    assert told() == "ok    stored secrets: all encrypted with the current key"
     keys(settings, NEW, *old)
     before = sealed_texts()
-    assert told().startswith("note  kept secrets: those of ")
-    assert " and 3 more still need an earlier key. Run `emberline rekey`" in told()
+    assert told().startswith("note  stored secrets: those of ")
+    assert " and 3 more still require a previous key. Run `emberline rekey`" in told()
     assert sealed_texts() == before, "it only looks"
     key_rotation.rekey(record)
     assert told().startswith("ok")
     keys(settings, LATER)
-    assert "no key here opens those of " in told()
-    assert "Put the earlier key behind" in told()
+    assert "no configured key decrypts those of " in told()
+    assert "Append the previous key" in told()
 
 
 def test_who_seals_is_known_here() -> None:

@@ -96,7 +96,7 @@ def test_a_page_and_the_api_say_so(locked: str) -> None:
     answer = client.post("/api/v1/tokens/", made, "application/json", headers=headers)
     assert (answer.status_code, answer["Retry-After"]) == (503, str(RETRY_AFTER_S))
     assert answer.json()["code"] == "database_unavailable"
-    assert "Try again" in answer.json()["remedy"]
+    assert "Retry in" in answer.json()["remedy"]
     assert counters.total("database_unavailable", reason="locked") == before + 2
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.staticfiles import finders
@@ -12,6 +15,7 @@ from django.template import Context, Template
 from django.test import Client, override_settings
 from django.utils import timezone
 
+from console.audit.record import record
 from console.web import health
 from console.web.server.static_files import HashedStorage
 from console.web.shell import context, navigation
@@ -47,7 +51,7 @@ def test_pages_for_what_is_missing_or_forbidden(people: Cast) -> None:
     assert "id-404" in missing.content.decode()
     forbidden = client.get("/access/tokens/")
     assert forbidden.status_code == 403
-    assert "needs the admin role" in forbidden.content.decode()
+    assert "requires the admin role" in forbidden.content.decode()
 
 
 @pytest.mark.django_db
@@ -67,7 +71,7 @@ def test_a_crash_shows_no_inside(people: Cast, monkeypatch: pytest.MonkeyPatch) 
     response = client_of(people.alice).get("/audit/")
     assert response.status_code == 500
     assert "private-detail" not in response.content.decode()
-    assert "Request id" in response.content.decode()
+    assert "Request ID" in response.content.decode()
 
 
 @pytest.mark.django_db
@@ -145,8 +149,82 @@ def test_the_menu_is_ordered_and_replaces(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_ago(seconds: int, text: str) -> None:
     shown = emberline.ago(timezone.now() - timedelta(seconds=seconds))
-    assert f">{text}</time>" in shown
+    assert f">{text}" in shown
     assert emberline.ago(None) == "never"
+
+
+def test_ago_has_the_absolute_time_beside_it() -> None:
+    moment = datetime(2024, 2, 29, 23, 30, 5, tzinfo=UTC)
+    assert '<span class="time-at">2024-02-29 23:30</span></time>' in emberline.ago(moment)
+    with timezone.override(ZoneInfo("Asia/Tokyo")):
+        shown = emberline.ago(moment)
+        assert (
+            '<time datetime="2024-03-01T08:30:05+09:00" title="2024-03-01 08:30:05 JST">' in shown
+        )
+        assert "2024-03-01 08:30</span>" in shown
+        assert ">2024-03-01 08:30:05 JST</time>" in emberline.moment_(moment)
+        today = timezone.localtime().replace(hour=0, minute=0, second=0)
+        assert emberline.clock(today) == "00:00:00"
+    assert "time-at" not in emberline.ago(timezone.now())
+
+
+@pytest.mark.parametrize(
+    ("cookie", "zone"),
+    [
+        ("Asia/Tokyo", "Asia/Tokyo"),
+        ("America/Argentina/Ushuaia", "America/Argentina/Ushuaia"),
+        ("UTC", "UTC"),
+        ("", "UTC"),
+        ("Europe", "UTC"),
+        ("No/Such_Place", "UTC"),
+        ("../../etc/passwd", "UTC"),
+        ("/etc/localtime", "UTC"),
+        ("A" * 5000, "UTC"),
+        ("<b>", "UTC"),
+    ],
+)
+def test_pages_use_the_time_zone_of_the_browser(people: Cast, cookie: str, zone: str) -> None:
+    client = client_of(people.ada)
+    client.cookies["emberline-zone"] = cookie
+    assert f"Time zone: {zone}</a>" in client.get("/audit/").content.decode()
+    assert timezone.get_current_timezone_name() == "UTC"
+
+
+def test_rest_stays_in_utc(people: Cast) -> None:
+    record(people.ada, "create", "endpoint/demo")
+    client = client_of(people.ada)
+    client.cookies["emberline-zone"] = "Asia/Tokyo"
+    row = client.get("/api/v1/audit/").json()["results"][0]
+    assert row["at"].endswith("Z")
+
+
+def test_every_severity_is_readable_in_both_themes() -> None:
+    """WCAG 2.1 AA: 4.5:1 for the text of each level on its badge and on the page."""
+    css = Path(str(finders.find("console/app.css"))).read_text(encoding="utf-8")
+    grounds = {"light": ("#ffffff", "#fafafa"), "dark": ("#1f1f1f", "#262626")}
+    for theme, pages in grounds.items():
+        (rule,) = re.findall(
+            rf'^[^\n]*\[data-bs-theme="{theme}"\] {{ (--severity.*) }}$', css, re.M
+        )
+        colours = dict(re.findall(r"--severity-([a-z-]+): (#[0-9a-f]{6})", rule))
+        for level in emberline._SEVERITY_ICONS:
+            for ground in (colours[f"{level}-bg"], *pages):
+                assert contrast(colours[level], ground) >= 4.5, (theme, level, ground)
+    assert 'class="severity-badge severity-critical"' in emberline.severity_badge("page")
+    assert emberline.severity("Degraded") == "warning"
+    assert emberline.severity("<x>") == "none"
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (
+            x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from console.accounts.models import Membership, Team, User
 from console.web import about
 from console.web.shell import cards, navigation, search
 from console.web.shell.cards import Card, Fact
-from tests.support.console import make_endpoint
+from dashboards.alerts.settings.models import OwnRule
+from endpoints.keys import actions as keys
+from tests.support.console import make_endpoint, pretend_ready
 from tests.support.people import Cast, client_of
 
 pytestmark = pytest.mark.django_db
@@ -67,18 +69,47 @@ def test_only_what_one_may_see_is_found(people: Cast) -> None:
     assert "/sign-on/" in hits(client_of(people.ada), "sign-on")
 
 
+def test_objects_of_every_kind_are_found_and_grouped(people: Cast) -> None:
+    endpoint = make_endpoint("demo")
+    pretend_ready(endpoint, workers={"demo-worker-0": "http://127.0.0.1:1"})
+    key = keys.create(people.alice, "demo", "batch-jobs", {}).key
+    Team.objects.create(name="Search quality", slug="search")
+    OwnRule.objects.create(name="QueueTooLong", expr="up", lasting_s=60, severity="warning")
+    ada = client_of(people.ada)
+    assert hits(ada, "worker-0") == ["/endpoints/demo/workers/"]
+    assert hits(ada, "batch-") == ["/endpoints/demo/access/"]
+    assert hits(ada, key.prefix) == ["/endpoints/demo/access/"]
+    assert hits(ada, "search qual") == ["/access/teams/search/"]
+    assert hits(ada, "charlie") == ["/access/?q=charlie"]
+    assert hits(ada, "routererrorr") == ["/alerts/rules/RouterErrorRatio/"]
+    assert hits(ada, "queuetoo") == ["/alerts/rules/QueueTooLong/"]
+    assert "/settings/#card-retention" in hits(ada, "retention")
+    assert "/alerts/silences/" in hits(ada, "silences")
+    assert hits(ada, "create endp") == ["/endpoints/new/"]
+    page = ada.get("/search/", {"q": "demo"}, headers=PART).content.decode()
+    assert re.findall(r'class="hit-kind"[^>]*>([^<]+)<', page) == ["Endpoints", "Workers"]
+    seen = client_of(people.charlie)
+    assert hits(seen, "charlie") == [], "only admins list users"
+    assert hits(seen, "create endp") == [], "viewers create nothing"
+    stranger = User.objects.create_user("eve", password="x", role="member")
+    other = Team.objects.create(name="Other", slug="other")
+    Membership.objects.create(team=other, user=stranger, role="viewer", source="hand")
+    for text in ("worker-0", "batch-", "search qual", "queuetoo"):
+        assert hits(client_of(stranger), text) == [], text
+
+
 def test_a_room_that_fails_takes_no_other_with_it(people: Cast, broken: None) -> None:
     make_endpoint("demo")
     ada = client_of(people.ada)
     assert hits(ada, "demo") == ["/endpoints/demo/"]
     text = ada.get("/settings/").content.decode()
-    assert "could not be found out" in text
+    assert "Not available." in text
     assert "Retention" in text
 
 
 def test_settings_say_what_is_set_and_where_it_is_changed(people: Cast, settings: Any) -> None:
     text = client_of(people.charlie).get("/settings/").content.decode()
-    for words in ("Clusters", "Prices", "Metrics and alerts", "Retention", "This installation"):
+    for words in ("Clusters", "Prices", "Metrics and alerts", "Retention", "Installation"):
         assert words in text
     assert "/clusters/" in text
     from dashboards.overview.extensions import _hide_login
@@ -102,15 +133,15 @@ def test_about_tells_versions_and_licences(people: Cast) -> None:
     for words in ("Python", "Django", "htmx.org", "0BSD", "@tabler/icons", "SQLite", "celery"):
         assert words in text, words
     less = client_of(people.charlie).get("/about/").content.decode()
-    assert "Python packages installed" in text
-    assert "Python packages installed" not in less
+    assert "installed Python packages" in text
+    assert "installed Python packages" not in less
     assert len(about.browser_files()) >= 4, "every vendored package of the list"
 
 
 def test_the_menu_has_headings_in_their_order(people: Cast) -> None:
     text = client_of(people.ada).get("/audit/").content.decode()
     headings = re.findall(r'class="nav-section"[^>]*>([^<]+)<', text)
-    assert headings == ["Traffic", "Numbers", "Machines", "Administration"]
+    assert headings == ["Traffic", "Observability", "Infrastructure", "Administration"]
     orders = [item.order for item in navigation.list_items()]
     assert orders == sorted(orders)
     assert text.count('class="nav-link active"') == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.browser import Watched, watch
@@ -36,6 +36,37 @@ def test_the_theme_is_kept(chrome: Browser, people: Cast, live_server: LiveServe
     assert watched.page.get_attribute("[data-theme-choice=light]", "aria-pressed") == "true"
     watched.page.click("[data-theme-choice=auto]")
     assert watched.page.evaluate(shown) == "dark"
+    assert watched.complaints == []
+
+
+def test_the_palette_and_the_time_zone(
+    chrome: Browser, people: Cast, live_server: LiveServer
+) -> None:
+    watched = watch(chrome, live_server.url)
+    page = watched.page
+    zone = {"timezoneId": "Asia/Tokyo"}
+    page.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", zone)
+    log_in(watched)
+    watched.open("/profile/")
+    expect(page.locator("footer")).to_contain_text("Time zone: Asia/Tokyo")
+    page.click("[data-time-choice=utc]")
+    expect(page.locator("footer")).to_contain_text("Time zone: UTC")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("al")
+    chosen = page.locator("#palette-hits [aria-selected=true]")
+    expect(chosen).to_contain_text("alice")
+    page.keyboard.press("ArrowUp")
+    expect(chosen).not_to_contain_text("alice")
+    page.keyboard.press("ArrowDown")
+    field = page.get_by_role("combobox", name="Search")
+    assert field.get_attribute("aria-activedescendant") == chosen.get_attribute("id")
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).to_be_hidden()
+    page.keyboard.press("/")
+    page.keyboard.type("audit log")
+    expect(chosen).to_contain_text("Audit log")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/audit/")
     assert watched.complaints == []
 
 
@@ -85,8 +116,19 @@ def test_a_token_is_made_and_revoked_by_hand(
     headers = {"Authorization": f"Bearer {clear}"}
     answer = watched.page.request.get("/api/v1/me/", headers=headers)
     assert answer.json()["token"] == "ci"
-    watched.page.on("dialog", lambda dialog: dialog.accept())
-    watched.page.click("text=Revoke")
-    watched.page.wait_for_selector("text=is revoked")
+    revoke = watched.page.locator("form[data-confirm] button")
+    revoke.click()
+    dialog = watched.page.get_by_role("dialog", name="Revoke “ci”?")
+    go = dialog.get_by_role("button", name="Revoke")
+    assert "btn-danger" in str(go.get_attribute("class"))
+    focus = "document.activeElement.textContent.trim()"
+    assert watched.page.evaluate(focus) == "Cancel", "Enter alone destroys nothing"
+    watched.page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    assert watched.page.evaluate(focus).startswith("Revoke"), "the focus is back"
+    revoke.click()
+    revoke.evaluate("button => button.form.replaceWith('refreshed')")  # as a polled part is
+    go.click()
+    watched.page.wait_for_selector("text=“ci” revoked")
     assert watched.page.request.get("/api/v1/me/", headers=headers).status == 401
     assert watched.complaints == []

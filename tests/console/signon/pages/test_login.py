@@ -49,7 +49,7 @@ def test_sixth_attempt_on_a_name_waits_even_with_the_right_password(people: Cast
     refused = attempt("alice", PASSWORD)
     assert refused.status_code == 429
     assert 290 <= int(refused.headers["Retry-After"]) <= 300
-    assert "Too many failed logins. Wait " in refused.content.decode()
+    assert "Too many failed logins. Try again in " in refused.content.decode()
     # Another person is not held up by it, nor is the same one elsewhere.
     assert attempt("charlie", PASSWORD).status_code == 302
     assert attempt("alice", PASSWORD, address="10.0.0.7").status_code == 302

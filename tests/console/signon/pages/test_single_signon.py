@@ -174,7 +174,7 @@ def test_a_name_or_an_address_that_is_taken_opens_nothing(
     client = Client()
     answer = sign_on(client, idp, "sub-m")
     assert answer.status_code == 403
-    assert "is an account here already" in text(answer)
+    assert "is already in use" in text(answer)
     assert client.get("/profile/").status_code == 302
     assert not Identity.objects.exists()
 
@@ -227,7 +227,7 @@ def test_only_a_further_way_in_can_be_unlinked(idp: OpenIdProvider) -> None:
 def test_a_switched_off_account_stays_off(idp: OpenIdProvider) -> None:
     sign_on(Client(), idp, "sub-eve")
     User.objects.filter(username="eve").update(is_active=False)
-    assert "switched off" in text(sign_on(Client(), idp, "sub-eve"))
+    assert "deactivated" in text(sign_on(Client(), idp, "sub-eve"))
     assert reasons() == ["inactive"]
 
 
@@ -322,7 +322,7 @@ def test_a_provider_that_is_away_is_said_and_the_login_page_stays(
     configure(settings, issuer="http://127.0.0.1:9")
     answer = Client().post("/login/with/acme/")
     assert answer.status_code == 502
-    assert "ACME does not answer" in text(answer)
+    assert "ACME is not reachable" in text(answer)
     assert 'name="password"' in text(answer)
 
 
@@ -343,7 +343,7 @@ def test_who_says_no_over_there_reads_so(idp: OpenIdProvider) -> None:
     url = begin(client)
     state = dict(part.split("=") for part in urlsplit(url).query.split("&"))["state"]
     answer = client.get(f"/login/with/acme/back/?error=access_denied&state={state}")
-    assert "You did not sign on at ACME" in text(answer)
+    assert "Sign-on at ACME was cancelled" in text(answer)
 
 
 def test_leaving_tells_how_to_leave_the_provider_too(idp: OpenIdProvider) -> None:

@@ -83,8 +83,8 @@ def test_all_that_a_cluster_tells(
     assert page.locator("[data-step=Loaded][data-state=done]").count() == 1
     picture(watched, "detail")
     assert watched.fits()
-    page.on("dialog", lambda dialog: dialog.accept())
     page.click("text=Heal demo-worker")
+    page.click("[data-confirm-go]")
     page.wait_for_selector("text=is made as wanted again")
     watched.open("/endpoints/demo/logs/?replica=demo-router-7c9f")
     page.wait_for_selector("#log >> text=router of demo-router-7c9f: line 2")

@@ -53,8 +53,7 @@ def test_search_tick_and_pause_without_a_mouse(chrome: Browser, cookie: dict[str
     page.wait_for_selector("[data-ok=yes] >> text=is being paused")
     page.keyboard.press("/")
     page.keyboard.type("docs lo")
-    page.wait_for_selector("#quick-hits >> text=docs: Logs")
-    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("#palette-hits [aria-selected=true] >> text=docs: Logs")
     page.keyboard.press("Enter")
     page.wait_for_url("**/endpoints/docs/logs/")
     assert watched.complaints == []

@@ -1,0 +1,56 @@
+"""Search finder of routing decisions by decision or request ID."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from django.urls import reverse
+
+from console.web.shell.search import Hit
+from endpoints import selectors as endpoints
+from routing import selectors
+from routing.deployment import admin_client
+
+# As routers write them: `3fa9c1d0-d1b` for a decision, `3fa9c1d0-1b` for a request without an ID;
+# of callers' own request IDs UUIDs, with dashes or without.
+_DECISION = re.compile(r"[0-9a-f]{8}-d[0-9a-f]+")
+_REQUEST = re.compile(
+    r"[0-9a-f]{8}-([0-9a-f]{1,8}|[0-9a-f]{4}(-[0-9a-f]{4}){2}-[0-9a-f]{12})|[0-9a-f]{32}"
+)
+DEADLINE_S = 0.5
+MAX_ROUTERS = 32
+NEWEST = 200  # decisions per router that are searched for a request ID
+
+
+def find(viewer: Any, text: str) -> Sequence[Hit]:
+    """Query the routers of the visible endpoints; only text that can be an ID."""
+    by_id = _DECISION.fullmatch(text) is not None
+    if not by_id and not _REQUEST.fullmatch(text):
+        return []
+    owner = {
+        url: endpoint.name
+        for endpoint in endpoints.endpoints(viewer)
+        for url in selectors.routers(endpoint)
+        if url
+    }
+
+    def query(url: str) -> list[dict[str, Any]]:
+        if by_id:
+            one = admin_client.decision(url, text, DEADLINE_S)
+            return [one] if one else []
+        newest = admin_client.decisions(url, NEWEST, DEADLINE_S, brief=True)
+        return [one for one in newest if one.get("request_id") == text]
+
+    replies = admin_client.query_routers(list(owner)[:MAX_ROUTERS], query)
+    return [
+        Hit("decision", number, _page(owner[reply.url], number), "route", owner[reply.url])
+        for reply in replies
+        for number in (str(one.get("id", "")) for one in reply.answer or ())
+        if number
+    ]
+
+
+def _page(endpoint: str, number: str) -> str:
+    return reverse("routing:decision", args=[endpoint, number])
