@@ -31,25 +31,6 @@ _SLOW = (
     "its own, or raise --kv-wait."
 )
 
-REASON_TEXTS = {
-    "no_events": "no worker's events are followed",
-    "starting": "the tokenizer is being loaded",
-    "streamed": "the body is too large to be held, or not JSON",
-    "bad_request": "the engine would refuse it, too",
-    "multimodal": "images or sound",
-    "several_prompts": "a list of prompts",
-    "unsupported_path": "a path other than completions and chat completions",
-    "unsupported_field": "a field which changes the prompt in its own way",
-    "template_error": "the chat template refuses the messages",
-    "too_large": "the prompt is too large",
-    "no_tokenizer": "nobody can tokenize",
-    "unverified": "tokens were not compared with a worker's yet",
-    "mismatch": "tokens differ from the workers'",
-    "queue_full": "too many prompts wait for their tokens",
-    "timeout": "tokens took longer than --kv-wait",
-    "remote_error": "the worker did not tokenize",
-    "tokenizer_error": "the tokenizer failed",
-}
 _REMEDIES = {
     "no_events": _EVENTS,
     "template_error": "The model's chat template refuses these messages, or it has none: send "

@@ -70,9 +70,9 @@ def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Ob
 def _description(declared: Panel) -> str:
     """Include reasons for missing data: Grafana shows only "No data"."""
     if declared.needs:
-        why = f"Needs {declared.needs}."
+        why = f"Requires {declared.needs}."
     else:
-        why = f"Needs {declared.metric} ({declared.since})."
+        why = f"Requires {declared.metric} ({declared.since})."
     return f"{declared.about}\n\n{why} {declared.empty}"
 
 
