@@ -390,3 +390,55 @@ def test_what_all_panels_lack_is_said_once(
     until(has_ended, what="No data since in each panel")
     words = [text for text in lacking.locator("[data-text]").all_inner_texts() if text]
     assert (above.locator("[data-text]").inner_text()) not in words
+
+
+BOXES = """() => [...document.querySelectorAll(".board-panels [data-panel]")]
+  .filter(card => card.offsetParent).map(card => {
+    const box = card.getBoundingClientRect(), small = card.closest(".board-small") !== null;
+    return {top: Math.round(box.top + scrollY), height: Math.round(box.height), small}; })"""
+
+
+def test_a_row_has_one_height_and_the_colours_are_the_themes(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url)
+    page = it.page
+    page.goto(f"{live_server.url}/dashboards/")
+    drawn(page)
+    boxes = page.evaluate(BOXES)
+    rows: dict[int, set[int]] = {}
+    for box in boxes:
+        rows.setdefault(box["top"], set()).add(box["height"])
+    assert all(len(heights) == 1 for heights in rows.values()), boxes
+    small = [box["height"] for box in boxes if box["small"]]
+    assert small, "no request failed"
+    assert max(small) < 120
+    page.goto(f"{live_server.url}/dashboards/endpoints/demo/workers/")
+    drawn(page)
+    # GPUs and pods: a line each with the missing exporter.
+    gpus = page.locator("[data-section='workers/gpus']")
+    expect(gpus.locator("[data-told]")).to_have_text(
+        "8 panels unavailable: Requires NVIDIA DCGM exporter"
+    )
+    assert gpus.get_attribute("open") is None
+    gpus.locator("> summary").click()
+    expect(gpus.locator("[data-section-lines] a")).to_have_count(8)
+    expect(gpus.locator("[data-panel]:visible")).to_have_count(0)
+    # The legend hides a series, and keeps it hidden when new values arrive.
+    card = page.locator("[data-panel=workers-up]")
+    lines = card.locator(".scatterlayer .trace")
+    expect(lines).to_have_count(2)
+    card.locator(".panel-legend button").first.focus()
+    page.keyboard.press("Enter")
+    expect(lines).to_have_count(1)
+    with page.expect_response("**/data?*"):
+        page.get_by_label("Refresh", exact=True).click()
+    expect(card.locator(".panel-legend button").first).to_have_attribute("aria-pressed", "false")
+    expect(lines).to_have_count(1)
+    # Another theme: the same series in that theme's shade.
+    stroke = "document.querySelector('[data-panel=workers-up] .js-line').style.stroke"
+    light = page.evaluate(stroke)
+    page.locator("[data-theme-choice=dark]").first.click()
+    until(lambda: page.evaluate(stroke) != light, what="the shade of the dark theme")
+    assert it.complaints == []
