@@ -52,7 +52,7 @@ def make_run_charts(series: Mapping[str, Any]) -> list[Chart]:
     if len(series.get("sent", ())) < MIN_POINTS:
         return []
     width = float(series["width_s"])
-    rates = [("Sent", "sent"), ("Answered", "done"), ("Failed", "failed")]
+    rates = [("Sent", "sent"), ("Completed", "done"), ("Failed", "failed")]
     tokens = [("Prompt", "prompt"), ("Cached", "cached"), ("Output", "completion")]
     ttft = [("p50", "ttft_p50"), ("p90", "ttft_p90")]
     return [
@@ -155,7 +155,7 @@ def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
         )
         for key, label, low, high in edges
     )
-    title = "Prompt tokens a second by tier, at the workers"
+    title = "Prompt tokens/s by tier (workers)"
     across = _x_ticks(count, width)
     return Chart("tiers", title, lines, across, _y_ticks(top, _format_plain), filled=True)
 
