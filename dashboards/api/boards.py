@@ -59,7 +59,8 @@ class BoardSerializer(serializers.Serializer[Any]):
 
 
 class BoardLineSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
+    key = serializers.CharField(help_text="Name in the data, e.g. the value of a label.")
+    name = serializers.CharField(help_text="Display name.")
     values = serializers.ListField(
         child=serializers.FloatField(allow_null=True),
         help_text="At `window.start` and every `window.step` after it; null: not measured.",
@@ -70,14 +71,14 @@ class MessageSerializer(serializers.Serializer[Any]):
     level = serializers.CharField()
     title = serializers.CharField()
     text = serializers.CharField()
-    fix = serializers.CharField(help_text="What to do about it.")
+    fix = serializers.CharField(help_text="Remedy.")
 
 
 class PanelNumbersSerializer(PanelSerializer):
     state = serializers.CharField(help_text="ok, zero, quiet, stale, not_scraped, absent, …")
-    message = MessageSerializer(allow_null=True, help_text="Why there is nothing, or old numbers.")
+    message = MessageSerializer(allow_null=True, help_text="Reason for missing or stale values.")
     lines = BoardLineSerializer(many=True)
-    before = BoardLineSerializer(many=True, help_text="Of the period before, if it was asked for.")
+    before = BoardLineSerializer(many=True, help_text="Previous period, with `compare=previous`.")
 
 
 class WindowSerializer(serializers.Serializer[Any]):
@@ -159,12 +160,14 @@ def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, .
         text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."
         wrong.append(Problem("worker", chosen.worker, text, remedy, "invalid"))
     if not place.panels:
-        text = "There is no such board of one endpoint." if place.endpoint else "Of one only."
-        remedy = "Leave the endpoint out." if place.endpoint else "Name an endpoint."
+        text = "This board requires an endpoint."
+        remedy = "Set the parameter endpoint."
+        if place.endpoint:
+            text, remedy = "This board covers all endpoints.", "Omit the parameter endpoint."
         wrong.append(Problem("endpoint", place.endpoint, text, remedy, "invalid"))
     elif not place.shown(chosen):
         known = ", ".join(panel.id for panel in place.panels)
-        text = "This board has no such panel."
+        text = f'This board has no panel "{chosen.panel}".'
         wrong.append(Problem("panel", chosen.panel, text, f"Choose one of {known}.", "invalid"))
     return tuple(wrong)
 
@@ -185,4 +188,4 @@ def _panel_numbers(shown: PanelResult) -> dict[str, Any]:
 
 
 def _line(item: StyledSeries) -> dict[str, Any]:
-    return {"name": item.style.label, "values": item.values}
+    return {"key": item.key, "name": item.style.label, "values": item.values}

@@ -10,6 +10,7 @@ from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORK
 from dashboards.benchmarks.generator.report_text import ENDS, list_doubts
 from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from dashboards.boards.charts import inline_chart
+from routing.analysis.label_names import get_name
 
 _COLOURS = {
     BenchmarkState.QUEUED: "secondary",
@@ -159,10 +160,14 @@ def _measures(result: dict[str, Any]) -> list[dict[str, Any]]:
 def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
     tiers = progress.get("tiers", {})
     everything = sum(tiers.values())
-    labels = {"device": "Device", "l1": "L1", "l2": "L2", "computed": "Computed"}
     return [
-        {"key": key, "label": label, "tokens": tiers[key], "share": tiers[key] / everything}
-        for key, label in labels.items()
+        {
+            "key": key,
+            "label": get_name("tier", key),
+            "tokens": tiers[key],
+            "share": tiers[key] / everything,
+        }
+        for key in ("device", "l1", "l2", "computed")
         if key in tiers and everything
     ]
 

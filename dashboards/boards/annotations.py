@@ -94,15 +94,15 @@ def _list_revisions(
 def _describe_revision(row: dict[str, Any]) -> tuple[Kind, str]:
     verb, number = row["verb"], row["number"]
     if verb in ("rollback", AUTO_ROLLBACK):
-        how = " by the console itself" if verb == AUTO_ROLLBACK else ""
-        return "rollback", f"Rolled back{how}, as revision {number}"
+        how = "Automatic rollback" if verb == AUTO_ROLLBACK else "Rollback"
+        return "rollback", f"{how}: revision {number}"
     if verb in ("pause", "resume"):
         return "pause", "Paused" if verb == "pause" else "Resumed"
     if row["old_strategy"] and row["old_strategy"] != row["strategy"]:
         return "strategy", f"Strategy {row['old_strategy']} → {row['strategy']}"
     if verb == "scale":
         return "scale", f"Scaled {row['old_replicas']} → {row['replicas']}"
-    return "deploy", "Created" if verb == "create" else f"Changed, revision {number}"
+    return "deploy", "Created" if verb == "create" else f"Updated: revision {number}"
 
 
 def _list_events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
@@ -153,7 +153,7 @@ def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> N
     endpoint = series.label("endpoint") or series.label("endpoint_name")
     worker = series.label("worker") or series.label("pod")
     rule = BY_NAME.get(name)
-    words = [f"{name} fired already" if begun_before else f"{name} fired"]
+    words = [f"{name} already firing" if begun_before else f"{name} fired"]
     words += [f"({worker})"] if worker else []
     said = f": {rule.summary}" if rule else ""
     return Note(at, "alert", " ".join(words) + said, endpoint, end=end)

@@ -31,8 +31,9 @@ def build_context(
 ) -> dict[str, Any]:
     shown = place.shown(look)
     if look.panel and not shown:
-        remedy = "All of them are shown."
-        missing = Problem("panel", look.panel, "This board has no such panel.", remedy, "not_found")
+        remedy = "All panels are shown."
+        text = f'This board has no panel "{look.panel}".'
+        missing = Problem("panel", look.panel, text, remedy, "not_found")
         look, problems = replace(look, panel=""), (*problems, missing)
     if look.worker and not place.endpoint:
         look = replace(look, worker="")

@@ -1,4 +1,4 @@
-"""The page "Use your own Grafana" and its downloads. Dashboards name no endpoint and no team."""
+"""The page "Grafana export" and its downloads. Dashboards name no endpoint and no team."""
 
 from __future__ import annotations
 

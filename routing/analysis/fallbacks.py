@@ -31,25 +31,6 @@ _SLOW = (
     "and a dedicated core, or raise --kv-wait."
 )
 
-REASON_TEXTS = {
-    "no_events": "no worker's events are followed",
-    "starting": "the tokenizer is being loaded",
-    "streamed": "the body is too large to buffer, or not JSON",
-    "bad_request": "the engine would reject it as well",
-    "multimodal": "images or audio",
-    "several_prompts": "a list of prompts",
-    "unsupported_path": "a path other than completions or chat completions",
-    "unsupported_field": "a field that alters the prompt",
-    "template_error": "the chat template rejects the messages",
-    "too_large": "the prompt is too large",
-    "no_tokenizer": "no tokenizer is available",
-    "unverified": "tokens are not yet verified against a worker",
-    "mismatch": "tokens differ from the workers'",
-    "queue_full": "too many prompts wait for tokenization",
-    "timeout": "tokenization took longer than --kv-wait",
-    "remote_error": "the worker did not tokenize",
-    "tokenizer_error": "the tokenizer failed",
-}
 _REMEDIES = {
     "no_events": _EVENTS,
     "template_error": "The model's chat template refuses these messages, or it has none: send "

@@ -1,7 +1,7 @@
 """Render series as a Plotly figure, a table and a text for screen readers.
 
-Colours work on white and on black. Missing values are gaps. Plotly's cartesian bundle has no
-indicator trace: a big number is text.
+The page replaces colours by those of its theme (panels.css). Missing values are gaps. Plotly's
+cartesian bundle has no indicator trace: a big number is text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS_HEIGHT = 120
 _DAY_S = 86400
 _GAP = 0.04
 _LINE_TOP = 0.34
-_HEIGHT = 280
+_HEIGHT = 220
 _TRANSPARENT = "rgba(0,0,0,0)"
 _DAY_MS = 86_400_000
 _TICKS = [
@@ -30,6 +30,14 @@ _TICKS = [
     {"dtickrange": [_DAY_MS, None], "value": "%b %-d"},
 ]
 _GRID_COLOUR = "rgba(128,128,128,0.25)"
+# Closer than Plotly's own, which break up lines of noisy values.
+DASHES = {
+    "dash": "8px,3px",
+    "dot": "3px,2px",
+    "dashdot": "8px,3px,2px,3px",
+    "longdash": "14px,4px",
+    "longdashdot": "14px,4px,2px,4px",
+}
 
 
 def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str, Any] | None:
@@ -46,9 +54,7 @@ def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str,
         traces, unlike = _numbers(panel, drawn, window)
     else:
         make = _bar if panel.kind == "bars" else _trace
-        traces = [make(panel, item, window) for item in shown]
-        # Zero series need no distinct names in the legend.
-        unlike = {"showlegend": bool(happened) or panel.kind != "bars"}
+        traces, unlike = [make(panel, item, window) for item in shown], {}
     made: dict[str, Any] = go.Figure(data=traces, layout=layout | unlike).to_plotly_json()
     return made
 
@@ -64,7 +70,7 @@ def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
             picked = (last, sum(numbers) / len(numbers), min(numbers), max(numbers))
         rows.append([item.style.label, *(format_value(panel.unit, value) for value in picked)])
     first = "Whole range" if _has_total(drawn) else "Last"
-    return {"head": ["", first, "Mean", "Lowest", "Highest"], "rows": rows}
+    return {"head": ["Series", first, "Mean", "Min", "Max"], "rows": rows}
 
 
 def make_text_alternative(panel: Panel, drawn: list[StyledSeries]) -> str:
@@ -73,7 +79,7 @@ def make_text_alternative(panel: Panel, drawn: list[StyledSeries]) -> str:
         fullest = max(keep_with_values(drawn), key=lambda item: item.mean, default=None)
         if fullest is None or not any(fullest.numbers):
             return f"{panel.title}. No data."
-        return f"{panel.title}. Most have {fullest.style.label} tokens."
+        return f"{panel.title}. Most frequent: {fullest.style.label} tokens."
     parts = [
         f"{item.style.label} "
         f"{format_value(panel.unit, item.values[-1] if item.total is None else item.total)}"
@@ -97,7 +103,11 @@ def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
         x0=window.start * 1000,
         dx=window.step * 1000,
         y=rounded(item.values),
-        line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
+        line={
+            "color": style.colour,
+            "dash": DASHES.get(style.dash, style.dash),
+            "width": 1 if stacked else 2,
+        },
         connectgaps=False,
     )
     lonely = _isolated_points(item.values)
@@ -155,23 +165,15 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
     return {
         "template": "none",
         "uirevision": "emberline",  # constant: zoom and hidden lines survive a poll
-        "height": _HEIGHT + 10 * max(0, len(shown) - 4),
-        "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
+        "height": _HEIGHT,
+        "margin": {"l": 48, "r": 8, "t": 8, "b": 24},
         "paper_bgcolor": _TRANSPARENT,
         "plot_bgcolor": _TRANSPARENT,
         "hovermode": "x unified",
         "barmode": "stack",
         "bargap": 0,
-        "showlegend": True,
+        "showlegend": False,  # the page has legends of its own
         "hoverlabel": {"namelength": -1},
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "yref": "container",
-            "y": 0,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-        },
         "font": {"family": "inherit", "size": 12},
         "xaxis": {
             # No range: all lines span the whole window, and a range that changes with each poll
@@ -209,7 +211,7 @@ def _heatmap(
         colorbar={"thickness": 10, "outlinewidth": 0, "nticks": 4, "tickformat": "~s"},
     )
     lengths = {"type": "category", "automargin": True, "fixedrange": True, "ticks": ""}
-    return [trace], {"yaxis": lengths, "showlegend": False, "hovermode": "closest"}
+    return [trace], {"yaxis": lengths, "hovermode": "closest"}
 
 
 def _downsample(values: Values, size: int) -> list[float | None]:
@@ -230,7 +232,6 @@ def _numbers(
     width = 1 / len(shown)
     nothing = {"visible": False, "fixedrange": True, "type": "linear"}
     layout: dict[str, Any] = {
-        "showlegend": False,
         "height": _NUMBERS_HEIGHT,
         "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
         "hovermode": "closest",

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from routing.analysis.label_names import get_name
+
 WIDTH, HEIGHT = 560, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 10, 26
 MIN_POINTS = 3
@@ -43,23 +45,21 @@ class Chart:
     @property
     def spoken(self) -> str:
         said = "; ".join(f"{line.label} {line.latest}" for line in self.lines)
-        return f"{self.title}. Latest: {said}." if said else f"{self.title}. No number yet."
+        return f"{self.title}. Latest: {said}." if said else f"{self.title}. No data yet."
 
 
 def make_run_charts(series: Mapping[str, Any]) -> list[Chart]:
     if len(series.get("sent", ())) < MIN_POINTS:
         return []
     width = float(series["width_s"])
-    rates = [("Sent", "sent"), ("Answered", "done"), ("Failed", "failed")]
-    tokens = [("Prompt", "prompt"), ("Found cached", "cached"), ("Answer", "completion")]
-    ttft = [("Median", "ttft_p50"), ("p90", "ttft_p90")]
+    rates = [("Sent", "sent"), ("Completed", "done"), ("Failed", "failed")]
+    tokens = [("Prompt", "prompt"), ("Cached", "cached"), ("Output", "completion")]
+    ttft = [("p50", "ttft_p50"), ("p90", "ttft_p90")]
     return [
-        _lines("requests", "Requests a second", rates, series, width, _format_plain),
-        _lines("ttft", "First token", ttft, series, width, _format_time),
-        _lines(
-            "tpot", "A token after the first", [("Median", "tpot_p50")], series, width, _format_time
-        ),
-        _lines("tokens", "Tokens a second", tokens, series, width, _format_plain),
+        _lines("requests", "Requests/s", rates, series, width, _format_plain),
+        _lines("ttft", "TTFT", ttft, series, width, _format_time),
+        _lines("tpot", "Time per output token", [("p50", "tpot_p50")], series, width, _format_time),
+        _lines("tokens", "Tokens/s", tokens, series, width, _format_plain),
         _tiers(series.get("tiers", {}), len(series["sent"]), width),
     ]
 
@@ -83,7 +83,7 @@ def make_ttft_chart(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Char
         ChartMark(_LEFT + _INNER_W * part / 4, _format_time(top * part / 4)) for part in range(5)
     )
     up = tuple(ChartMark(_y(part / 4), f"{25 * part} %") for part in range(5))
-    return Chart("curves", "Requests with a first token within", lines, across, up)
+    return Chart("curves", "TTFT distribution (share of requests)", lines, across, up)
 
 
 def _lines(
@@ -133,7 +133,7 @@ def _last(values: Values) -> float | None:
     return next((value for value in reversed(values) if value is not None), None)
 
 
-_TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Computed"))
+_TIERS = tuple((key, get_name("tier", key)) for key in ("device", "l1", "l2", "computed"))
 
 
 def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
@@ -155,7 +155,7 @@ def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
         )
         for key, label, low, high in edges
     )
-    title = "Prompt tokens a second by tier, at the workers"
+    title = "Prompt tokens/s by tier (workers)"
     across = _x_ticks(count, width)
     return Chart("tiers", title, lines, across, _y_ticks(top, _format_plain), filled=True)
 

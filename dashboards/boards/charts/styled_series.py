@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from dashboards.boards.panels.declarations import Panel, PanelLine, Style
 from dashboards.boards.panels.styles import BLUE, DASHES, GREEN, ORANGE, PURPLE, SKY
 from dashboards.prometheus.http.client import Series
+from routing.analysis.label_names import get_name
 
 MAX_LINES = 40
 Values = tuple[float | None, ...]
 Named = list[tuple[str, Values]]
 
 # For names without a declared style; red and grey keep their meaning.
-_COLOUR_CYCLE = (SKY, PURPLE, BLUE, ORANGE, GREEN)
+CYCLE = (SKY, PURPLE, BLUE, ORANGE, GREEN)
 _HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
 
 
@@ -43,18 +44,18 @@ class StyledSeries:
 def style_series(
     panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]
 ) -> list[StyledSeries]:
-    named = [(_key(line, series), series.values) for line, answer in found for series in answer]
+    rows = [(_key(line, one), line, one) for line, answer in found for one in answer]
     if panel.kind == "heatmap":
-        return _split_buckets(named)
+        return _split_buckets([(key, one.values) for key, _, one in rows])
     known = list(panel.legend)
-    named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
+    rows.sort(key=lambda row: (known.index(row[0]) if row[0] in known else len(known), row[0]))
     turn = 0
     drawn = []
-    for key, values in named:
+    for key, line, one in rows:
         style = panel.legend.get(key)
         if style is None:
-            style, turn = _assign_styles(key, turn), turn + 1
-        drawn.append(StyledSeries(key, style, values))
+            style, turn = _assign_styles(_make_label(line, one), turn), turn + 1
+        drawn.append(StyledSeries(key, style, one.values))
     return _limit_lines(drawn)
 
 
@@ -66,8 +67,19 @@ def add_totals(
 
 
 def _key(line: PanelLine, series: Series) -> str:
-    """Return the name, with the source appended if several sources have a series of that name."""
-    name = line.name or series.label(line.by) or "(no name)"
+    """Return the name in the data."""
+    return _append_source(line.name or series.label(line.by) or "(no name)", series)
+
+
+def _make_label(line: PanelLine, series: Series) -> str:
+    """Return the display name."""
+    value = series.label(line.by)
+    named = get_name(line.by, value) if value else line.name or "(no name)"
+    return _append_source(named, series)
+
+
+def _append_source(name: str, series: Series) -> str:
+    """Append the source if several sources have a series of that name."""
     source = series.label("metrics_source")
     return f"{name} ({source})" if source else name
 
@@ -78,15 +90,15 @@ def _limit_lines(drawn: list[StyledSeries]) -> list[StyledSeries]:
     if left <= 0:
         return drawn
     kept = {id(item) for item in sorted(drawn, key=lambda item: -item.mean)[:MAX_LINES]}
-    more = Style(f"{left} smaller ones are not shown", SKY)
+    more = Style(f"{left} smaller series not shown", SKY)
     return [*(item for item in drawn if id(item) in kept), StyledSeries("", more, ())]
 
 
-def _assign_styles(key: str, turn: int) -> Style:
-    colour = _COLOUR_CYCLE[turn % len(_COLOUR_CYCLE)]
+def _assign_styles(label: str, turn: int) -> Style:
+    colour = CYCLE[turn % len(CYCLE)]
     # The dash changes with each line, and its offset with each round of colours.
-    dash = DASHES[(turn % len(_COLOUR_CYCLE) + turn // len(_COLOUR_CYCLE)) % len(DASHES)]
-    return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
+    dash = DASHES[(turn % len(CYCLE) + turn // len(CYCLE)) % len(DASHES)]
+    return Style(label, colour, dash, _HATCHES[turn % len(_HATCHES)])
 
 
 def _split_buckets(named: Named) -> list[StyledSeries]:

@@ -15,7 +15,7 @@ from dashboards.boards.panels.declarations import (
 )
 from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_prompts, of_workers
 from dashboards.boards.panels.gpus import ENGINE
-from dashboards.boards.panels.styles import BLUE, GREY, ORANGE, TIERS
+from dashboards.boards.panels.styles import BLUE, GREY, SOURCES, TIERS
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
@@ -108,14 +108,8 @@ REUSED_DAY = of_prompts(
     unit="tokens",
     metric=n.CACHED,
     since="vLLM 0.32",
-    styles={
-        "device": TIERS["device"],
-        "host": TIERS["l1"],
-        "disk": TIERS["l2"],
-        "p2p": Style("Another worker", ORANGE, "dashdot"),
-        "external_unspecified": TIERS["beyond"],
-    },
-    zero="No prompt token was found in a cache.",
+    styles=SOURCES,
+    zero="No prompt tokens were cached.",
 )
 SECONDS_PER_TOKEN = of_prompts(
     id="prefill-seconds",

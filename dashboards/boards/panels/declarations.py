@@ -33,13 +33,13 @@ _DRILLS: Mapping[str, Drill] = {
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Precondition of a panel's metrics. `query` counts it over a range; `none` states that it did
-    not happen, `some` begins with its count.
+    not happen, `some` is the noun phrase of its count.
     """
 
     query: str
     none: str
     some: str
-    fix: str = "Send a request through the router, or choose a longer range."
+    fix: str = "Send a request through the router or choose a longer range."
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ class Panel:
         """Hide zero series: every reason and tier is exported from the start and would fill the
         legend. Big numbers keep theirs.
         """
-        return (bool(self.legend) or self.kind == "bars") and self.kind != "numbers"
+        of_codes = bool(self.legend) or any("reason" in line.by for line in self.lines)
+        return (of_codes or self.kind == "bars") and self.kind != "numbers"
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -23,36 +23,33 @@ class Exporter:
 
 
 DCGM = Exporter(
-    "NVIDIA's DCGM exporter",
-    "Install it on the GPU nodes (Helm chart dcgm-exporter, part of the GPU operator) with its "
-    "Kubernetes mapping on, and let this Prometheus scrape it. Workers on processors have no GPU "
-    "to show.",
+    "NVIDIA DCGM exporter",
+    "Install dcgm-exporter on the GPU nodes (part of the NVIDIA GPU Operator) with Kubernetes "
+    "mapping enabled, and add it to this Prometheus. CPU workers have no GPU metrics.",
     metric_names.GPU_UTIL,
-    "Give the exporter the profiling set of metrics (dcp-metrics-included.csv); the GPU must be of "
-    "a data centre's kind.",
+    "Enable the exporter's profiling metrics (dcp-metrics-included.csv); requires a data center "
+    "GPU.",
 )
 KUBE_STATE = Exporter(
     "kube-state-metrics",
-    "Install it in the cluster (Helm chart kube-state-metrics, part of kube-prometheus-stack) and "
-    "let this Prometheus scrape it. Workers which run as processes on this machine have no pods "
-    "to show.",
+    "Install kube-state-metrics in the cluster (part of kube-prometheus-stack) and add it to this "
+    "Prometheus. Workers that run as local processes have no pods.",
     metric_names.POD_PHASE,
-    "Let it export this one too: its --metric-allowlist leaves it out.",
+    "Add the metric to its --metric-allowlist.",
 )
 CADVISOR = Exporter(
     "cAdvisor",
-    "It is part of every kubelet: let this Prometheus scrape the nodes at /metrics/cadvisor, as "
-    "kube-prometheus-stack does. Workers which run as processes on this machine are in no "
-    "container.",
+    "Part of every kubelet: add the nodes' /metrics/cadvisor to this Prometheus, as "
+    "kube-prometheus-stack does. Workers that run as local processes have no container.",
     metric_names.POD_MEMORY,
-    "Let Prometheus keep this one too: a relabel rule drops it.",
+    "Keep the metric in Prometheus' relabel rules.",
 )
 LMCACHE = Exporter(
     "LMCache",
-    "Only endpoints whose cache is LMCache have these. Then share PROMETHEUS_MULTIPROC_DIR with "
-    "the worker, or scrape LMCache's server, with the labels namespace, endpoint_name and pod.",
+    "Exported only with LMCache as the cache. Share PROMETHEUS_MULTIPROC_DIR with the worker, or "
+    "scrape the LMCache server with the labels namespace, endpoint_name and pod.",
     f"lmcache:{metric_names.LM_LOOKUP_TOKENS}",
-    "This version of LMCache has it not, or nothing of the kind happened yet.",
+    "Not in this version of LMCache, or not counted yet.",
 )
 EXPORTERS: Mapping[str, Exporter] = {
     exporter.name: exporter for exporter in (DCGM, KUBE_STATE, CADVISOR, LMCACHE)
@@ -61,52 +58,50 @@ EXPORTERS: Mapping[str, Exporter] = {
 
 PROMPTS = Cause(
     "happened_prompts",
-    "No prompt token was processed by a worker in this range.",
-    "prompt tokens were processed by workers in this range.",
+    "No prompt tokens were processed in this range.",
+    "Prompt tokens processed in this range",
 )
 REQUESTS = Cause(
     "happened_requests",
-    "No request finished on a worker in this range.",
-    "requests finished on workers in this range.",
+    "No requests finished in this range.",
+    "Requests finished in this range",
 )
 ROUTED = Cause(
     "happened_routed",
-    "No request was routed in this range.",
-    "requests were routed in this range.",
+    "No requests were routed in this range.",
+    "Requests routed in this range",
 )
 ANSWERED = Cause(
     "happened_answered",
-    "No request was answered through a router in this range.",
-    "requests were answered through routers in this range.",
+    "No requests were answered in this range.",
+    "Requests answered in this range",
 )
 TIER_LOOKUPS = Cause(
     "happened_tier_lookups",
-    "No tier below the device was queried in this range.",
-    "chunks were queried below the device in this range.",
+    "No L1 or L2 lookups in this range.",
+    "Chunks looked up in L1 or L2 in this range",
 )
 L2_OPERATIONS = Cause(
     "happened_l2_operations",
-    "No L2 cache node served an operation in this range.",
-    "operations were served by L2 cache nodes in this range.",
+    "No L2 operations in this range.",
+    "L2 operations in this range",
     "Choose a longer range.",
 )
 LMCACHE_LOOKUPS = Cause(
     "happened_lmcache_lookups",
-    "LMCache was not queried in this range.",
-    "tokens were looked up in LMCache in this range.",
+    "No LMCache lookups in this range.",
+    "Tokens looked up in LMCache in this range",
 )
-_NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
-_NOT_ON_CLUSTER = "It runs, but knows none of these workers: they do not run on its cluster."
+_NO_GPU = "The exporter reports no GPU of these workers: they run on CPU."
+_NOT_ON_CLUSTER = "It reports none of these workers: they do not run on its cluster."
 
 of_workers = partial(Panel, job="vllm", since="vLLM 0.11", cause=REQUESTS)
-of_router = partial(Panel, job="router", since="Emberline's router of this version", cause=ROUTED)
+of_router = partial(Panel, job="router", since="Emberline router", cause=ROUTED)
 of_prompts = partial(of_workers, cause=PROMPTS)
 # Gauges have values without any event.
 gauge_of_workers = partial(of_workers, cause=None)
 gauge_of_routers = partial(of_router, cause=None)
-of_l2 = partial(
-    Panel, job="l2", since="Emberline's cache engine of this version", cause=L2_OPERATIONS
-)
+of_l2 = partial(Panel, job="l2", since="Emberline cache engine", cause=L2_OPERATIONS)
 of_gpus = partial(Panel, job="", needs=DCGM.name, since="", empty=_NO_GPU)
 of_pods = partial(Panel, job="", needs=KUBE_STATE.name, since="", empty=_NOT_ON_CLUSTER)
 of_containers = partial(of_pods, needs=CADVISOR.name)
@@ -130,31 +125,31 @@ DOCUMENTED: tuple[Documented, ...] = (
     Documented(
         "vllm:prefix_cache_hits_total / vllm:prefix_cache_queries_total",
         "Hit rate of the L1 cache.",
-        "Tokens found in the worker's own device cache, of all prompt tokens. L1 and L2 are not "
-        "in it: they are asked only for what is left.",
-        "Hit rates: Device",
+        "Tokens found in the worker's device cache, of all prompt tokens. L1 and L2 are not "
+        "included: only the remaining tokens are looked up there.",
+        "Cache hit rates by tier: Device",
     ),
     Documented(
         "lmcache:num_lookup_hits_total / lmcache:num_lookup_tokens_total",
         "Hit rate of the L2 cache.",
-        "Tokens LMCache found in any of its tiers (host memory, too), of those it was asked for.",
-        "LMCache: tokens found of those looked up",
+        "Tokens found in any LMCache tier (host memory included), of all tokens looked up.",
+        "LMCache hit rate",
         "lmcache_mp_lookup_hit_tokens_total / lmcache_mp_lookup_requested_tokens_total",
     ),
     Documented(
         "lmcache:num_vllm_hit_tokens_total",
         "Tokens served from LMCache.",
-        "Tokens the worker had in its device cache already, so that LMCache had nothing to do. "
-        "What LMCache supplied is lmcache:num_hit_tokens_total.",
-        "LMCache: tokens supplied",
+        "Tokens already in the worker's device cache, not supplied by LMCache. Tokens supplied "
+        "by LMCache: lmcache:num_hit_tokens_total.",
+        "LMCache tokens/s",
         "lmcache_mp_lookup_hit_tokens_total",
     ),
     Documented(
         "lmcache:request_cache_hit_rate",
         "Hit rate of requests.",
-        "A histogram, one entry a lookup, in steps of a tenth; a lookup which found nothing is "
-        "counted as up to a tenth.",
-        "LMCache: tokens found of those looked up",
-        "None: the server has no such metric.",
+        "Histogram of lookups with buckets of 0.1; a lookup without a hit counts in the first "
+        "bucket.",
+        "LMCache hit rate",
+        "None.",
     ),
 )

@@ -9,7 +9,7 @@ from dashboards.boards.panels.exporters import by_worker, of_containers, of_gpus
 from dashboards.boards.panels.styles import BLUE, GREEN, GREY, PHASES_OF_PODS, RED
 from dashboards.boards.queries import metric_names as n
 
-_UNUSED = "The GPUs did nothing."
+_UNUSED = "The GPUs were idle."
 
 
 def _gauge(panel_id: str, title: str, about: str, metric: str, unit: Unit, zero: str = "") -> Panel:
@@ -22,8 +22,8 @@ def _gauge(panel_id: str, title: str, about: str, metric: str, unit: Unit, zero:
 
 UTIL = _gauge(
     "gpu-util",
-    "GPU in use",
-    "Share of time in which any kernel ran. It says little of the load: see the next two.",
+    "GPU utilization",
+    "Share of time with a running kernel; not a measure of load, see the next two panels.",
     n.GPU_UTIL,
     "share",
     _UNUSED,
@@ -31,15 +31,15 @@ UTIL = _gauge(
 TENSOR = _gauge(
     "gpu-tensor",
     "GPU tensor cores active",
-    "Reading prompts is bound by these. In the exporter's profiling set of metrics.",
+    "Prefill is bound by tensor cores. DCGM profiling metric.",
     n.GPU_TENSOR,
     "share",
     _UNUSED,
 )
 DRAM = _gauge(
     "gpu-dram",
-    "GPU memory active",
-    "Writing answers is bound by this. In the exporter's profiling set of metrics.",
+    "GPU memory bandwidth active",
+    "Decode is bound by memory bandwidth. DCGM profiling metric.",
     n.GPU_DRAM,
     "share",
     _UNUSED,
@@ -47,7 +47,7 @@ DRAM = _gauge(
 ENGINE = _gauge(
     "gpu-engine",
     "GPU engine active",
-    "Share of time the graphics or compute engine worked: what is missing was idle.",
+    "Share of time with an active graphics or compute engine.",
     n.GPU_ENGINE,
     "share",
     _UNUSED,
@@ -55,73 +55,73 @@ ENGINE = _gauge(
 MEMORY = _gauge(
     "gpu-memory",
     "GPU memory used",
-    "vLLM takes its share at the start and keeps it: full is normal.",
+    "vLLM allocates its share at startup: full is normal.",
     n.GPU_USED,
     "share",
-    "Nothing is held in the memory of the GPUs.",
+    "GPU memory is empty.",
 )
 TEMPERATURE = _gauge(
     "gpu-temp",
     "GPU temperature",
-    "The hottest of each worker's. Above 88 °C it slows itself down.",
+    "Hottest GPU of each worker. Throttles above 88 °C.",
     n.GPU_TEMP,
     "celsius",
 )
-POWER = _gauge("gpu-power", "GPU power", "Of each worker's GPUs together.", n.GPU_POWER, "watts")
+POWER = _gauge("gpu-power", "GPU power", "Sum over each worker's GPUs.", n.GPU_POWER, "watts")
 FAULTS = of_gpus(
     id="gpu-faults",
-    title="GPUs with a new fault",
-    about="Whose XID code changed within the hour. The code itself stays until a restart.",
+    title="GPU XID errors",
+    about="GPUs whose XID code changed within 1 h. The code persists until a restart.",
     lines=(PanelLine("gpu_faults", name="faults", style=Style("GPUs", RED)),),
     unit="count",
     metric=n.GPU_XID,
-    empty="No GPU reported a new fault.",
-    zero="No GPU reported a new fault.",
+    empty="No GPU reported a new XID error.",
+    zero="No GPU reported a new XID error.",
 )
 ALLOCATED = of_pods(
     id="gpus-allocated",
-    title="GPUs asked for",
-    about="By these workers and by all pods, and how many the cluster has.",
+    title="GPUs requested",
+    about="By these workers, by all pods, and allocatable in the cluster.",
     lines=(
         PanelLine("gpus_of_workers", name="workers", style=Style("These workers", BLUE, "solid")),
         PanelLine("gpus_requested", name="all", style=Style("All pods", GREEN, "dash")),
-        PanelLine("gpus_allocatable", name="there", style=Style("There are", GREY, "longdash")),
+        PanelLine("gpus_allocatable", name="there", style=Style("Allocatable", GREY, "longdash")),
     ),
     unit="count",
     metric=n.NODE_ALLOCATABLE,
-    empty="The cluster has no GPU, or none is asked for.",
-    zero="The cluster has no GPU, or none is asked for.",
+    empty="The cluster has no GPUs, or none are requested.",
+    zero="The cluster has no GPUs, or none are requested.",
 )
 ALLOCATED_SHARE = of_pods(
     id="gpus-allocated-share",
-    title="Share of GPUs asked for",
-    about="Of all the cluster has, by all pods.",
-    lines=(PanelLine("gpu_allocated_share", name="share", style=Style("Asked for", BLUE)),),
+    title="GPU allocation",
+    about="Requested share of the cluster's allocatable GPUs.",
+    lines=(PanelLine("gpu_allocated_share", name="share", style=Style("Requested", BLUE)),),
     unit="share",
     metric=n.NODE_ALLOCATABLE,
-    empty="The cluster has no GPU, or none is asked for.",
-    zero="None is asked for.",
+    empty="The cluster has no GPUs, or none are requested.",
+    zero="No GPUs are requested.",
 )
 READY = of_pods(
     id="pods-ready",
     title="Pods ready",
-    about="Of these workers, as the cluster sees them.",
+    about="Worker pods, from kube-state-metrics.",
     lines=(PanelLine("pods_ready", name="ready", style=Style("Ready", GREEN)),),
     unit="count",
     metric=n.POD_READY,
-    zero="No pod is ready.",
+    zero="No pods are ready.",
 )
 READY_BY_ENDPOINT = replace(
     READY,
     id="pods-ready-endpoints",
     title="Pods ready by endpoint",
-    about="Workers, as the cluster sees them.",
+    about="Worker pods, from kube-state-metrics.",
     lines=(PanelLine("pods_ready_by_endpoint", by="endpoint_name"),),
 )
 PHASES = of_pods(
     id="pods-phases",
-    title="Phases of pods",
-    about="Of these workers, as the cluster sees them.",
+    title="Pod phases",
+    about="Worker pods, from kube-state-metrics.",
     lines=(PanelLine("pods_by_phase", by="phase"),),
     unit="count",
     metric=n.POD_PHASE,
@@ -130,30 +130,30 @@ PHASES = of_pods(
 )
 RESTARTS = of_pods(
     id="restarts",
-    title="Restarts within an hour",
-    about="Of the containers of each worker.",
+    title="Container restarts (1 h)",
+    about="By worker.",
     lines=by_worker("restarts"),
     unit="count",
     metric=n.RESTARTS,
-    empty="None restarted, or none of these workers runs on its cluster.",
-    zero="None restarted.",
+    empty="No restarts, or none of these workers runs on its cluster.",
+    zero="No restarts.",
 )
 HOST_MEMORY = of_containers(
     id="pod-memory",
-    title="Host memory of each worker",
-    about="What the container holds, the L1 pool within it.",
+    title="Container memory",
+    about="By worker, L1 pool included.",
     lines=by_worker("pod_memory"),
     unit="bytes",
     metric=n.POD_MEMORY,
 )
 PROCESSORS = of_containers(
     id="pod-cpu",
-    title="Processors of each worker",
-    about="Seconds of processor time a second.",
+    title="Container CPU (cores)",
+    about="By worker.",
     lines=by_worker("pod_cpu"),
     unit="count",
     metric=n.POD_CPU,
-    zero="They used next to no processor.",
+    zero="CPU usage was near zero.",
 )
 
 

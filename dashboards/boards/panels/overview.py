@@ -36,14 +36,14 @@ from dashboards.boards.panels.styles import (
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
-_BUSIEST = f"At most {TOP} endpoints, the busiest."
+_BUSIEST = f"The {TOP} busiest endpoints."
 
 _WORKERS_UP = PanelLine("workers_up", name="workers", style=Style("Workers up", GREEN))
-_WAITING = PanelLine("waiting", name="waiting", style=Style("Waiting", ORANGE))
+_WAITING = PanelLine("waiting", name="waiting", style=Style("Requests queued", ORANGE))
 FLEET_NOW = gauge_of_workers(
     id="now",
-    title="Running now",
-    about="Current: endpoints with a worker up, workers up, and requests waiting.",
+    title="Current state",
+    about="Endpoints with at least one worker up, workers up, and queued requests.",
     lines=(
         PanelLine("endpoints_up", name="endpoints", style=Style("Endpoints up", BLUE)),
         _WORKERS_UP,
@@ -55,31 +55,31 @@ FLEET_NOW = gauge_of_workers(
 )
 NOW = replace(
     FLEET_NOW,
-    about="Current: workers up, requests running, and requests waiting.",
+    about="Workers up, running requests and queued requests.",
     lines=(
         _WORKERS_UP,
-        PanelLine("running", name="running", style=Style("Running", BLUE)),
+        PanelLine("running", name="running", style=Style("Requests running", BLUE)),
         _WAITING,
     ),
 )
 GOOD = of_prompts(
     id="good",
     title="Service quality",
-    about="Over the whole range: cached prompt tokens, TTFT within 1 s, 5xx responses.",
+    about="Over the whole range: cached prompt tokens, TTFT ≤ 1 s, 5xx responses.",
     lines=(
-        PanelLine("reuse", name="reuse", style=Style("Prefix cache hit rate", GREEN)),
-        PanelLine("on_time", name="on_time", style=Style("TTFT within 1 s", BLUE)),
-        PanelLine("failed_share", name="failed", style=Style("Failed", RED)),
+        PanelLine("reuse", name="reuse", style=Style("Cache hit rate", GREEN)),
+        PanelLine("on_time", name="on_time", style=Style("TTFT ≤ 1 s", BLUE)),
+        PanelLine("failed_share", name="failed", style=Style("Error rate (5xx)", RED)),
     ),
     unit="share",
     metric=n.PROMPT,
     kind="numbers",
-    zero="Prompts were processed: none was cached, none had its first token within 1 s.",
+    zero="Prompts were processed: no cache hit, no TTFT within 1 s.",
 )
 TTFT = of_workers(
     id="ttft",
     title="Time to first token",
-    about="From arrival at the worker, waiting included. p90: nine in ten were quicker.",
+    about="From arrival at the worker to the first token, queueing included.",
     lines=percents("ttft", *QUANTILES),
     unit="seconds",
     metric=f"{n.TTFT}_count",
@@ -88,7 +88,7 @@ TTFT = of_workers(
 SOURCES = of_prompts(
     id="sources",
     title="Prompt tokens by source",
-    about="Tokens found in a tier were not computed again. Together they are 100 %.",
+    about="Share of prompt tokens read from each cache tier, or computed.",
     lines=(PanelLine("prompt_share_by_source", by="tier"),),
     unit="share",
     metric=n.CACHED,
@@ -98,8 +98,8 @@ SOURCES = of_prompts(
 )
 SHARE = of_router(
     id="share",
-    title="Share of each worker",
-    about=f"Of all requests routed. At most {TOP} workers, the busiest.",
+    title="Request share by worker",
+    about=f"Share of routed requests. The {TOP} busiest workers.",
     lines=(PanelLine("share_by_worker", by="worker"),),
     unit="share",
     metric=n.DECISIONS,
@@ -108,7 +108,7 @@ SHARE = of_router(
 REASONS_PANEL = of_router(
     id="decisions",
     title="Routing reasons",
-    about="Decisions a second. Much grey, orange or red: caches are hardly used.",
+    about="Decisions/s by reason. Mostly grey, orange or red: low cache affinity.",
     lines=(PanelLine("decisions_by_reason", by="reason"),),
     unit="per_s",
     metric=n.DECISIONS,
@@ -117,18 +117,18 @@ REASONS_PANEL = of_router(
 )
 BY_CACHE = of_router(
     id="ttft-cache",
-    title="Time to first token by what was cached",
-    about="Half of the streamed answers began within this time, as the router saw it.",
+    title="TTFT p50 by cache state",
+    about="Streamed responses, measured at the router.",
     lines=(PanelLine("ttft_by_cache", by="cache"),),
     unit="seconds",
     metric=f"{n.ROUTER_TTFT}_count",
-    empty='None of the answers was streamed. Send a request with "stream": true.',
+    empty='No response was streamed. Send a request with "stream": true.',
     styles=CACHE_STATES,
 )
 OUTCOME = of_router(
     id="requests",
-    title="Requests a second",
-    about="What the router answered its callers.",
+    title="Requests/s",
+    about="Responses of the router by status class.",
     lines=(PanelLine("requests_by_outcome", by="outcome"),),
     unit="per_s",
     metric=n.REQUESTS,
@@ -137,93 +137,93 @@ OUTCOME = of_router(
 )
 BY_ENDPOINT = replace(
     OUTCOME,
-    about=f"By endpoint, as its router answered. {_BUSIEST}",
+    about=f"Responses of the routers by endpoint. {_BUSIEST}",
     lines=by_endpoint("requests", "endpoint"),
     styles={},
 )
 REUSE = of_prompts(
     id="reuse",
-    title="Prefix cache hit rate",
-    about=f"By endpoint, all tiers together. {_BUSIEST}",
+    title="Cache hit rate (prompt tokens)",
+    about=f"All tiers, by endpoint. {_BUSIEST}",
     lines=by_endpoint("reuse"),
     unit="share",
     metric=n.BY_SOURCE,
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    zero="Prompts came, and no cache had any of their tokens.",
+    zero="Prompts were processed without a cache hit.",
 )
 L2 = of_l2(
     id="l2",
     title="L2 cache tier",
-    about="Blocks found of those asked for, and how full it is; of all tiers together.",
+    about="Block hit rate and utilization, all L2 tiers.",
     lines=(
-        PanelLine("l2_hit_share", name="found", style=Style("Found of asked for", ORANGE, "solid")),
-        PanelLine("l2_fill", name="fill", style=Style("Filled", GREY, "dash")),
+        PanelLine("l2_hit_share", name="found", style=Style("Hit rate", ORANGE, "solid")),
+        PanelLine("l2_fill", name="fill", style=Style("Utilization", GREY, "dash")),
     ),
     unit="share",
     metric=n.L2_CAPACITY,
-    zero="The tier is empty and had no hit.",
+    zero="The tier is empty and had no hits.",
 )
 TTFT_BY_ENDPOINT = of_workers(
     id="ttft-endpoints",
-    title="TTFT p95",
-    about=f"p95 of each endpoint: one in twenty waited longer. {_BUSIEST}",
+    title="TTFT p95 by endpoint",
+    about=f"{_BUSIEST}",
     lines=by_endpoint("ttft_p95"),
     unit="seconds",
     metric=f"{n.TTFT}_count",
 )
 ON_TIME_BY_ENDPOINT = of_workers(
     id="on-time",
-    title="First token within a second",
-    about=f"Share of each endpoint's requests. {_BUSIEST}",
+    title="TTFT within 1 s",
+    about=f"Share of requests by endpoint. {_BUSIEST}",
     lines=by_endpoint("on_time"),
     unit="share",
     metric=f"{n.TTFT}_count",
-    zero="Requests came, and none had its first token within a second.",
+    zero="No request had its first token within 1 s.",
 )
 ON_TIME = replace(
     ON_TIME_BY_ENDPOINT,
     about="Share of requests.",
-    lines=(PanelLine("on_time", name="on_time", style=Style("Within 1 s", BLUE)),),
+    lines=(PanelLine("on_time", name="on_time", style=Style("TTFT ≤ 1 s", BLUE)),),
 )
 FAILED_BY_ENDPOINT = of_router(
     id="failed",
-    title="Failed requests",
-    about=f"Share answered with 5xx, by endpoint. {_BUSIEST}",
+    title="Error rate (5xx)",
+    about=f"Share of responses with status 5xx, by endpoint. {_BUSIEST}",
     lines=by_endpoint("failed_share", "endpoint"),
     unit="share",
     metric=n.REQUESTS,
     cause=ANSWERED,
     of_whole=False,
-    zero="Requests came, and none failed.",
+    zero="No request failed.",
 )
 WAITING_BY_ENDPOINT = gauge_of_workers(
     id="waiting",
-    title="Requests waiting",
-    about=f"Queued at the workers of each endpoint. {_BUSIEST}",
+    title="Queued requests",
+    about=f"Waiting at workers, by endpoint. {_BUSIEST}",
     lines=by_endpoint("waiting"),
     unit="count",
     metric=n.WAITING,
-    zero="No request was queued at these moments.",
+    zero="No requests were queued.",
 )
 FINISHED_BY_ENDPOINT = of_workers(
     id="finished",
-    title="Requests finished by workers",
-    about=f"A second, by endpoint, also those which came by no router. {_BUSIEST}",
+    title="Finished requests/s",
+    about=f"Counted by workers, direct requests included. {_BUSIEST}",
     lines=by_endpoint("finished"),
     unit="per_s",
     metric=n.FINISHED,
 )
 PROMPT_BY_ENDPOINT = of_prompts(
     id="prompt-tokens",
-    title="Prompt tokens a second",
-    about=f"By endpoint, those found in a cache too. {_BUSIEST}",
+    title="Prompt tokens/s",
+    about=f"By endpoint, cached tokens included. {_BUSIEST}",
     lines=by_endpoint("prompt_tokens"),
     unit="tokens_per_s",
     metric=n.PROMPT,
 )
 GENERATED_BY_ENDPOINT = of_workers(
     id="generated-tokens",
-    title="Generated tokens a second",
+    title="Generated tokens/s",
     about=f"By endpoint. {_BUSIEST}",
     lines=by_endpoint("generated_tokens"),
     unit="tokens_per_s",
@@ -231,8 +231,8 @@ GENERATED_BY_ENDPOINT = of_workers(
 )
 TOKENS = of_prompts(
     id="tokens",
-    title="Tokens a second",
-    about="Of prompts, those found in a cache too, and of answers.",
+    title="Tokens/s",
+    about="Prompt tokens, cached ones included, and generated tokens.",
     lines=(
         PanelLine("prompt_tokens", name="prompt", style=Style("Prompt", SKY, "solid")),
         PanelLine("generated_tokens", name="generated", style=Style("Generated", PURPLE, "dash")),
@@ -242,27 +242,27 @@ TOKENS = of_prompts(
 )
 ITL = of_workers(
     id="itl",
-    title="Time between tokens",
-    about="Each gap between two tokens of an answer.",
+    title="Inter-token latency",
+    about="Time between consecutive tokens of a response.",
     lines=percents("itl", *QUANTILES),
     unit="seconds",
     metric=f"{n.ITL}_count",
     or_metrics=(f"{n.ITL_OLD}_count",),
-    empty="No answer had a second token.",
+    empty="No response had a second token.",
     styles=QUANTILES,
 )
 E2E = replace(
     TTFT,
     id="e2e",
-    title="Time of a whole request",
-    about="At the worker, from arrival to the last token. Below 0.3 s vLLM does not tell apart.",
+    title="E2E latency",
+    about="From arrival at the worker to the last token. vLLM's smallest bucket is 0.3 s.",
     lines=percents("e2e", *QUANTILES),
     metric=f"{n.E2E}_count",
 )
 WHERE_TIME_GOES = of_workers(
     id="phases",
-    title="Where a request's time goes",
-    about="Mean seconds of a request: waiting, reading the prompt, writing the answer.",
+    title="Request time by phase",
+    about="Mean time per request in queue, prefill and decode.",
     lines=tuple(PanelLine(f"phase_{name}", name=name) for name in PHASES),
     unit="seconds",
     metric=f"{n.QUEUE_TIME}_count",
@@ -271,8 +271,8 @@ WHERE_TIME_GOES = of_workers(
 )
 FINISHED = of_workers(
     id="finished",
-    title="How requests ended",
-    about="A second. Length: the answer was cut at its limit. Abort: the caller went away.",
+    title="Finish reasons",
+    about="Finished requests/s by reason.",
     lines=(PanelLine("finished_by_reason", by="finished_reason"),),
     unit="per_s",
     metric=n.FINISHED,
@@ -282,23 +282,24 @@ FINISHED = of_workers(
 QUEUE = gauge_of_routers(
     id="queue",
     title="Router queue depth",
-    about="Requests held back until a worker has room, and how many may.",
+    about="Requests held until a worker has capacity, and the queue limit.",
     lines=(
-        PanelLine("queue_depth", name="depth", style=Style("Waiting", BLUE, "solid")),
+        PanelLine("queue_depth", name="depth", style=Style("Queue depth", BLUE, "solid")),
         PanelLine("queue_limit", name="limit", style=Style("Limit", BROWN, "dash")),
     ),
     unit="count",
     metric=n.QUEUE_DEPTH,
-    zero="No request was queued at these moments.",
+    zero="No requests were queued.",
 )
 
 # Links written before the titles were reworded.
 _LATENCY_ANCHOR, _CACHE_ANCHOR = "what-callers-feel", "what-the-cache-does"
+_WORK_ANCHOR = "work-done"
 
 BOARD = Board(
     "overview",
     "Overview",
-    "Latency, errors and cache.",
+    "Latency, errors, throughput and cache hit rates.",
     "chart-line",
     (
         PanelSection("", (FLEET_NOW, GOOD)),
@@ -316,7 +317,9 @@ BOARD = Board(
         ),
         PanelSection("Cache", (SOURCES, REUSE, REASONS_PANEL, L2, SHARE), _CACHE_ANCHOR),
         PanelSection(
-            "Work done", (FINISHED_BY_ENDPOINT, PROMPT_BY_ENDPOINT, GENERATED_BY_ENDPOINT)
+            "Throughput",
+            (FINISHED_BY_ENDPOINT, PROMPT_BY_ENDPOINT, GENERATED_BY_ENDPOINT),
+            _WORK_ANCHOR,
         ),
     ),
     (
@@ -325,6 +328,6 @@ BOARD = Board(
             "Latency and errors", (OUTCOME, TTFT, ITL, E2E, WHERE_TIME_GOES, QUEUE), _LATENCY_ANCHOR
         ),
         PanelSection("Cache", (SOURCES, BY_CACHE, SHARE, REASONS_PANEL), _CACHE_ANCHOR),
-        PanelSection("Work done", (TOKENS, FINISHED, ON_TIME)),
+        PanelSection("Throughput", (TOKENS, FINISHED, ON_TIME), _WORK_ANCHOR),
     ),
 )

@@ -2,83 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dashboards.boards.panels.declarations import Style
-from routing.analysis import choices
+from routing.analysis.label_names import get_name
 
 SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
 GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
 BROWN = "#8C6D31"
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
-TIERS = {
-    "device": Style("Device", BLUE, "solid", ""),
-    "l1": Style("L1 host memory", GREEN, "dash", "/"),
-    "l2": Style("L2 shared", ORANGE, "dot", "x"),
-    "beyond": Style("Beyond the device, not told apart", BROWN, "dashdot", "-"),
-    "computed": Style("Computed", GREY, "longdash", "."),
+
+def _styles(label: str, styles: Mapping[str, tuple[str, ...]]) -> Mapping[str, Style]:
+    """Return the styles of a label's values, with their display names."""
+    return {value: Style(get_name(label, value), *style) for value, style in styles.items()}
+
+
+TIERS = _styles(
+    "tier",
+    {
+        "device": (BLUE, "solid", ""),
+        "l1": (GREEN, "dash", "/"),
+        "l2": (ORANGE, "dot", "x"),
+        "beyond": (BROWN, "dashdot", "-"),
+        "computed": (GREY, "longdash", "."),
+    },
+)
+SOURCES = {
+    "device": TIERS["device"],
+    "host": TIERS["l1"],
+    "disk": TIERS["l2"],
+    "p2p": Style(get_name("source", "p2p"), PURPLE, "dashdot"),
+    "external_unspecified": TIERS["beyond"],
 }
 HITS = {
     "overall": Style("All tiers", SKY, "solid"),
     "device": Style("Device", BLUE, "longdash"),
-    "l1": Style("L1 host memory", GREEN, "dash"),
-    "l2": Style("L2 and not told apart", ORANGE, "dot"),
-    "beyond": Style("L1 and L2 of the rest", PURPLE, "dashdot"),
+    "l1": Style("L1", GREEN, "dash"),
+    "l2": Style("L2 (or unspecified)", ORANGE, "dot"),
+    "beyond": Style("L1 and L2, of device misses", PURPLE, "dashdot"),
 }
-FAILURES = {
-    "promotions": Style("Loads from L2 failed", RED, "solid", ""),
-    "promotions_refused": Style("No room in L1 for a load", ORANGE, "dash", "/"),
-    "cascades": Style("Stores to L2 failed", PURPLE, "dot", "x"),
-    "stores_refused": Style("No room in L1 for a store", BROWN, "dashdot", "-"),
-    "dropped": Style("Stores dropped: L2 too slow", GREY, "longdash", "."),
+FAILURES = _styles(
+    "kind",
+    {
+        "promotions": (RED, "solid", ""),
+        "promotions_refused": (ORANGE, "dash", "/"),
+        "cascades": (PURPLE, "dot", "x"),
+        "stores_refused": (BROWN, "dashdot", "-"),
+        "dropped": (GREY, "longdash", "."),
+    },
+)
+REASONS = _styles(
+    "reason",
+    {
+        "prefix_hit": (GREEN, "solid", ""),
+        "kv_hit": (BLUE, "solid", "/"),
+        "session_sticky": (SKY, "solid", "x"),
+        "round_robin": (PURPLE, "solid", "-"),
+        "pinned": (BROWN, "dot", "|"),
+        "fallback_no_match": (GREY, "dash", "."),
+        "fallback_least_loaded": (ORANGE, "dash", "\\"),
+        "fallback_unhealthy": (RED, "dash", "+"),
+        "retry": (RED, "dot", "/"),
+    },
+)
+_BY_DIGIT = {
+    "2": (SKY, "solid", ""),
+    "3": (PURPLE, "dot", "-"),
+    "4": (ORANGE, "dash", "/"),
+    "5": (RED, "dot", "x"),
 }
-_REASON_STYLES = {
-    "prefix_hit": (GREEN, "solid", ""),
-    "kv_hit": (BLUE, "solid", "/"),
-    "session_sticky": (SKY, "solid", "x"),
-    "round_robin": (PURPLE, "solid", "-"),
-    "pinned": (BROWN, "dot", "|"),
-    "fallback_no_match": (GREY, "dash", "."),
-    "fallback_least_loaded": (ORANGE, "dash", "\\"),
-    "fallback_unhealthy": (RED, "dash", "+"),
-    "retry": (RED, "dot", "/"),
-}
-REASONS = {
-    reason: Style(choices.reason_label(reason), *clothes)
-    for reason, clothes in _REASON_STYLES.items()
-}
-OUTCOMES = {
-    "2": Style("Answered (2xx)", SKY, "solid", ""),
-    "3": Style("Redirected (3xx)", PURPLE, "dot", "-"),
-    "4": Style("Refused (4xx)", ORANGE, "dash", "/"),
-    "5": Style("Failed (5xx)", RED, "dot", "x"),
-}
-CACHE_STATES = {
-    "none": Style("Nothing cached", GREY, "longdash"),
-    "partial": Style("Partly cached", SKY, "dash"),
-    "full": Style("Wholly cached", GREEN, "solid"),
-}
+OUTCOMES = _styles("outcome", _BY_DIGIT)
+STATUSES = _styles("status", {f"{digit}xx": style for digit, style in _BY_DIGIT.items()})
+CACHE_STATES = _styles(
+    "cache",
+    {"none": (GREY, "longdash"), "partial": (SKY, "dash"), "full": (GREEN, "solid")},
+)
 QUANTILES = {
     "p50": Style("p50", SKY, "solid"),
     "p90": Style("p90", PURPLE, "dash"),
-    "p95": Style("p95", ORANGE, "dashdot"),
-    "p99": Style("p99", BLUE, "dot"),
+    "p95": Style("p95", GREEN, "longdash"),
+    "p99": Style("p99", ORANGE, "dot"),
 }
 PHASES = {
-    "queue": Style("Waiting", ORANGE, "dash", "/"),
-    "prefill": Style("Reading the prompt", BLUE, "solid", ""),
-    "decode": Style("Writing the answer", GREEN, "dot", "x"),
+    "queue": Style("Queue", ORANGE, "dash", "/"),
+    "prefill": Style("Prefill", BLUE, "solid", ""),
+    "decode": Style("Decode", GREEN, "dot", "x"),
 }
-FINISHES = {
-    "stop": Style("Finished", GREEN, "solid", ""),
-    "length": Style("Cut at its limit", SKY, "dash", "/"),
-    "abort": Style("Caller went away", ORANGE, "dot", "-"),
-    "error": Style("Error", RED, "dashdot", "x"),
-    "repetition": Style("Stopped repeating itself", PURPLE, "longdash", "|"),
-}
-STATUSES = {
-    f"{digit}xx": Style(f"{style.label[:-5]}({digit}xx)", style.colour, style.dash, style.hatch)
-    for digit, style in OUTCOMES.items()
-}
+FINISHES = _styles(
+    "finished_reason",
+    {
+        "stop": (GREEN, "solid", ""),
+        "length": (SKY, "dash", "/"),
+        "abort": (ORANGE, "dot", "-"),
+        "error": (RED, "dashdot", "x"),
+        "repetition": (PURPLE, "longdash", "|"),
+    },
+)
 PHASES_OF_PODS = {
     "Running": Style("Running", GREEN, "solid", ""),
     "Pending": Style("Pending", ORANGE, "dash", "/"),

@@ -23,12 +23,12 @@ from dashboards.boards.panels.styles import BLUE, GREY, QUANTILES, STATUSES
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 
-_BUSIEST = f"At most {TOP} workers, the busiest."
+_BUSIEST = f"The {TOP} busiest workers."
 
 UP = gauge_of_workers(
     id="workers-up",
     title="Workers up",
-    about="Of those known: which answer Prometheus.",
+    about="Workers with a successful scrape, and all known workers.",
     lines=(
         PanelLine("workers_up", name="up", style=Style("Up", BLUE, "solid")),
         PanelLine("workers_known", name="known", style=Style("Known", GREY, "dash")),
@@ -40,40 +40,40 @@ UP_BY_ENDPOINT = replace(
     UP,
     id="workers-up-endpoints",
     title="Workers up by endpoint",
-    about=f"Which answer Prometheus. At most {TOP} endpoints.",
+    about=f"Workers with a successful scrape. At most {TOP} endpoints.",
     lines=by_endpoint("workers_up"),
 )
 RUNNING = gauge_of_workers(
     id="running",
-    title="Requests in each worker's batch",
-    about=_BUSIEST,
+    title="Running requests",
+    about=f"In the batch of each worker. {_BUSIEST}",
     lines=by_worker("running"),
     unit="count",
     metric=n.RUNNING,
-    zero="No request was running at these moments.",
+    zero="No requests were running.",
 )
 WAITING = replace(
     WAITING_BY_ENDPOINT,
     id="waiting-reasons",
-    title="Requests waiting at each worker",
-    about="By reason: capacity, or deferred for a load, an adapter or a blocked one.",
+    title="Queued requests by worker",
+    about="By reason: no capacity, or deferred (KV load, LoRA adapter).",
     lines=(PanelLine("waiting_by_reason", by="worker_reason"),),
 )
 ENGINES_FULL = replace(
     FULL,
     id="kv-usage-engines",
-    title="Device cache held, by engine",
-    about=f"Each data-parallel engine by itself. {_BUSIEST}",
+    title="KV cache utilization by engine",
+    about=f"Each data-parallel engine. {_BUSIEST}",
     lines=(PanelLine("kv_usage_by_engine", by="worker_engine"),),
 )
 PREEMPTIONS = of_workers(
     id="preemptions",
-    title="Preemptions",
-    about="A second. Each throws computed KV away: the device's cache is too small for the load.",
+    title="Preemptions/s",
+    about="Computed KV is discarded: the device cache is too small for the load.",
     lines=by_worker("preemptions"),
     unit="per_s",
     metric=n.PREEMPTIONS,
-    empty="No request was preempted.",
+    empty="No preemptions.",
 )
 GENERATED = replace(
     GENERATED_BY_ENDPOINT,
@@ -85,24 +85,24 @@ TTFT_BY_WORKER = replace(
     TTFT_BY_ENDPOINT,
     id="ttft-workers",
     title="TTFT p95 by worker",
-    about=f"p95: one in twenty waited longer. {_BUSIEST}",
+    about=_BUSIEST,
     lines=by_worker("ttft_p95"),
 )
 REJECTED = of_workers(
     id="rejected",
-    title="Rejected requests",
-    about="Requests a second which found the worker's own queue full.",
+    title="Rejected at admission",
+    about="Requests/s rejected because the worker's queue limit was reached.",
     lines=(PanelLine("rejected_by_reason", by="reason"),),
     unit="per_s",
     metric=n.REJECTED,
     since="vLLM 0.32, with a limit of its queue set",
-    empty="None was rejected.",
+    empty="No rejections.",
     kind="bars",
 )
 PROMPT_LENGTHS = of_workers(
     id="prompt-lengths",
-    title="Lengths of prompts",
-    about="Requests by the tokens of their prompt; the brighter, the more.",
+    title="Prompt length distribution",
+    about="Requests by prompt tokens; brighter is more.",
     lines=(PanelLine("prompt_lengths", by="le"),),
     unit="count",
     metric=f"{n.PROMPT_LENGTH}_count",
@@ -111,15 +111,15 @@ PROMPT_LENGTHS = of_workers(
 ANSWER_LENGTHS = replace(
     PROMPT_LENGTHS,
     id="answer-lengths",
-    title="Lengths of answers",
-    about="Requests by the tokens generated; the brighter, the more.",
+    title="Output length distribution",
+    about="Requests by generated tokens; brighter is more.",
     lines=(PanelLine("answer_lengths", by="le"),),
     metric=f"{n.ANSWER_LENGTH}_count",
 )
 PROMPT_PERCENTS = of_workers(
     id="prompt-length",
-    title="Length of a prompt",
-    about="In tokens, by vLLM's coarse steps.",
+    title="Prompt length",
+    about="Tokens, interpolated within vLLM's histogram buckets.",
     lines=percents("prompt_length", *QUANTILES),
     unit="tokens",
     metric=f"{n.PROMPT_LENGTH}_count",
@@ -127,16 +127,16 @@ PROMPT_PERCENTS = of_workers(
 )
 BATCH = of_workers(
     id="step-tokens",
-    title="Tokens of one step",
-    about="Mean of what an engine works on at once.",
-    lines=(PanelLine("step_tokens", name="tokens", style=Style("Tokens a step", BLUE)),),
+    title="Tokens per engine step",
+    about="Mean batch size in tokens.",
+    lines=(PanelLine("step_tokens", name="tokens", style=Style("Tokens per step", BLUE)),),
     unit="tokens",
     metric=f"{n.STEP_TOKENS}_count",
 )
 HTTP = of_workers(
     id="http",
-    title="Answers of the workers' own HTTP",
-    about="A second under /v1/, also what came by no router.",
+    title="Worker HTTP responses/s",
+    about="Paths under /v1/, direct requests included.",
     lines=(PanelLine("http_by_status", by="status"),),
     unit="per_s",
     metric=n.HTTP_REQUESTS,
@@ -145,31 +145,31 @@ HTTP = of_workers(
 )
 FLOPS = of_workers(
     id="flops",
-    title="Estimated operations a second",
-    about="Floating-point operations of each worker's GPU, as vLLM estimates them.",
+    title="Estimated FLOP/s",
+    about="Per GPU by worker, estimated by vLLM.",
     lines=by_worker("flops"),
     unit="per_s",
     metric=n.FLOPS,
     since="vLLM 0.19",
-    empty="Zero unless the worker is started with --enable-mfu-metrics.",
+    empty="Requires the worker argument --enable-mfu-metrics.",
 )
 FLOPS_PER_TOKEN = of_workers(
     id="flops-token",
-    title="Estimated operations for a token",
-    about="Floating-point operations for each token computed or generated.",
-    lines=(PanelLine("flops_per_token", name="flops", style=Style("For a token", BLUE)),),
+    title="Estimated FLOP per token",
+    about="Per computed or generated token, estimated by vLLM.",
+    lines=(PanelLine("flops_per_token", name="flops", style=Style("FLOP per token", BLUE)),),
     unit="count",
     metric=n.FLOPS,
     since="vLLM 0.19",
-    empty="Zero unless the worker is started with --enable-mfu-metrics.",
-    zero="It is counted only where the worker is started with --enable-mfu-metrics.",
+    empty="Requires the worker argument --enable-mfu-metrics.",
+    zero="Requires the worker argument --enable-mfu-metrics.",
 )
 
 
 BOARD = Board(
     "workers",
     "Workers and GPU",
-    "What workers and their GPUs are busy with.",
+    "Load, throughput and GPUs of workers.",
     "cpu",
     (
         PanelSection(
@@ -191,7 +191,7 @@ BOARD = Board(
     (
         PanelSection("Load", (UP, RUNNING, WAITING, FULL, ENGINES_FULL, CAPACITY, PREEMPTIONS)),
         PanelSection(
-            "Work",
+            "Throughput",
             (
                 GENERATED,
                 TTFT_BY_WORKER,
@@ -204,6 +204,7 @@ BOARD = Board(
                 FLOPS,
                 FLOPS_PER_TOKEN,
             ),
+            "work",
         ),
         PanelSection("GPUs", WORKERS_GPUS),
         PanelSection("Cluster", WORKERS_PODS),

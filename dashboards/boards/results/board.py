@@ -238,8 +238,8 @@ def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
     if not missing:
         return None
-    fix = "What is shown here is of the other sources. Metrics sources says more of each."
-    return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
+    fix = "Other sources are shown. See Settings, Metrics sources."
+    return Message("warning", "Some metrics sources are unreachable", " ".join(missing), fix)
 
 
 def _plan_facts(
@@ -394,4 +394,4 @@ def _summarize_points(drawn: Sequence[StyledSeries], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)
-    return Points(numbers, last_at, window.step)
+    return Points(numbers, last_at)

@@ -10,9 +10,9 @@ from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
-_DASH = "2px,3px"
+_DASH = "2px,4px"
 _LINE_KINDS = ("lines", "stacked", "bars")
-HEADS = ("Mean before", "Change")
+HEADS = ("Mean (previous)", "Change")
 
 
 def add_previous_period(
@@ -47,7 +47,7 @@ def _make_ghosts(
             below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
             values = tuple(below)
         if any(item.numbers) and (style.label in visible or item.key not in styles):
-            found.append(_make_ghost(f"{style.label}, before", style.colour, values, window))
+            found.append(_make_ghost(f"{style.label} (previous)", style.colour, values, window))
     return found
 
 
@@ -99,5 +99,5 @@ def _format_change(panel: Panel, now: float | None, then: float | None) -> str:
     if now is None or then is None:
         return "–"
     if panel.unit == "share":
-        return f"{(now - then) * 100:+.1f} points"
-    return f"{(now / then - 1) * 100:+.1f} %" if then else ("same" if now == then else "new")
+        return f"{(now - then) * 100:+.1f} pp"
+    return f"{(now / then - 1) * 100:+.1f} %" if then else ("unchanged" if now == then else "new")

@@ -57,7 +57,7 @@ def _make_long_rows(found: BoardResult) -> Iterator[list[str]]:
 
 def _columns(shown: PanelResult) -> list[tuple[str, tuple[float | None, ...]]]:
     now = [(item.style.label, item.values) for item in shown.drawn]
-    before = [(f"{item.style.label}, period before", item.values) for item in shown.before]
+    before = [(f"{item.style.label} (previous period)", item.values) for item in shown.before]
     return now + before
 
 

@@ -18,6 +18,7 @@ from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
 from dashboards.boards.results import resolution
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
+from routing.analysis.label_names import get_name
 
 MAX_WINDOWS_READ: Final = 20_000  # windows of all targets read for one total
 _TAIL_S: Final = 900  # s; possible lag of recording rules
@@ -198,7 +199,8 @@ def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: i
         for series in _collect_series(line.query, answers):
             if series.latest:
                 key = line.name or series.label(line.by)
-                name = panel.legend[key].label if key in panel.legend else key
+                named = get_name(line.by, key)
+                name = panel.legend[key].label if key in panel.legend else named
                 whole[name] = f"{name} {_format_value(panel, series.latest, length_s)}".strip()
     caused = None if panel.cause is None else _read_cause_count(panel.cause.query, answers)
     queried = [line.query for line in panel.lines] + ([panel.cause.query] if panel.cause else [])

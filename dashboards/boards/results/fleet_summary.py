@@ -9,16 +9,11 @@ from dashboards.boards.queries import Scope
 from dashboards.boards.results import evidence
 from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.http.client import Asker
+from routing.analysis.label_names import get_name
 
 RECENT_S = 900
-NO_PROMPT = "No prompt token was processed in the last 15 minutes."
-TIERS = (
-    ("device", "Device"),
-    ("l1", "L1"),
-    ("l2", "L2"),
-    ("beyond", "Beyond the device"),
-    ("computed", "Computed"),
-)
+NO_PROMPT = "No prompt tokens were processed in the last 15 minutes."
+TIERS = tuple((key, get_name("tier", key)) for key in ("device", "l1", "l2", "beyond", "computed"))
 
 
 @dataclass(frozen=True, slots=True)

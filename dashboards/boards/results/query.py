@@ -102,7 +102,7 @@ def parse_query(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple
         problems.append(_make_problem("refresh", refresh, f"Choose one of {', '.join(allowed)}."))
     compare = given.get("compare", "")
     if compare and compare != PREVIOUS:
-        problems.append(_make_problem("compare", compare, f'Say "{PREVIOUS}" or leave it out.'))
+        problems.append(_make_problem("compare", compare, f'Use "{PREVIOUS}" or omit it.'))
     return (
         replace(
             look,
@@ -127,7 +127,7 @@ def _parse_times(given: Mapping[str, Any], now: float, problems: list[Problem]) 
     if given.get("from") or given.get("to"):
         return _parse_fixed_range(given, now, problems)
     if key and key not in RANGES:
-        remedy = f"Choose one of {', '.join(RANGES)}, or give from and to."
+        remedy = f"Choose one of {', '.join(RANGES)}, or set from and to."
         problems.append(_make_problem("range", key, remedy))
     return BoardQuery(RANGES.get(key, DEFAULT_RANGE))
 
@@ -137,15 +137,17 @@ def _parse_fixed_range(given: Mapping[str, Any], now: float, problems: list[Prob
     for field in ("from", "to"):
         moment = _parse_moment(given.get(field, ""))
         if moment is None and (field == "from" or given.get(field)):
-            remedy = "Give seconds since 1970, or a time in UTC such as 2026-11-21T10:00."
+            remedy = "Enter epoch seconds or a UTC time such as 2026-11-21T10:00."
             problems.append(_make_problem(field, given.get(field, ""), remedy))
             return BoardQuery()
         ends.append(int(now) if moment is None else min(moment, int(now)))
     start, end = ends
     if not SHORTEST_S <= end - start <= LONGEST_S:
-        remedy = "Let it begin a minute to a year before its end, and not in the future."
+        remedy = "Choose a range of 1 minute to 1 year that does not start in the future."
         value = f"{given.get('from', '')} to {given.get('to', '')}"
-        problems.append(Problem("from", value, "This is no span of time.", remedy, "invalid"))
+        problems.append(
+            Problem("from", value, f"Invalid time range: {value[:80]}.", remedy, "invalid")
+        )
         return BoardQuery()
     return BoardQuery().during(start, end)
 
@@ -168,7 +170,9 @@ def _read_text(given: Mapping[str, Any], field: str, longest: int) -> str:
 
 
 def _make_problem(field: str, value: str, remedy: str) -> Problem:
-    return Problem(field, value[:80], f'"{value[:80]}" is not understood.', remedy, "invalid")
+    return Problem(
+        field, value[:80], f'Invalid value for {field}: "{value[:80]}".', remedy, "invalid"
+    )
 
 
 def _format_clock(moment: int) -> str:

@@ -81,11 +81,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """All values of a panel, the time of the newest (epoch seconds) and the step in seconds."""
+    """All values of a panel, and the time of the newest (epoch seconds)."""
 
     numbers: tuple[float, ...] = ()
     last_at: int | None = None
-    step_s: int = 0
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -125,28 +124,27 @@ def judge(
     if panel.needs and not numbers:
         return "needs", _make_other_pods_message(panel)
     if numbers and not panel.of_events:
-        text = f"The value is 0 at every point of the chart, one every {points.step_s} s."
-        return "zero", Message("info", "Zero in this range", text, panel.zero)
+        return "zero", Message("info", "All values are zero", panel.zero, "")
     return "quiet", _make_nothing_message(panel, evidence)
 
 
 def _make_not_drawn_message(evidence: Evidence) -> Message:
     if evidence.fault:
-        text = f"Whether anything was counted in this range is not known. {evidence.fault}"
-        return Message("warning", "Not known", text, "Choose a shorter range.")
-    text = f"Over the whole range: {', '.join(evidence.whole)}. No point of the chart shows it."
-    fix = "It was counted while scrapes failed or between two points: choose a shorter range."
+        text = f"The range could not be checked for events. {evidence.fault}"
+        return Message("warning", "Unknown", text, "Choose a shorter range.")
+    text = f"Over the whole range: {', '.join(evidence.whole)}. No chart point shows it."
+    fix = "Counted during failed scrapes or between two points. Choose a shorter range."
     return Message("info", "Not in the chart", text, fix)
 
 
 def _make_nothing_message(panel: Panel, evidence: Evidence) -> Message:
-    own = panel.empty or "No point of this chart has a value."
+    own = panel.empty or "No values in this chart."
     if panel.cause is None:
         return Message("info", "No data in this range", own, "")
     if not evidence.caused:
         return Message("info", "No data in this range", panel.cause.none, panel.cause.fix)
-    text = f"{evidence.caused:,.0f} {panel.cause.some}"
-    return Message("info", "No data in this range", text, own)
+    text = f"{own} {panel.cause.some}: {evidence.caused:,.0f}."
+    return Message("info", "No data in this range", text, "")
 
 
 def make_price_message(factor: Factor, endpoints: Collection[str]) -> Message:
@@ -167,28 +165,30 @@ def make_price_message(factor: Factor, endpoints: Collection[str]) -> Message:
 
 def make_fault_message(fault: Fault) -> Message:
     if fault.kind is FaultKind.NOT_CONFIGURED:
-        fix = "Set PROMETHEUS_URL to its address and restart, or use `make up`, which starts one."
-        return Message("warning", "No Prometheus", fault.detail, fix)
+        fix = "Set PROMETHEUS_URL and restart, or use `make up`, which starts Prometheus."
+        return Message("warning", "No Prometheus configured", fault.detail, fix)
     if fault.kind is FaultKind.BAD_QUERY:
-        fix = "Emberline asks for Prometheus 2.42 or newer. With that, this is our bug: report it."
-        return Message("danger", "Prometheus refused the question", fault.detail, fix)
+        fix = (
+            "Emberline requires Prometheus 2.42 or newer. With that version, report this as a bug."
+        )
+        return Message("danger", "Prometheus rejected the query", fault.detail, fix)
     if fault.kind is FaultKind.TOO_SLOW:
-        fix = "Choose a shorter range, or give Prometheus more processor time."
-        return Message("warning", "Too much to add up in time", fault.detail, fix)
+        fix = "Choose a shorter range, or give Prometheus more CPU."
+        return Message("warning", "Query timed out", fault.detail, fix)
     if fault.kind is FaultKind.TOO_EXPENSIVE:
-        fix = "Choose a shorter range or a single endpoint, or raise the limit of that Prometheus."
+        fix = "Choose a shorter range or a single endpoint, or raise Prometheus' query limit."
         return Message("warning", "Query too expensive", fault.detail, fix)
     if fault.kind is FaultKind.REFUSED:
-        fix = "Give this console a token, password or certificate it takes: Settings, Metrics."
-        return Message("danger", "Prometheus does not let us in", fault.detail, fix)
+        fix = "Set a valid token, password or certificate under Settings, Metrics sources."
+        return Message("danger", "Access to Prometheus denied", fault.detail, fix)
     if fault.kind is FaultKind.NOT_PROMETHEUS:
-        fix = "Correct PROMETHEUS_URL: the address, and the path if it is behind a proxy."
-        return Message("danger", "Not a Prometheus", fault.detail, fix)
+        fix = "Correct PROMETHEUS_URL, including the path behind a proxy."
+        return Message("danger", "Not a Prometheus server", fault.detail, fix)
     fix = (
-        "Routers and workers go on without it. Start it again (its log is var/log/prometheus.log), "
-        "or correct PROMETHEUS_URL."
+        "Routers and workers are not affected. Restart Prometheus (log: var/log/prometheus.log) or "
+        "correct PROMETHEUS_URL."
     )
-    return Message("danger", "Prometheus does not answer", fault.detail, fix)
+    return Message("danger", "Prometheus is unreachable", fault.detail, fix)
 
 
 def detect_version(exported: Collection[str]) -> tuple[str, str]:
@@ -212,16 +212,16 @@ def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None)
     title = f"No data{since}"
     if job.known == 0:
         fix = (
-            f"It learns of {many} from this console, at /prometheus/targets, seconds after their "
-            "start. If they run, its configuration lacks that address or the token."
+            f"Prometheus discovers {many} at /prometheus/targets of this console. If they run, its "
+            "configuration lacks that address or the token."
         )
         if panel.job == "l2":
-            fix = f"A tier starts with the first endpoint that turns L2 on. {fix}"
-        return Message("warning", title, f"Prometheus scrapes no {one} here.", fix)
+            fix = f"An L2 tier starts with the first endpoint that enables L2. {fix}"
+        return Message("warning", title, f"Prometheus scrapes no {many} here.", fix)
     away = f"the {one}" if job.known == 1 else f"any of {job.known} {many}"
-    fix = f"See on the endpoint's page whether the {one} runs, and its log."
+    fix = f"Check the {one}'s state and log on the endpoint page."
     if panel.job == "l2":
-        fix = "See on the Cache page whether the node runs, and its log."
+        fix = "Check the node's state and log on the Cache page."
     return Message("warning", title, f"Prometheus cannot reach {away}.", fix)
 
 
@@ -229,17 +229,16 @@ def _make_absent_message(panel: Panel, job: JobTargets, exported: Collection[str
     """A missing labelled counter proves no version: it exists only after its first count."""
     one, many = JOBS[panel.job]
     who, verb = (f"The {one} is", "does") if job.known == 1 else (f"The {many} are", "do")
-    text = f"{who} scraped but {verb} not export {panel.metric} now."
+    text = f"{who} scraped but {verb} not export {panel.metric}."
     needed, when = _parse_since(panel.since)
     since, before = detect_version(exported)
     if panel.job == "vllm" and needed and before and _number(before) <= _number(needed):
-        text += f" By what is exported, {'it is' if job.known == 1 else 'the newest is'} "
-        text += _format_value(since, before)
-        fix = f"It exists since {panel.since}: update the workers."
+        text += f" Detected version: {_format_value(since, before)}"
+        fix = f"Available since {panel.since}. Update the workers."
         return Message("warning", "Not in this version", text, fix)
-    fix = f"It is exported by {panel.since}, once there is something to count."
+    fix = f"Exported by {panel.since} after the first event."
     if needed and when:
-        fix = f"It is exported since vLLM {needed}, {when}, once there is something to count."
+        fix = f"Exported since vLLM {needed}, {when}, after the first event."
     return Message("info", "Not exported", text, fix)
 
 
@@ -251,8 +250,8 @@ def _parse_since(text: str) -> tuple[str, str]:
 
 def _format_value(since: str, before: str) -> str:
     if not since:
-        return f"older than vLLM {before}."
-    return f"vLLM {since} or newer{f', but before {before}' if before else ''}."
+        return f"before vLLM {before}."
+    return f"vLLM {since} or newer{f', before {before}' if before else ''}."
 
 
 def _number(version_: str) -> tuple[int, ...]:
@@ -262,14 +261,14 @@ def _number(version_: str) -> tuple[int, ...]:
 def _without_exporter(panel: Panel, exported: Collection[str]) -> tuple[State, Message]:
     exporter = EXPORTERS[panel.needs]
     if exporter.sign in exported:
-        text = f"{exporter.name} is scraped but exports no {panel.metric} now."
+        text = f"{exporter.name} is scraped but does not export {panel.metric}."
         return "absent", Message("info", "Not exported", text, exporter.more)
-    text = f"No target of this Prometheus exports {panel.metric} now."
-    return "needs", Message("info", f"Needs {exporter.name}", text, exporter.how)
+    text = f"No target exports {panel.metric}."
+    return "needs", Message("info", f"Requires {exporter.name}", text, exporter.how)
 
 
 def _make_other_pods_message(panel: Panel) -> Message:
     """The exporter covers other pods: one endpoint's GPUs must not make another's look idle."""
     exporter = EXPORTERS[panel.needs]
-    text = f"{exporter.name} exports {panel.metric}, but not of the workers shown here."
-    return Message("info", f"Needs {exporter.name}", text, exporter.how)
+    text = f"{exporter.name} exports {panel.metric}, but not for these workers."
+    return Message("info", f"Requires {exporter.name}", text, exporter.how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards.boards.panels.declarations import Panel, PanelLine, Style, Unit
+from dashboards.boards.panels.styles import REASONS
 from dashboards.grafana.export import expressions
 
 Object = dict[str, Any]
@@ -31,6 +32,7 @@ _DASHES: Final[dict[str, list[int]]] = {
     "longdash": [18, 6],
     "longdashdot": [18, 5, 2, 5],
 }
+_JOINED: Final = "strategy_reason"
 _LEGEND: Final = {"displayMode": "table", "placement": "bottom", "showLegend": True}
 
 
@@ -51,7 +53,19 @@ def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
     made["fieldConfig"]["overrides"] = [
         _make_override(key, style) for key, style in declared.legend.items()
     ]
+    if any(line.by == _JOINED for line in declared.lines):
+        made["transformations"] = [
+            _make_rename(reason, style.label) for reason, style in REASONS.items()
+        ]
     return made
+
+
+def _make_rename(reason: str, name: str) -> Object:
+    """Name the second of two joined label values; overrides match whole names only."""
+    return {
+        "id": "renameByRegex",
+        "options": {"regex": f"^(.+) {reason}$", "renamePattern": f"$1: {name}"},
+    }
 
 
 def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Object:
@@ -70,9 +84,9 @@ def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Ob
 def _description(declared: Panel) -> str:
     """Include reasons for missing data: Grafana shows only "No data"."""
     if declared.needs:
-        why = f"Needs {declared.needs}."
+        why = f"Requires {declared.needs}."
     else:
-        why = f"Needs {declared.metric} ({declared.since})."
+        why = f"Requires {declared.metric} ({declared.since})."
     return f"{declared.about}\n\n{why} {declared.empty}"
 
 

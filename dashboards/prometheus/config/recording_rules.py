@@ -48,32 +48,32 @@ LMCACHE: Final = (
     _lmcache(
         "num_lookup_hits_total",
         "lmcache_mp_lookup_hit_tokens_total",
-        "Prompt tokens which LMCache found when the scheduler asked.",
+        "Prompt tokens found in LMCache lookups.",
     ),
     _lmcache(
         "num_lookup_tokens_total",
         _SERVER,
-        "Prompt tokens it was asked for: what the above is a share of.",
+        "Prompt tokens looked up: denominator of the above.",
     ),
     _lmcache(
         "num_lookup_requests_total",
         "lmcache_mp_lookups_requests_total",
-        "How often it was asked.",
+        "Lookups.",
     ),
     _lmcache(
         "num_hit_tokens_total",
         f"(vllm:external_prefix_cache_hits_total {_SAME_WORKER})",
-        "Prompt tokens which LMCache really gave to vLLM.",
+        "Prompt tokens supplied to vLLM by LMCache.",
     ),
     _lmcache(
         "num_vllm_hit_tokens_total",
         f"(vllm:prefix_cache_hits_total {_SAME_WORKER})",
-        "Prompt tokens vLLM had on the device already: not LMCache's, whatever the name says.",
+        "Prompt tokens already in vLLM's device cache, not supplied by LMCache.",
     ),
     _lmcache(
         "num_prompt_tokens_total",
         f"(vllm:prompt_tokens_total {_SAME_WORKER})",
-        "All prompt tokens: what the above is a share of.",
+        "All prompt tokens: denominator of the above.",
     ),
 )
 # For large fleets, where summing all workers' buckets is slow: 15 times fewer samples for all
@@ -84,7 +84,7 @@ LARGE_FLEET: Final = (
     Record(
         TTFT_RECORDED,
         (f"sum by (le, namespace, endpoint_name) (rate({TTFT_RAW}[5m]))",),
-        "Requests a second by time to first token, of all workers of an endpoint.",
+        "Requests/s by time to first token, sum of all workers of an endpoint.",
     ),
 )
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}

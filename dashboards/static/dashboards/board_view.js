@@ -93,7 +93,7 @@
     const ink = getComputedStyle(document.body), ground = getComputedStyle(card).backgroundColor;
     const layout = { ...chart.layout, width: 1200, height: 600, paper_bgcolor: ground, plot_bgcolor: ground,
       font: { ...chart.layout.font, color: ink.color, family: "sans-serif" }, title: { text: title, x: 0.02 },
-      margin: { ...chart.layout.margin, t: 60 } };
+      margin: { ...chart.layout.margin, t: 60 }, showlegend: card.dataset.kind !== "numbers", legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom" } };
     const made = await window.Plotly.toImage({ data: chart.data, layout }, { format: "png", width: 1200, height: 600, scale: 2 });
     save(made, `${document.title.split(" · ")[0]}-${card.dataset.panel}.png`.replace(/[^\w.-]+/g, "-").toLowerCase());
   };
@@ -102,10 +102,10 @@
     const url = boards.url({ from: start, to: end, range: null, refresh: null }).href;
     try {
       await navigator.clipboard.writeText(url);
-      window.emberline.toast("Copied: a link to these very times.", "success");
+      window.emberline.toast("Link to this time range copied.", "success");
     } catch { // no right to the clipboard, or no TLS
       window.history.replaceState(null, "", url);
-      window.emberline.toast("The address of this page is now the link: copy it from there.", "info");
+      window.emberline.toast("Clipboard unavailable. The page address is now the link to this time range.", "info");
     }
     button.focus();
   };

@@ -3,16 +3,27 @@
   "use strict";
   const config = { responsive: true, displaylogo: false, displayModeBar: false };
   const waiting = new WeakMap(); // chart -> the newest figure nobody has seen yet
+  const shown = new WeakMap(); // chart -> its figure
   const near = new WeakSet(), born = new WeakSet();
-  // `dress`: (layout, chart) => layout, before each drawing. `greet`: (chart), after the first.
-  const boards = (window.boards = { dress: [], greet: [] });
+  // `dress`: (layout, chart) => layout, and `select`: (traces, chart) => traces, before each drawing.
+  // `greet`: (chart), after the first.
+  const boards = (window.boards = { dress: [], select: [], greet: [] });
+
+  // The theme's shade of a figure's colour (panels.css).
+  boards.ink = (colour) => {
+    const name = `--chart-${String(colour).slice(1).toLowerCase()}`;
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || colour;
+  };
+  const inked = (trace, part) => (trace[part] && trace[part].color ? { [part]: { ...trace[part], color: boards.ink(trace[part].color) } } : {});
+  const coloured = (trace) => ({ ...trace, ...inked(trace, "line"), ...inked(trace, "marker") });
 
   const draw = async (chart) => {
     const figure = waiting.get(chart);
     if (!figure || !near.has(chart)) return;
     waiting.delete(chart);
     const layout = boards.dress.reduce((made, add) => add(made, chart), { ...figure.layout });
-    await window.Plotly.react(chart, figure.data, layout, config);
+    const traces = boards.select.reduce((made, choose) => choose(made, chart), figure.data.map(coloured));
+    await window.Plotly.react(chart, traces, layout, config);
     if (born.has(chart)) return;
     born.add(chart);
     boards.greet.forEach((hello) => hello(chart));
@@ -43,8 +54,11 @@
     chart.hidden = !figure;
     if (!figure) return;
     waiting.set(chart, figure);
+    shown.set(chart, figure);
     watcher.observe(chart);
     paint(chart);
   };
+  boards.redraw = (chart) => boards.put(chart, shown.get(chart));
   boards.drawn = () => [...document.querySelectorAll(".panel-chart")].filter((chart) => born.has(chart) && near.has(chart));
+  document.addEventListener("emberline:theme", () => document.querySelectorAll(".panel-chart").forEach((chart) => { if (shown.has(chart)) boards.redraw(chart); }));
 })();

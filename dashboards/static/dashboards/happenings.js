@@ -4,6 +4,7 @@
   const boards = window.boards, board = boards.board, make = boards.make, DRAWN = 30;
   const list = board.querySelector("[data-board-notes]");
   const COLOURS = { alert: "#D55E00", rollback: "#CC79A7", worker: "#E69F00", node: "#E69F00" };
+  const colour = (note) => boards.ink(COLOURS[note.kind] || "#0072B2");
   const WORDS = { deploy: "Change", rollback: "Rollback", strategy: "Strategy", scale: "Scale", pause: "Pause", worker: "Worker", node: "Cache", alert: "Alert" };
   const clock = (moment) => `${new Date(moment * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const words = (note) => [WORDS[note.kind], note.endpoint, note.text, note.who && `by ${note.who}`].filter(Boolean).join(" · ");
@@ -12,7 +13,7 @@
   const item = (note) => {
     const what = note.url ? Object.assign(make("a", note.text), { href: note.url }) : make("span", note.text);
     const kind = Object.assign(make("span", WORDS[note.kind]), { className: "badge board-note-kind" });
-    kind.style.borderColor = COLOURS[note.kind] || "#0072B2";
+    kind.style.borderColor = colour(note);
     const until = note.end ? ` – ${clock(note.end).slice(11)}` : "";
     const when = Object.assign(make("span", clock(note.at) + until), { className: "text-secondary" });
     const rest = [note.endpoint, note.who && `by ${note.who}`].filter(Boolean).join(", ");
@@ -23,13 +24,13 @@
     const left = data.notes_left_out;
     list.hidden = !data.notes.length;
     list.querySelector("[data-count]").textContent = data.notes.length + left;
-    list.querySelector("ul").replaceChildren(...data.notes.map(item), ...(left ? [make("li", `and ${left} earlier`)] : []));
+    list.querySelector("ul").replaceChildren(...data.notes.map(item), ...(left ? [make("li", `${left} earlier events not shown`)] : []));
   });
   boards.dress.push((layout) => {
     const notes = ((boards.data && boards.data.notes) || []).slice(0, DRAWN);
     if (!notes.length || !layout.xaxis || layout.xaxis.type !== "date") return layout;
     const line = (note, at, dash) => ({ type: "line", xref: "x", yref: "paper", x0: at * 1000, x1: at * 1000, y0: 0, y1: 1, layer: "below",
-      line: { color: COLOURS[note.kind] || "#0072B2", width: 1.5, dash } });
+      line: { color: colour(note), width: 1.5, dash } });
     const shapes = notes.flatMap((note) => [line(note, note.at, "dash"), ...(note.end ? [line(note, note.end, "dot")] : [])]);
     const flags = notes.map((note) => ({ x: note.at * 1000, y: 1, xref: "x", yref: "paper", yanchor: "bottom", text: "▾", showarrow: false,
       font: { size: 14 }, hovertext: `${clock(note.at)}<br>${escaped(words(note))}`, captureevents: true }));

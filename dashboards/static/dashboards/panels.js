@@ -33,39 +33,66 @@
     const note = place.querySelector(".panel-message");
     note.hidden = !message;
     if (!message) return;
-    note.className = `panel-message alert alert-${message.level}${message.text || message.fix ? "" : " panel-short"}`;
+    note.className = `panel-message alert alert-${message.level} ${message.text || message.fix ? "panel-worded" : "panel-short"}`;
     for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
   };
   // What three panels or more have to say in the same words is said once, above them; each keeps its title.
-  const shared = (panels, enough = 3) => {
+  const shared = (panels) => {
     const times = new Map();
     for (const { message } of panels) if (message) times.set(message.text, (times.get(message.text) || 0) + 1);
     const [text, count] = [...times].sort((one, other) => other[1] - one[1])[0] || ["", 0];
-    return count >= enough ? panels.find(({ message }) => message && message.text === text).message : null;
+    return count >= 3 ? panels.find(({ message }) => message && message.text === text).message : null;
   };
-  // What two panels of a section lack for one reason is mended once: above them. Panel -> what it keeps.
-  const lacking = (section, panels, above) => {
-    const inside = panels.filter(({ id, message }) => message && message.fix && !(above && message.text === above.text) && section.querySelector(`[data-panel="${id}"]`));
-    const found = shared(inside.map(({ message }) => ({ message: { ...message, text: message.fix } })), 2);
-    const alike = inside.filter(({ message }) => found && message.fix === found.fix), [first] = alike;
-    const text = first && alike.every(({ message }) => message.text === first.message.text) ? first.message.text : "";
-    tell(section.querySelector("[data-section-message]"), found && { ...found, text });
-    return alike.map((panel) => [panel, { ...panel, message: { ...panel.message, text: text ? "" : panel.message.text, fix: "" } }]);
+  // Panels of a section that have nothing to draw share a line: all that lack the same, and two or more without data
+  // for the same reason. Another one without data is a small card.
+  const LACKING = ["not_scraped", "absent", "needs", "unpriced", "bad_query", "too_slow"], full = board.dataset.full !== undefined;
+  const flat = ({ data }) => data.every((trace) => trace.y && trace.y.every((value) => !value));
+  const bare = ({ state, figure, kind }) => !full && state !== "prometheus" && (!figure || (["zero", "quiet"].includes(state) && kind !== "numbers" && flat(figure)));
+  boards.grouped = (section, panels) => {
+    const groups = new Map();
+    for (const panel of panels) {
+      const { message, state } = panel;
+      if (!message || !bare(panel) || !section.querySelector(`[data-panel="${panel.id}"]`)) continue;
+      const lacking = LACKING.includes(state), name = lacking ? message.title : JSON.stringify([message.title, message.text, message.fix]);
+      if (!groups.has(name)) groups.set(name, { ...message, lacking, panels: [] });
+      const group = groups.get(name);
+      if (group.text !== message.text) group.text = "";
+      if (group.fix !== message.fix) group.fix = "";
+      group.panels.push(panel);
+    }
+    return [...groups.values()].filter(({ lacking, panels: inside }) => lacking || inside.length > 1);
   };
-  const draw = (panel, above) => {
+  const title = ({ id }) => board.querySelector(`[data-panel="${id}"] .card-title`).textContent.trim();
+  const link = (panel) => Object.assign(make("a", title(panel)), { href: boards.url({ panel: panel.id }).href, className: "text-reset" });
+  const line = (group, above) => {
+    const count = group.panels.length, what = group.lacking ? "unavailable" : "without data";
+    const head = make("strong", `${count} panel${count === 1 ? "" : "s"} ${what}: ${group.title}. `);
+    const said = above && group.text === above.text ? "" : [group.text, group.fix].filter(Boolean).join(" ");
+    const names = Object.assign(make("div", ...group.panels.flatMap((panel, at) => [at ? ", " : "", link(panel)])), { className: "text-secondary small" });
+    return make("li", head, said, names);
+  };
+  const gather = (section, panels, above) => {
+    const groups = boards.grouped(section, panels), list = section.querySelector("[data-section-lines]");
+    list.hidden = !groups.length;
+    list.replaceChildren(...groups.map((group) => line(group, above)));
+    return groups.flatMap((group) => group.panels.map(({ id }) => id));
+  };
+  const draw = (panel, above, gathered) => {
     const card = board.querySelector(`[data-panel="${panel.id}"]`);
     if (!card) return; // the page was opened before the board had it
     card.dataset.state = panel.state;
     const told = above && panel.message && panel.message.text === above.text;
     const short = told ? { ...panel.message, text: "", fix: "" } : panel.message;
     tell(card, panel.state === "prometheus" ? null : short); // what is true of the whole page is said once
-    card.classList.toggle("panel-empty", !panel.figure && panel.state !== "prometheus");
+    card.parentElement.hidden = gathered.has(panel.id);
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
     if (panel.title) card.querySelector(`#panel-${panel.id}`).textContent = panel.title; // other without a price
     if (panel.about) card.querySelector(".panel-about").textContent = panel.about;
+    card.parentElement.classList.toggle("board-small", bare(panel));
     const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);
     boards.put(chart, panel.figure);
+    boards.legend(card, panel);
     card.querySelector("thead").replaceChildren(row(card, "th", panel.table.head));
     card.querySelector("tbody").replaceChildren(...panel.table.rows.map((cells) => row(card, "td", cells)));
   };
@@ -79,11 +106,11 @@
     const above = data.fault ? null : shared(data.panels.filter((panel) => ["stale", "not_scraped"].includes(panel.state)));
     tell(board, data.fault || above);
     (boards.arrived || []).forEach((told) => told(data));
-    const kept = new Map([...board.querySelectorAll("[data-section]")].flatMap((section) => lacking(section, data.fault ? [] : data.panels, above)));
-    data.panels.forEach((panel) => draw(kept.get(panel) || panel, above));
+    const gathered = new Set([...board.querySelectorAll("[data-panels]")].flatMap((section) => gather(section, data.panels, above)));
+    data.panels.forEach((panel) => draw(panel, above, gathered));
     const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
     if (!old) good = data.at;
-    say(old ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(old));
+    say(old ? `${data.fault.title}.` : `Targets up: ${data.scraped} · Updated ${data.at}`, Boolean(old));
   };
   const ask = async () => {
     const url = board.dataset.url;
@@ -101,7 +128,7 @@
     if (busy) again = true;
     if (busy || document.hidden) return; // a hidden tab asks nothing; it asks at once when shown
     busy = true;
-    await ask().catch((error) => { failures += 1; say(`The console does not answer (${error.message}).`, true); });
+    await ask().catch((error) => { failures += 1; say(`The console is unreachable (${error.message}).`, true); });
     busy = false;
     if (again) { again = false; poll(); return; }
     const pause = Number(board.dataset.pollS) * 1000;

@@ -18,11 +18,16 @@
     } catch { /* then it is as it was at the next visit */ }
     name();
   };
-  const name = () => { if (all) all.textContent = sections.some((section) => section.open) ? "Fold all" : "Unfold all"; };
+  const name = () => { if (all) all.textContent = sections.some((section) => section.open) ? "Collapse all" : "Expand all"; };
 
-  const known = remembered(), narrow = window.matchMedia("(max-width: 767px)").matches;
-  sections.forEach((section, place) => {
-    section.open = known[section.dataset.section] ?? (!narrow || place === 0);
+  const narrow = window.matchMedia("(max-width: 767px)").matches, chosen = new WeakSet(), lines = new Map();
+  // By what is remembered; else a section without a chart is folded.
+  const fold = (section) => {
+    section.open = remembered()[section.dataset.section] ?? (!lines.get(section) && (!narrow || section === sections[0]));
+    name();
+  };
+  sections.forEach((section) => {
+    fold(section);
     // Its own click only: what a script opens is not what somebody chose.
     section.querySelector("summary").addEventListener("click", () => window.setTimeout(() => remember([section])));
   });
@@ -30,12 +35,13 @@
     all.hidden = false;
     all.addEventListener("click", () => {
       const open = !sections.some((section) => section.open);
-      sections.forEach((section) => { section.open = open; });
+      sections.forEach((section) => { section.open = open; chosen.add(section); });
       remember(sections);
     });
   }
   const unfold = (section) => {
     if (!section) return;
+    chosen.add(section);
     section.open = true;
     name();
     section.scrollIntoView({ block: "start" });
@@ -50,11 +56,16 @@
   if (window.location.hash) unfold(sections.find((section) => `#${section.id}` === window.location.hash));
   name();
 
-  const LACKING = ["not_scraped", "absent", "needs", "unpriced", "bad_query", "too_slow"];
   (boards.arrived = boards.arrived || []).push((data) => sections.forEach((section) => {
-    const states = data.panels.filter(({ id }) => section.querySelector(`[data-panel="${id}"]`)).map(({ state }) => state);
-    const without = states.filter((state) => LACKING.includes(state)).length, old = states.filter((state) => state === "stale").length;
-    const told = [`${states.length} panel${states.length === 1 ? "" : "s"}`, without && `${without} without numbers`, old && `${old} with old numbers`];
+    const inside = data.panels.filter(({ id }) => section.querySelector(`[data-panel="${id}"]`));
+    const groups = boards.grouped(section, inside), count = groups.reduce((sum, { panels }) => sum + panels.length, 0);
+    const old = inside.filter(({ state }) => state === "stale").length, lacking = groups.every((group) => group.lacking);
+    const without = Boolean(inside.length) && count === inside.length, what = lacking ? "unavailable" : "without data";
+    const head = `${inside.length} panel${inside.length === 1 ? "" : "s"}`;
+    const told = without ? [`${head} ${what}: ${groups.map(({ title }) => title).join("; ")}`] : [head, count && `${count} ${what}`, old && `${old} stale`];
     section.querySelector("[data-told]").textContent = told.filter(Boolean).join(", ");
+    if (without === Boolean(lines.get(section))) return;
+    lines.set(section, without);
+    if (!chosen.has(section)) fold(section);
   }));
 })();

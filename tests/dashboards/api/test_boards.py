@@ -44,6 +44,7 @@ def test_the_numbers_of_one_endpoint_as_they_were_measured() -> None:
     lines = {line["name"]: line["values"] for line in panel["lines"]}
     assert all(len(values) == points for values in lines.values())
     assert lines["Device"][-1] == pytest.approx(0.4)
+    assert panel["lines"][0]["key"] == "device"
     assert (panel["state"], panel["unit"], found["fault"]) == ("ok", "share", None)
     assert found["notes"][0]["text"] == "Created"
 

@@ -65,7 +65,7 @@ def test_from_the_form_to_an_abort(
     expect(page.get_by_text("Waiting for its turn")).to_be_visible()
     run = passes(Benchmark.objects.get(), "running")
     until(lambda: lifecycle.read_current_progress(run).get("elapsed_s", 0) > 3)
-    expect(page.get_by_role("img", name="Requests a second")).to_be_visible()
+    expect(page.get_by_role("img", name="Requests/s")).to_be_visible()
     judged(it, "running")
     page.get_by_role("button", name="Abort").click()
     expect(page.get_by_text("is being ended")).to_be_visible()

@@ -77,7 +77,7 @@ def test_what_people_and_the_console_did_to_an_endpoint() -> None:
         ("deploy", "Created"),
         ("scale", "Scaled 1 → 3"),
         ("strategy", "Strategy prefixaware → kvaware: try it"),
-        ("rollback", "Rolled back, as revision 4"),
+        ("rollback", "Rollback: revision 4"),
         ("pause", "Paused"),
     }
     assert {note["who"] for note in found if note["kind"] != "deploy"} == {alice.username}
@@ -128,7 +128,7 @@ def test_an_alert_begins_and_ends_where_its_series_does() -> None:
     assert latest["text"].startswith("HighTTFT fired: ")
     assert latest["end"] is None, "it fires still"
     assert middle["end"] - middle["at"] == 4 * STEP
-    assert (first["text"], first["end"] - first["at"]) == ("Odd fired already", STEP)
+    assert (first["text"], first["end"] - first["at"]) == ("Odd already firing", STEP)
     assert 'endpoint="demo"' in prometheus.queries[0]
 
 

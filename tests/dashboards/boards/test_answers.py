@@ -103,7 +103,7 @@ def test_a_panel_by_itself_and_one_nobody_has(client: Client) -> None:
     only = viewer.get(f"{ONE}&panel=ttft").json()
     assert [panel["id"] for panel in only["panels"]] == ["ttft"]
     page = viewer.get("/dashboards/endpoints/demo/?panel=nothing").content.decode()
-    assert "This board has no such panel." in page
+    assert "This board has no panel" in page
     assert page.count("data-panel=") > 1, "all of them are shown then"
 
 
@@ -121,7 +121,7 @@ def test_boards_have_tabs_which_keep_what_was_chosen() -> None:
 def test_a_look_that_is_not_understood_is_said(settings: Any) -> None:
     html = browser("viewer").get("/dashboards/?from=later&refresh=1").content.decode()
     assert "later" in html
-    assert "is not understood" in html
+    assert "Invalid value for" in html
 
 
 def test_the_second_caller_waits_for_the_first_and_the_oldest_goes() -> None:

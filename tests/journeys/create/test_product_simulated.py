@@ -101,7 +101,7 @@ def test_kvaware_on_simulated_workers(simulated: Product) -> None:
 
     assert eventually("the cache is followed", hit, 60)
     page = simulated.sign_in().get("/routing/endpoints/knows/")
-    assert "Cache reported" in page.text
+    assert "KV cache match" in page.text
     delete(simulated, "knows")
 
 

@@ -192,7 +192,7 @@ def test_a_board_left_open_holds_no_more_than_at_first(
         wanted = len(asked) + polls
         while len(asked) < wanted:
             with page.expect_response("**/data?*"):
-                page.get_by_label("Ask now").click()
+                page.get_by_label("Refresh", exact=True).click()
         frame = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
         page.evaluate(frame)
         chrome_says.send("HeapProfiler.collectGarbage")
@@ -268,7 +268,7 @@ def test_a_hidden_tab_asks_nothing_and_nothing_new_is_not_sent_again(
     with it.page.expect_response("**/dashboards/data?*") as again:
         it.page.clock.run_for(6_000)
     assert again.value.status == 304
-    expect(it.page.locator("[data-board-status]")).to_contain_text("Scraped now")
+    expect(it.page.locator("[data-board-status]")).to_contain_text("Targets up")
     it.page.evaluate(HIDE, True)
     asked: list[str] = []
     it.page.on("request", lambda request: asked.append(request.url))
@@ -289,15 +289,15 @@ def test_one_look_at_all_that_can_be_done_with_a_board(
     page.goto(f"{live_server.url}/dashboards/endpoints/demo/?range=15m")
     drawn(page)
     # What happened is a flag in the charts and a line in the list.
-    expect(page.locator("[data-board-notes]")).to_contain_text("What happened in this time: 1")
+    expect(page.locator("[data-board-notes]")).to_contain_text("Events in this range: 1")
     page.locator("[data-board-notes] summary").click()
     expect(page.locator("[data-board-notes] li")).to_contain_text("Created")
     flags = page.locator(".panel-chart .annotation-text", has_text="▾")
     # It happened just now: the charts, which end at whole steps, reach it with the next answer.
     expect(flags.first).to_be_attached(timeout=20_000)
     # The period before is a ghost in the chart and two columns in the table.
-    page.get_by_label("Compare with the period before").click()
-    expect(page.get_by_label("Compare with the period before")).to_have_attribute(
+    page.get_by_label("Compare with previous period").click()
+    expect(page.get_by_label("Compare with previous period")).to_have_attribute(
         "aria-pressed", "true"
     )
     head = page.locator("[data-panel=ttft] thead th")
@@ -313,17 +313,17 @@ def test_one_look_at_all_that_can_be_done_with_a_board(
     expect(page.locator("[data-panel=requests] .panel-crosshair")).to_have_count(0)
     # Pictures and numbers can be taken along.
     with page.expect_download() as picture:
-        page.get_by_label("Time to first token: save as a picture").click()
+        page.get_by_label("Time to first token: save as PNG").click()
     assert picture.value.suggested_filename.endswith("-ttft.png")
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")
     with page.expect_download() as numbers:
-        page.get_by_label("Time to first token: numbers as CSV").click()
+        page.get_by_label("Time to first token: download CSV").click()
     told = numbers.value.path().read_text()
     assert told.startswith("time,p50 (seconds),p90 (seconds),")
     # A link to just these times.
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_label("Copy a link to just these times").click()
-    expect(page.locator("#toasts")).to_contain_text("Copied")
+    page.get_by_label("Copy link to this time range").click()
+    expect(page.locator("#toasts")).to_contain_text("copied")
     link = page.evaluate("navigator.clipboard.readText()")
     assert {"from", "to", "compare"} <= set(dict(parse_qsl(urlsplit(link).query)))
     # One panel fills the screen, and all come back.
@@ -349,7 +349,7 @@ def test_charts_stay_and_are_called_stale_when_prometheus_goes(
     settings.EMBERLINE = away
     status = it.page.locator("[data-board-status]")
     expect(status).to_contain_text("Stale since", timeout=15_000)
-    expect(status).to_contain_text("Prometheus does not answer")
+    expect(status).to_contain_text("Prometheus is unreachable")
     expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
     assert it.page.locator(".panel-chart:has(.main-svg)").count() > 0
     expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
@@ -382,7 +382,7 @@ def test_what_all_panels_lack_is_said_once(
 
     def has_ended() -> bool:
         """The last samples have left the range that panels read."""
-        it.page.get_by_label("Ask now").click()
+        it.page.get_by_label("Refresh", exact=True).click()
         expect(it.page.locator("[data-state=loading]")).to_have_count(0, timeout=20_000)
         shown = lacking.locator("[data-title]").all_inner_texts()
         return len(shown) > 3 and all(title.startswith("No data since") for title in shown)
@@ -390,3 +390,55 @@ def test_what_all_panels_lack_is_said_once(
     until(has_ended, what="No data since in each panel")
     words = [text for text in lacking.locator("[data-text]").all_inner_texts() if text]
     assert (above.locator("[data-text]").inner_text()) not in words
+
+
+BOXES = """() => [...document.querySelectorAll(".board-panels [data-panel]")]
+  .filter(card => card.offsetParent).map(card => {
+    const box = card.getBoundingClientRect(), small = card.closest(".board-small") !== null;
+    return {top: Math.round(box.top + scrollY), height: Math.round(box.height), small}; })"""
+
+
+def test_a_row_has_one_height_and_the_colours_are_the_themes(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url)
+    page = it.page
+    page.goto(f"{live_server.url}/dashboards/")
+    drawn(page)
+    boxes = page.evaluate(BOXES)
+    rows: dict[int, set[int]] = {}
+    for box in boxes:
+        rows.setdefault(box["top"], set()).add(box["height"])
+    assert all(len(heights) == 1 for heights in rows.values()), boxes
+    small = [box["height"] for box in boxes if box["small"]]
+    assert small, "no request failed"
+    assert max(small) < 120
+    page.goto(f"{live_server.url}/dashboards/endpoints/demo/workers/")
+    drawn(page)
+    # GPUs and pods: a line each with the missing exporter.
+    gpus = page.locator("[data-section='workers/gpus']")
+    expect(gpus.locator("[data-told]")).to_have_text(
+        "8 panels unavailable: Requires NVIDIA DCGM exporter"
+    )
+    assert gpus.get_attribute("open") is None
+    gpus.locator("> summary").click()
+    expect(gpus.locator("[data-section-lines] a")).to_have_count(8)
+    expect(gpus.locator("[data-panel]:visible")).to_have_count(0)
+    # The legend hides a series, and keeps it hidden when new values arrive.
+    card = page.locator("[data-panel=workers-up]")
+    lines = card.locator(".scatterlayer .trace")
+    expect(lines).to_have_count(2)
+    card.locator(".panel-legend button").first.focus()
+    page.keyboard.press("Enter")
+    expect(lines).to_have_count(1)
+    with page.expect_response("**/data?*"):
+        page.get_by_label("Refresh", exact=True).click()
+    expect(card.locator(".panel-legend button").first).to_have_attribute("aria-pressed", "false")
+    expect(lines).to_have_count(1)
+    # Another theme: the same series in that theme's shade.
+    stroke = "document.querySelector('[data-panel=workers-up] .js-line').style.stroke"
+    light = page.evaluate(stroke)
+    page.locator("[data-theme-choice=dark]").first.click()
+    until(lambda: page.evaluate(stroke) != light, what="the shade of the dark theme")
+    assert it.complaints == []

@@ -66,7 +66,7 @@ def test_one_dies_and_the_other_s_numbers_stay(two: Callable[[], None]) -> None:
     assert both["scraped"].startswith("workers 2 of 2")
     two()
     left = until(lambda: _faulty(board(viewer)), what="the board to miss a source")
-    assert left["fault"]["title"] == "Some endpoints' numbers are missing"
+    assert left["fault"]["title"] == "Some metrics sources are unreachable"
     assert "of-there" in left["fault"]["text"]
     assert "of-here" not in left["fault"]["text"]
     assert left["panels"]["requests"]["state"] == "ok"

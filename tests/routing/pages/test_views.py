@@ -110,7 +110,7 @@ def demo(router: Stub) -> Endpoint:
 
 def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/").text
-    for shown in ("Prefix known", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
+    for shown in ("Prefix match", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
         assert shown in text
     assert "/routing/endpoints/demo/decisions/abc-1/" in text
     assert "running" in text, "a decision whose request is still running"
@@ -125,7 +125,7 @@ def test_htmx_gets_the_part_only(demo: Endpoint) -> None:
 def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
     assert text.count("chosen</span>") == 1
-    for shown in ("480", "52", "500", "served a prompt that begins the same way"):
+    for shown in ("480", "52", "500", "served a prompt with the same prefix"):
         assert shown in text
     assert "down or left out" in text
     gone = browser("viewer").get("/routing/endpoints/demo/decisions/gone/").text
@@ -222,7 +222,7 @@ def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub
     assert 'hx-get="/routing/endpoints/demo/?outcome=failed"' in page
     reasons = page.partition('id="reasons-title"')[2].partition("</section>")[0]
     assert re.findall(r'text-secondary">(\d+)<', reasons) == ["1", "1"]
-    assert "Prefix known" not in reasons
+    assert "Prefix match" not in reasons
     whole = browser("viewer").get("/routing/endpoints/demo/").text
     assert "Routing reasons: last 7 decisions" in whole
 

@@ -103,7 +103,7 @@ def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -
     text = browser("viewer").get(KV).text
     for shown in (
         *("demo-worker-0", "1300", "not believed", "71 % missing", "lost for good"),
-        *("no events", "--kv-events-config", "not_cached", "multimodal", "images or audio"),
+        *("no events", "--kv-events-config", "not_cached", "multimodal", "Images or audio"),
         *("2 of 4", "0.3 s", "made here, compared"),
     ):
         assert shown in text, shown

@@ -124,7 +124,7 @@ def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo: Endpoint) ->
     }
     assert (done["reason"], done["error"]) == ("kv_hit", "")
     assert done["explain_url"] == "/routing/endpoints/demo/decisions/d-1/"
-    assert "Cache reported" in done["html"]
+    assert "KV cache match" in done["html"]
     assert SECRET not in json.dumps(done)
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import plotly.graph_objects as go
 import pytest
 
+import dashboards
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
 from dashboards.boards.charts.figure import MAX_COLUMNS
-from dashboards.boards.charts.styled_series import MAX_LINES, StyledSeries, style_series
+from dashboards.boards.charts.styled_series import (
+    CYCLE,
+    MAX_LINES,
+    StyledSeries,
+    style_series,
+)
 from dashboards.boards.panels import BOARDS, overview, styles
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.panels.overview import GOOD, NOW, SHARE
-from dashboards.boards.panels.routing import ERRORS
+from dashboards.boards.panels.routing import ERRORS, STRATEGIES
 from dashboards.boards.panels.workers import PROMPT_LENGTHS
 from dashboards.prometheus.http.client import MAX_POINTS, Series, Window
 
@@ -87,10 +95,10 @@ def test_backgrounds_are_transparent_for_both_themes() -> None:
 def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
     panel = overview.REASONS_PANEL
     items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
-    assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known"]
+    assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix match"]
     rows = charts_figure.table(panel, items)["rows"]
-    assert [row[0] for row in rows] == ["Prefix known", "Sent again"]
-    assert "Sent again" not in charts_figure.make_text_alternative(panel, items)
+    assert [row[0] for row in rows] == ["Prefix match", "Retried"]
+    assert "Retried" not in charts_figure.make_text_alternative(panel, items)
 
 
 def test_all_zero_is_drawn_as_zero() -> None:
@@ -104,7 +112,7 @@ def test_without_numbers_there_is_no_figure() -> None:
     assert charts_figure.figure(overview.SHARE, empty, WINDOW) is None
     assert (
         charts_figure.make_text_alternative(overview.SHARE, empty)
-        == "Share of each worker. No data."
+        == "Request share by worker. No data."
     )
     assert charts_figure.table(overview.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
 
@@ -120,7 +128,7 @@ def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
 def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
     rows = charts_figure.table(overview.SOURCES, tiers())["rows"]
     assert rows[0] == ["Device", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
-    assert "L1 host memory 30.0 %" in charts_figure.make_text_alternative(overview.SOURCES, tiers())
+    assert "L1 30.0 %" in charts_figure.make_text_alternative(overview.SOURCES, tiers())
 
 
 @pytest.mark.parametrize(
@@ -230,7 +238,7 @@ def test_lengths_are_not_counted_again_with_longer_ones() -> None:
         ("over 1,000", 0.0),
     ]
     assert charts_figure.make_text_alternative(PROMPT_LENGTHS, drawn).endswith(
-        "Most have 100 to 1,000 tokens."
+        "Most frequent: 100 to 1,000 tokens."
     )
 
 
@@ -262,7 +270,62 @@ def test_bars_are_stacked_and_what_never_happened_needs_no_name() -> None:
     assert [(trace["type"], trace["name"]) for trace in made["data"]] == [("bar", "a")]
     assert made["layout"]["barmode"] == "stack"
     nothing = figure_of(ERRORS, series([0.0] * 5, reason="a"), series([0.0] * 5, reason="b"))
-    assert nothing["layout"]["showlegend"] is False
+    assert len(nothing["data"]) == 2
+
+
+def test_codes_of_the_data_are_named_everywhere() -> None:
+    """Without a declared style, and where two labels are joined; the key stays for programs."""
+    found = drawn(ERRORS, series([1.0] * 5, reason="no_healthy_worker"))
+    assert [(item.key, item.style.label) for item in found] == [
+        ("no_healthy_worker", "No healthy worker")
+    ]
+    joined = series([1.0] * 5, strategy_reason="prefixaware fallback_least_loaded")
+    items = drawn(STRATEGIES, joined)
+    (trace,) = figure(STRATEGIES, items)["data"]
+    assert trace["name"] == "prefixaware: Diverted by load"
+    assert charts_figure.table(STRATEGIES, items)["rows"][0][0] == trace["name"]
+    assert trace["name"] in charts_figure.make_text_alternative(STRATEGIES, items)
+    sources = series([1.0] * 5, reason="queue_full", metrics_source="east")
+    assert [item.style.label for item in drawn(ERRORS, sources)] == ["Queue full (east)"]
+
+
+def test_all_charts_are_equally_tall_and_leave_the_legend_to_the_page() -> None:
+    one = figure(SHARE, drawn(SHARE, series([1.0] * 5, worker="w")))["layout"]
+    many = [series([1.0] * 5, worker=f"w{n:02}") for n in range(12)]
+    assert figure(SHARE, drawn(SHARE, *many))["layout"]["height"] == one["height"]
+    assert (
+        figure(PROMPT_LENGTHS, drawn(PROMPT_LENGTHS, *lengths()))["layout"]["height"]
+        == one["height"]
+    )
+    assert one["showlegend"] is False
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(("theme", "card"), [(":root", "#ffffff"), ("dark", "#262626")])
+def test_every_colour_is_legible_in_both_themes(theme: str, card: str) -> None:
+    """WCAG 1.4.11: 3:1 between a line and its card."""
+    sheet = Path(dashboards.__file__).parent / "static" / "dashboards" / "panels.css"
+    rules = re.findall(r"^([^\n{}]*) \{\n([^}]*)", sheet.read_text(), re.MULTILINE)
+    (block,) = (body for head, body in rules if theme in head and "--chart-" in body)
+    shades = dict(re.findall(r"--chart-([0-9a-f]{6}): (#[0-9a-f]{6})", block))
+    used = {
+        style.colour.removeprefix("#").lower()
+        for panel in EVERY.values()
+        for style in panel.legend.values()
+    } | {colour.removeprefix("#").lower() for colour in CYCLE}
+    assert used <= set(shades)
+    assert len(set(shades.values())) == len(shades)
+    ground = _luminance(card)
+    for shade in shades.values():
+        lighter, darker = sorted((_luminance(shade), ground), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 3, shade
 
 
 def test_large_figures_say_the_latest_value_of_each() -> None:
@@ -310,7 +373,7 @@ def test_too_many_lines_are_counted_not_drawn() -> None:
     found = [series([float(n)] * 5, worker=f"w{n:03}") for n in range(MAX_LINES + 7)]
     drawn = style_series(SHARE, [(SHARE.lines[0], tuple(found))])
     assert [item.key for item in drawn] == [f"w{n:03}" for n in range(7, MAX_LINES + 7)] + [""]
-    assert charts_figure.table(SHARE, drawn)["rows"][-1][0] == "7 smaller ones are not shown"
+    assert charts_figure.table(SHARE, drawn)["rows"][-1][0] == "7 smaller series not shown"
     assert len(figure_of(SHARE, *found)["data"]) == MAX_LINES
 
 

@@ -179,15 +179,15 @@ def written() -> str:
 def _of_board(board: Board) -> Iterator[str]:
     yield f"\n## {board.title}\n"
     yield f"{board.about}\n"
-    yield "| panel | of | what it says | from |"
+    yield "| panel | of | description | source |"
     yield "|---|---|---|---|"
     fleet, one = board.panels(one=False), board.panels(one=True)
     for panel in _once(*fleet, *one):
         where = _WHERE[panel in fleet, panel in one]
         yield f"| {panel.title} | {where} | {panel.about} | {_from(panel)} |"
     if board.documented:
-        yield "\nNames from the documentation of tiered caches, and what they count in truth:\n"
-        yield "| name | said to be | counts in truth | LMCache as a server |"
+        yield "\nMetric reference of tiered caches:\n"
+        yield "| metric | documented meaning | actual meaning | LMCache server mode |"
         yield "|---|---|---|---|"
         for name in board.documented:
             yield f"| `{name.name}` | {name.said} | {name.true} | {name.as_server} |"

@@ -38,20 +38,20 @@ def test_a_ghost_lies_where_the_line_of_now_does_in_its_colour() -> None:
     real = found["figure"]["data"][0]
     assert (ghost["x0"], ghost["dx"]) == (real["x0"], real["dx"])
     assert ghost["line"]["color"] == real["line"]["color"]
-    assert ghost["name"] == "p50, before"
+    assert ghost["name"] == "p50 (previous)"
     assert ghost["y"] == [4, None, 6]
     assert not ghost["showlegend"]
 
 
 def test_the_table_has_the_mean_before_and_the_change() -> None:
     found = compared(TTFT, [line("p50", 1, 2, 3)], [line("p50", 4, None, 4)])
-    assert found["table"]["head"][-2:] == ["Mean before", "Change"]
+    assert found["table"]["head"][-2:] == ["Mean (previous)", "Change"]
     assert found["table"]["rows"][0][-2:] == ["4.00 s", "-50.0 %"]
 
 
 def test_shares_change_by_points() -> None:
     found = compared(SHARE, [line("a", 0.75, 0.75, 0.75)], [line("a", 0.5, 0.5, 0.5)])
-    assert found["table"]["rows"][0][-1] == "+25.0 points"
+    assert found["table"]["rows"][0][-1] == "+25.0 pp"
 
 
 def test_ghosts_of_areas_are_their_edges() -> None:
@@ -67,12 +67,12 @@ def test_what_is_new_and_what_is_gone() -> None:
     rows = {row[0]: row[1:] for row in found["table"]["rows"]}
     assert rows["new"][-2:] == ["–", "–"]
     assert rows["gone"][:4] == ["–"] * 4
-    assert [ghost["name"] for ghost in ghosts(found)] == ["gone, before"]
+    assert [ghost["name"] for ghost in ghosts(found)] == ["gone (previous)"]
 
 
 def test_from_nothing_to_something_is_new() -> None:
     found = compared(SHARE, [line("a", 1, 1, 1)], [line("a", 0, 0, 0)])
-    assert found["table"]["rows"][0][-1] == "+100.0 points"
+    assert found["table"]["rows"][0][-1] == "+100.0 pp"
     found = compared(TTFT, [line("p50", 1, 1, 1)], [line("p50", 0, 0, 0)])
     assert found["table"]["rows"][0][-1] == "new"
 

@@ -51,7 +51,7 @@ def test_several_panels_have_a_row_a_number() -> None:
 def test_the_period_before_has_columns_of_its_own() -> None:
     both = replace(ONE, before=(line("p50", 9, 8, 7),))
     told = rows(found(both))
-    assert told[0][3] == "p50, period before (seconds)"
+    assert told[0][3] == "p50 (previous period) (seconds)"
     assert [row[3] for row in told[1:]] == ["9", "8", "7"]
 
 

@@ -50,8 +50,8 @@ def test_what_happened_without_being_measured_is_not_denied() -> None:
     state, message = judge(QUEUED, Points(), facts(QUEUED), None, Evidence(caused=82.0))
     assert state == "quiet"
     assert message is not None
-    assert message.text == "82 requests were routed in this range."
-    assert message.fix == QUEUED.empty
+    assert message.text == f"{QUEUED.empty} Requests routed in this range: 82."
+    assert message.fix == ""
 
 
 def test_what_the_chart_missed_is_told() -> None:
@@ -69,7 +69,7 @@ def test_what_could_not_be_counted_is_not_denied() -> None:
     state, message = judge(TTFT, Points(), facts(TTFT), None, evidence)
     assert state == "quiet"
     assert message is not None
-    assert message.title == "Not known"
+    assert message.title == "Unknown"
     assert "It did not answer in time." in message.text
 
 
@@ -79,8 +79,8 @@ def test_a_measured_zero_is_not_nothing() -> None:
         state, message = judge(panel, Points((0.0, 0.0)), facts(panel), None)
         assert state == "zero"
         assert message is not None
-        assert message.title == "Zero in this range"
-        assert message.fix == panel.zero != ""
+        assert message.title == "All values are zero"
+        assert message.text == panel.zero != ""
 
 
 def test_every_share_says_what_its_zero_means() -> None:
@@ -108,7 +108,7 @@ def test_nobody_told_prometheus_of_the_targets() -> None:
     assert "/prometheus/targets" in message.fix
     _, about_l2 = judge(L2, Points(), facts(L2, known=0, up=0), None)
     assert about_l2 is not None
-    assert "turns L2 on" in about_l2.fix
+    assert "enables L2" in about_l2.fix
 
 
 def test_targets_do_not_answer_since() -> None:
@@ -131,7 +131,7 @@ def test_this_version_does_not_export_it() -> None:
     assert state == "absent"
     assert message is not None
     assert CHUNKS.metric in message.text
-    assert "older than vLLM 0.13" in message.text
+    assert "before vLLM 0.13" in message.text
     assert "since vLLM 0.28" in message.fix
 
 
@@ -143,7 +143,7 @@ def test_a_version_which_has_it_was_not_told_to() -> None:
     assert message.title == "Not exported"
     assert "does not export" in message.text
     assert "version" not in message.text
-    assert "since vLLM 0.28, with L1 and L2 on, once there is something to count" in message.fix
+    assert "since vLLM 0.28, with L1 and L2 on, after the first event" in message.fix
 
 
 def test_a_router_without_a_strategy_is_not_of_an_older_version() -> None:
@@ -186,7 +186,7 @@ def test_an_exporter_which_is_not_ours() -> None:
     state, message = judge(TENSOR, Points(), there, None)
     assert state == "needs", "it speaks of others only"
     assert message is not None
-    assert "not of the workers shown here" in message.text
+    assert "not for these workers" in message.text
     assert judge(TENSOR, Points((0.5,)), there, None) == ("ok", None)
 
 

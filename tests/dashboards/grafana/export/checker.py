@@ -219,6 +219,14 @@ _ROW = closed(
 )
 
 
+_RENAME = closed(
+    {
+        "id": {"const": "renameByRegex"},
+        "options": closed({"regex": _TEXT, "renamePattern": _TEXT}),
+    }
+)
+
+
 def _panel(kind: str) -> Object:
     config = closed({"defaults": _DEFAULTS, "overrides": several(_OVERRIDE)})
     return closed(
@@ -226,6 +234,8 @@ def _panel(kind: str) -> Object:
         | {"type": {"const": kind}, "description": _TEXT, "datasource": _SOURCE}
         | {"targets": several(_TARGET, minItems=1), "fieldConfig": config}
         | {"options": _OPTIONS[kind]}
+        | {"transformations": several(_RENAME, minItems=1)},
+        ("transformations",),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from dashboards.boards.panels.declarations import (
     Style,
     Unit,
 )
+from dashboards.boards.panels.routing import STRATEGIES
 from dashboards.grafana.export import panel as export_panel
 from dashboards.grafana.export.dashboard import DashboardExport, list_exports, make_dashboard
 from tests.dashboards.grafana.export import checker
@@ -164,6 +166,15 @@ def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
         "/d/emberline-endpoint-x?var-endpoint=${__field.labels.endpoint_name}"
         "&${datasource:queryparam}&${namespace:queryparam}&${__url_time_range}"
     )
+
+
+def test_reasons_of_joined_names_are_words_in_grafana_too() -> None:
+    made = export_panel.make_panel(STRATEGIES, one=True)
+    shown = "prefixaware fallback_least_loaded"
+    for one in made["transformations"]:
+        pattern = one["options"]["renamePattern"].replace("$1", r"\1")
+        shown = re.sub(one["options"]["regex"], pattern, shown)
+    assert shown == "prefixaware: Diverted by load"
 
 
 def test_kinds_are_drawn_as_what_they_are() -> None:
