@@ -22,7 +22,7 @@ _CAUSE_LINES = 600
 _LATELY_S = 300.0
 """Period after a restart in which the previous exit is reported."""
 _NOT_SERVING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
-_NEXT_APPLY = "Does not run; started by the next apply."
+_NEXT_APPLY = "Stopped; started by the next apply."
 
 
 def observe(
@@ -51,9 +51,9 @@ def _observe_replica(
     started_at = info.started_at if info else 0.0
     if found is ReplicaState.BACKOFF and info is not None:
         died = _death(var, f"{name}-{index}", run) or info.spawn_error
-        message = f"Died ({died}); is started again by itself."
+        message = f"Crashed ({died}). Restarts automatically."
     elif found is ReplicaState.STARTING and run.deaths and time.time() - started_at < _LATELY_S:
-        message = f"Died ({_death(var, f'{name}-{index}', run)}) and runs again."
+        message = f"Restarting after a crash ({_death(var, f'{name}-{index}', run)})."
     pid = info.pid if info else 0
     return ReplicaObservation(
         name=f"{name}-{index}",
@@ -91,9 +91,7 @@ def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservati
             continue
         pid, text = ports.port_holder(port)
         if not pid or pid != seen.pid:
-            message = (
-                f"Port {port} is held by {text}. It is kept and tried again every few seconds."
-            )
+            message = f"Port {port} is held by {text}. Retried every few seconds."
             return replace(seen, reason=PORT_TAKEN, message=message)
     return seen
 
@@ -110,10 +108,10 @@ def _state(replica: Replica, info: ProcessInfo | None) -> tuple[ReplicaState, st
     if info.state in (ProcessState.BACKOFF, ProcessState.EXITED):
         return ReplicaState.BACKOFF, ""
     if info.state is ProcessState.STOPPING:
-        return ReplicaState.STOPPING, "Stopped by somebody else."
+        return ReplicaState.STOPPING, "Stopped by another program."
     if info.state is ProcessState.FATAL:
         return ReplicaState.EXITED, f"Given up ({info.spawn_error}); started by the next apply."
-    return ReplicaState.UNKNOWN, "supervisord does not know."
+    return ReplicaState.UNKNOWN, "supervisord reports an unknown state."
 
 
 def _probe_state(replica: ReplicaObservation, answer: str) -> ReplicaObservation:

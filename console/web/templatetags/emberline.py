@@ -22,6 +22,7 @@ _PHASES = {
     "Provisioning": ("blue", "loader"),
     "Ready": ("green", "check"),
     "Degraded": ("yellow", "alert-triangle"),
+    "Pausing": ("blue", "player-pause"),
     "Paused": ("secondary", "player-pause"),
     "Deleting": ("orange", "trash"),
     "Failed": ("red", "x"),

@@ -29,6 +29,7 @@ SEVERITY = (
     Phase.PROVISIONING,
     Phase.PENDING,
     Phase.DELETING,
+    Phase.PAUSING,
     Phase.PAUSED,
     Phase.READY,
 )

@@ -62,7 +62,8 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Provisioning", "SupervisorAway", {"observed": False, "trouble": AWAY, **NEW}),
     ("Degraded", "NoProgram", {"trouble": REFUSED}),
     ("Failed", "NoProgram", {"trouble": REFUSED, "workers": (), **NEW}),
-    ("Provisioning", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
+    ("Pausing", "Scaling", {"wanted": 0, "workers": (SURPLUS,), **AUTO}),
+    ("Pausing", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
     ("Paused", "ScaledToZero", {"wanted": 0, "workers": (), **AUTO}),
     ("Paused", "Paused", {"wanted": 0, "workers": ()}),
     ("Failed", "WorkersCrashLooping", {"workers": (LOOPING,), **NEW}),
@@ -330,7 +331,7 @@ def test_more_than_wanted_is_nothing_missing() -> None:
     unsaid = decide(facts(**many))
     assert (unsaid.phase, unsaid.message) == (
         Phase.DEGRADED,
-        "2 workers are there, and 1 are wanted.",
+        "2 workers running, 1 desired.",
     )
     missing = {"wanted": 2, "workers": (GOOD, STARTING)}
     assert decide(facts(drifted=DRIFTED, **missing)).reason == PhaseReason.WORKER_UNAVAILABLE

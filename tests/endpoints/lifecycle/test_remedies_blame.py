@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from endpoints.lifecycle.facts import LifecycleFacts, ObservedWorker, Trouble
-from endpoints.lifecycle.remedies import find_blame
+from endpoints.lifecycle.phases import decide
+from endpoints.lifecycle.remedies import find_blame, remedy_of
 
 NEW = ObservedWorker("new", ready=False, running=True, current=True)
 OLD = ObservedWorker("old", ready=True, running=True, current=False)
@@ -58,3 +59,27 @@ def test_blamed(given: dict[str, Any], reason: str) -> None:
 )
 def test_not_blamed(given: dict[str, Any]) -> None:
     assert find_blame(facts(**given)) is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [
+        ("exit code 2: unrecognized arguments: --nonsense=1", "worker arguments"),
+        ("exit code 1: HFValidationError: Repo id must be in the form", "model name"),
+        ("exit code 1: ValidationError: User-specified max_model_len (9) is greater", "max-model"),
+        ("exit code 1: OutOfMemoryError: CUDA out of memory.", "gpu-memory-utilization"),
+        ("signal 9 (SIGKILL)", "resources.memory_gib"),
+    ],
+)
+def test_crash_loop_leads_with_its_cause_and_names_the_fix(cause: str, fix: str) -> None:
+    crashed = replace(NEW, crashes=3, message=f"Crashed ({cause}). Restarts automatically.")
+    verdict = decide(facts(workers=(crashed,), served_once=False))
+    assert verdict.message.startswith(
+        f"new crashed 3 times before becoming ready. Crashed ({cause})"
+    )
+    assert fix in remedy_of(verdict)
+
+
+def test_one_crash_is_singular() -> None:
+    gone = replace(NEW, crashes=1, gave_up=True)
+    assert "crashed 1 time before" in decide(facts(workers=(gone,), served_once=False)).message

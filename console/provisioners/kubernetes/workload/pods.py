@@ -24,7 +24,7 @@ _SLOW_CREATING_S = 60.0
 _LATELY_S = 300.0
 """Time after which not being ready has another cause than the last exit."""
 HUNG = "Hung"
-_HUNG = "It was ready and does not answer its health check any more."
+_HUNG = "It was ready and now fails its health check."
 _KILL_S = 180.0
 """Time after the last failed health check by which a hung process has ended, whatever its grace."""
 _KILLED = (0, 137, 143)
@@ -135,7 +135,7 @@ def _state_of(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str
         late = now - parse_time(metadata["deletionTimestamp"]) > _STUCK_S
         if late:
             node = (pod.get("spec") or {}).get("nodeName", "")
-            text = f"Should have ended long ago: node {node} does not say that it has."
+            text = f"Termination overdue: node {node} has not confirmed it."
             return ReplicaState.STOPPING, "StuckTerminating", text
         return ReplicaState.STOPPING, "", "Being removed."
     if has_ended(pod):
@@ -157,16 +157,16 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
         found = _container_problem(init, f"Step {init.get('name')}")
         if found is not None:
             return found
-    found = _container_problem(mine, "It")
+    found = _container_problem(mine, "Container")
     if found is not None:
         return found
     step = _running_step(status)
     if step:
-        return ReplicaState.STARTING, "Initializing", f"Step {step} runs."
+        return ReplicaState.STARTING, "Initializing", f"Init step {step} is running."
     running = (mine.get("state") or {}).get("running")
     if running is not None and mine.get("ready"):
         node = (pod.get("spec") or {}).get("nodeName", "")
-        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} does not report any more."
+        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} no longer reports."
     last = (mine.get("lastState") or {}).get("terminated") or {}
     started_at = parse_time((running or {}).get("startedAt"))
     if running is not None and mine.get("started"):
@@ -177,14 +177,14 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
         return (
             ReplicaState.STARTING,
             _why(last),
-            f"It died ({_termination_text(last)}) and runs again.",
+            f"Restarting after a crash ({_termination_text(last)}).",
         )
     if running is not None and mine.get("started"):
-        return ReplicaState.UNKNOWN, "ProbeFails", "It runs, and its health check does not pass."
+        return ReplicaState.UNKNOWN, "ProbeFails", "Running, but the health check fails."
     if running is not None:
-        return ReplicaState.STARTING, "", "It starts: its health check does not pass yet."
+        return ReplicaState.STARTING, "", "Starting: waiting for the health check."
     slow = now - parse_time(pod["metadata"].get("creationTimestamp")) > _SLOW_CREATING_S
-    return ReplicaState.STARTING, "ContainerCreating" if slow else "", "Its containers are made."
+    return ReplicaState.STARTING, "ContainerCreating" if slow else "", "Creating containers."
 
 
 def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
@@ -197,12 +197,12 @@ def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, s
         return (
             ReplicaState.BACKOFF,
             why,
-            f"{what} died ({_termination_text(last)}); is started again.",
+            f"{what} crashed ({_termination_text(last)}). Restarts automatically.",
         )
     if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
         return ReplicaState.STARTING, str(waiting["reason"]), str(waiting.get("message") or "")
     if dead and dead.get("exitCode") != 0:
-        return ReplicaState.BACKOFF, _why(dead), f"{what} died ({_termination_text(dead)})."
+        return ReplicaState.BACKOFF, _why(dead), f"{what} crashed ({_termination_text(dead)})."
     return None
 
 

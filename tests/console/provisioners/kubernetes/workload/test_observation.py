@@ -89,7 +89,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         {"initContainerStatuses": [{"name": "prefetch", "state": RUNNING}]},
         ReplicaState.STARTING,
         "Initializing",
-        "Step prefetch runs",
+        "Init step prefetch is running",
     ),
     (
         {
@@ -99,9 +99,9 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         },
         ReplicaState.BACKOFF,
         "CrashLoopBackOff",
-        "Step prefetch died (exit code 22: 404)",
+        "Step prefetch crashed (exit code 22: 404)",
     ),
-    (container(RUNNING, started=False), ReplicaState.STARTING, "", "starts"),
+    (container(RUNNING, started=False), ReplicaState.STARTING, "", "waiting for the health check"),
     (container(RUNNING, started=True), ReplicaState.UNKNOWN, "ProbeFails", "health check"),
     (
         container(RUNNING, started=True, ready=True)
@@ -120,7 +120,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container(RUNNING, started=True, lastState=died("OOMKilled", 137)),
         ReplicaState.STARTING,
         "OOMKilled",
-        "and runs again",
+        "Restarting after a crash",
     ),
     (
         container(
@@ -142,7 +142,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container({"waiting": {"reason": "ContainerCreating"}}),
         ReplicaState.STARTING,
         "",
-        "containers are made",
+        "Creating containers",
     ),
 ]
 
