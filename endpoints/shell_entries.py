@@ -41,7 +41,7 @@ def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
     return [
         Hit("tab", f"{row.name}: {one['tab'].label}", one["url"], one["tab"].icon)
         for one in navigation.list_tabs("endpoint", row.name, "")
-        if one["tab"].label.casefold().startswith(word)
+        if f" {word}" in f" {one['tab'].group} {one['tab'].label}".casefold()
     ]
 
 
@@ -63,17 +63,17 @@ def simulated_banner(viewer: Somebody) -> Banner | None:
         key="simulated",
         level="warning",
         title="Simulated workers",
-        text=f"No model computes behind {shown}: texts, times and hit rates are made up.",
+        text=f"{shown}: no model runs; texts, latencies and hit rates are simulated.",
     )
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
     return (
-        Fact("Events of an endpoint", f"the latest {EVENTS_KEPT}"),
-        Fact("Revisions", "all, as long as their endpoint"),
-        Fact("Revoked keys", f"their names for {REVOKED_FOR.days} days"),
-        Fact("Audit trail", "all, also of what is deleted"),
+        Fact("Events per endpoint", f"latest {EVENTS_KEPT}"),
+        Fact("Revisions", "until the endpoint is deleted"),
+        Fact("Revoked keys", f"names kept for {REVOKED_FOR.days} days"),
+        Fact("Audit log", "unlimited, including deleted objects"),
     )
 
 
-CARD = Card("retention", "Retention", "What is kept, and for how long.", 50, facts)
+CARD = Card("retention", "Retention", "Retention of events, revisions and keys.", 50, facts)

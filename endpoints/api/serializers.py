@@ -172,7 +172,9 @@ class AdoptSerializer(serializers.Serializer[Any]):
 class EndpointSerializer(serializers.Serializer[Endpoint]):
     id = serializers.CharField()
     name = serializers.CharField()
-    team = serializers.CharField(allow_null=True, help_text="The slug of its team, null: nobody's.")
+    team = serializers.CharField(
+        allow_null=True, help_text="The slug of its team, null for no team."
+    )
     phase = serializers.CharField(help_text=f"One of {', '.join(Phase)}.")
     reason = serializers.CharField(help_text="A stable CamelCase code.")
     message = serializers.CharField(help_text="The cause; of a crash, the decisive log line.")

@@ -41,8 +41,8 @@ _OF_CLUSTERS = {
     "CreateContainerConfigError": "Create the Secret, ConfigMap or key named in the message.",
     "ImagePullBackOff": "Correct the image name, or provide the pull secret of its registry.",
     "ErrImagePull": "Correct the image name, or provide the pull secret of its registry.",
-    "FieldConflict": "Another field manager owns a field that this endpoint sets. On the endpoint page, "
-    "Heal takes it back, Adopt leaves it to the other manager.",
+    "FieldConflict": "Another field manager owns a field that this endpoint sets. On the endpoint "
+    "page, Heal takes it back, Adopt leaves it to the other manager.",
     "QuotaExceeded": "The namespace quota is exhausted: raise it, or scale another workload down.",
     "OOMKilled": "The worker exceeded its memory limit: raise resources.memory_gib, or lower "
     "cache.l1.size_gib or the context length.",

@@ -201,14 +201,14 @@ def test_by_page_the_name_is_typed(cluster: PaperCluster, lost: Endpoint, page: 
     for wrong in ("", "Demo", "other"):
         answer = page.post("/endpoints/demo/abandon/", {"name": wrong})
         assert answer.status_code == 400
-        assert "is not the name" in answer.content.decode()
+        assert "does not match" in answer.content.decode()
     cluster.away = False
     answer = page.post("/endpoints/demo/abandon/", {"name": "demo"})
     assert (answer.status_code, "It answers." in answer.content.decode()) == (409, True)
     assert there()
     cluster.away = True
     actions.delete(SYSTEM, "demo")
-    assert "Give it up" in page.get("/endpoints/demo/").content.decode()
+    assert "Abandon…" in page.get("/endpoints/demo/").content.decode()
     assert 'id="delete-name"' not in page.get("/endpoints/demo/delete/").content.decode()
     answer = page.post("/endpoints/demo/abandon/", {"name": "demo"}, follow=True)
     assert SELECTOR in answer.content.decode()

@@ -60,7 +60,7 @@ def format_endpoint(one: Endpoint) -> str:
     if workers:
         lines.append(output.table(("WORKER", "STATE", "URL", "PID", "RESTARTS"), workers))
     if one["detail"]:
-        lines += ["Last log lines:", output.strip_control_characters(one["detail"])]
+        lines.append(f"Last log lines: emberline endpoint logs {one['name']}")
     return "\n".join(lines)
 
 
