@@ -57,6 +57,9 @@ GLOSSARY = {
     r"\bTake in\b": "Add member",
     r"nobody's team": "No team",
     r"[Pp]romises that|Must not know": "state the contract",
+    r"Bearer (?:ebk_|\$(?=[A-Za-z(])(?!EMBERLINE_(?:API_KEY|TOKEN)\b))": (
+        "$EMBERLINE_API_KEY for a key of an endpoint, $EMBERLINE_TOKEN for a token of the console"
+    ),
     r"played kubelet|fleet of our own": "simulated kubelet, simulated fleet",
 }
 WORD = re.compile("|".join(f"(?P<t{n}>{pattern})" for n, pattern in enumerate(GLOSSARY)))

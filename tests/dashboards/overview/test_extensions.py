@@ -13,7 +13,7 @@ from tests.support.console import make_endpoint
 pytestmark = pytest.mark.django_db
 
 
-def test_header_figures_without_prometheus_give_the_reason(settings: Any) -> None:
+def test_header_figures_without_prometheus_give_the_reason() -> None:
     figures = extensions.head_figures(make_endpoint())
     assert [one.label for one in figures] == ["TTFT p90", "Hit rate"]
     assert all(one.text == "" and "Prometheus" in one.why for one in figures)

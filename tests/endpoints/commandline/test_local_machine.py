@@ -154,13 +154,13 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     for name in ("app", "other", "third"):
         run("endpoint", "key", "create", "demo", name)
     app, other, third = (InferenceKey.objects.get(name=name) for name in ("app", "other", "third"))
-    assert "app is changed" in run(
+    assert "app saved" in run(
         "endpoint", "key", "update", "demo", "app", "tokens_per_minute=9"
     )
     assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
     third.name = str(app.pk)
     third.save()
-    assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
+    assert "app revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
         commandline_input.find_row(rows, "other", "key of demo", "emberline endpoint key list demo")
