@@ -119,7 +119,9 @@ def _reconcile_objects(found: Follow, objects: Objects) -> FollowOutcome:
         return FollowOutcome(
             "Degraded", "SomeNotWritten", "; ".join(failures)[:2000], AFTER_FAILURE_S
         )
-    text = f"{len(listed)} objects" + (f", {refused} rejected." if refused else ".")
+    text = f"{len(listed)} object{'' if len(listed) == 1 else 's'}" + (
+        f", {refused} rejected." if refused else "."
+    )
     return FollowOutcome("Ready", "Following", text, AGAIN_S)
 
 

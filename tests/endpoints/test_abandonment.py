@@ -195,7 +195,7 @@ def test_a_viewer_may_not(lost: Endpoint, charlie: User) -> None:
 
 def test_by_page_the_name_is_typed(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
     text = page.get("/endpoints/demo/delete/").content.decode()
-    for word in ("Type <strong>demo</strong> to give it up", SELECTOR, "-n models", "/abandon/"):
+    for word in ("Type <strong>demo</strong> to abandon it", SELECTOR, "-n models", "/abandon/"):
         assert word in text
     assert page.get("/endpoints/demo/abandon/").status_code == 302
     for wrong in ("", "Demo", "other"):

@@ -154,9 +154,7 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     for name in ("app", "other", "third"):
         run("endpoint", "key", "create", "demo", name)
     app, other, third = (InferenceKey.objects.get(name=name) for name in ("app", "other", "third"))
-    assert "app saved" in run(
-        "endpoint", "key", "update", "demo", "app", "tokens_per_minute=9"
-    )
+    assert "app saved" in run("endpoint", "key", "update", "demo", "app", "tokens_per_minute=9")
     assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
     third.name = str(app.pk)
     third.save()

@@ -84,5 +84,5 @@ def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
     there = l2_status.check_l2(parse({**wanted, "placement": {"cluster": "prod"}}))
     assert there.part is not None
     assert there.part.ready
-    assert "not here" in there.part.message
+    assert "only in the cluster" in there.part.message
     assert there.access == L2Access(url, folder=str(settings.EMBERLINE.l2_secrets))
