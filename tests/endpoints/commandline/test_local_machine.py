@@ -107,7 +107,7 @@ def test_change_and_delete() -> None:
     )
     assert "being deleted" in run("endpoint", "delete", "demo")
     assert Endpoint.objects.get().deleting
-    assert "no endpoint called other" in refused("endpoint", "delete", "other")
+    assert "Endpoint other not found" in refused("endpoint", "delete", "other")
 
 
 def test_from_a_real_shell(settings: Any) -> None:
