@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.web.templatetags.emberline import duration
 from endpoints.choices import EventKind, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
 from endpoints.lifecycle.facts import ObservedWorker, stage
@@ -228,12 +229,13 @@ def _restart(row: Replica, seen: ReplicaObservation) -> Occurrence:
     ended = "hung" if seen.reason == "Hung" else "crashed"
     what = f"{ended} and restarted" if seen.restarts > row.restarts else "was restarted"
     times = f"{seen.restarts} restart{'' if seen.restarts == 1 else 's'} so far"
-    text = f"{seen.name} {what}{pids} ({times}). {seen.message}".rstrip()
+    first = seen.restarts - row.restarts_ready == 1  # a loop repeats one cause
+    text = f"{seen.name} {what}{pids} ({times}). {seen.message if first else ''}".rstrip()
     return Occurrence(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 
 
 def _ready_text(name: str, start_s: float | None) -> str:
-    after = "" if start_s is None else f" after {start_s:.0f} s"
+    after = "" if start_s is None else f" after {duration(start_s)}"
     return f"{name} is ready{after}."
 
 

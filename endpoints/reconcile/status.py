@@ -16,6 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.claims import Claim
+from console.web.templatetags.emberline import duration
 from endpoints.choices import (
     DriftVerb,
     EventKind,
@@ -272,16 +273,15 @@ def _phase_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occu
     if verdict.phase == status.phase and verdict.reason == status.reason:
         return []
     severity = Severity.WARNING if verdict.phase in _UNHEALTHY_PHASES else Severity.NORMAL
+    same = verdict.reason == verdict.phase
+    why = verdict.message if same else f"{verdict.reason}. {verdict.message}"
     if verdict.phase == status.phase:
         if severity is Severity.NORMAL:
             return []  # steps show progress within a phase
-        text = f"{verdict.phase}: {verdict.reason}. {verdict.message}"
+        text = f"{verdict.phase}: {why}"
     else:
         spent = (outcome.now - status.phase_since).total_seconds()
-        text = (
-            f"{status.phase} → {verdict.phase} after {spent:.0f} s: "
-            f"{verdict.reason}. {verdict.message}"
-        )
+        text = f"{status.phase} → {verdict.phase} after {duration(spent)}: {why}"
     return [Occurrence(EventKind.PHASE_CHANGED, text, severity=severity)]
 
 

@@ -358,7 +358,7 @@ def test_the_step_says_why_it_stands_still() -> None:
     workers = (replace(STUCK, stage="scheduling"),)
     found = build_steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
     said = {step.code: step.message for step in found}
-    assert said[ProgressStep.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
+    assert said[ProgressStep.SCHEDULED] == "0/1. 0/3 nodes have a GPU."
 
 
 def test_route_and_certificate_are_steps_of_their_own() -> None:

@@ -10,6 +10,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
+from endpoints import actions
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.pages import head
 from endpoints.pages.head import HeadFigure
@@ -89,7 +90,9 @@ def test_failed_source_leaves_the_header(page: Client, source: Source) -> None:
 
 
 def test_pausing_is_a_phase_of_its_own_in_header_list_and_filter(page: Client) -> None:
-    EndpointStatus.objects.update(phase="Pausing", reason="Pausing")
+    actions.pause(actions.SYSTEM, "demo")
+    EndpointStatus.objects.update(phase="Pausing", reason="Pausing", ready_replicas=0)
+    assert '0<span class="text-secondary">/0</span>' in text_of(page.get("/endpoints/"))
     for url in (HEAD, "/endpoints/", "/endpoints/?phase=Pausing"):
         assert 'data-phase="Pausing"' in text_of(page.get(url)), url
     listed = page.get("/api/v1/endpoints/?phase=Pausing").json()["results"]
