@@ -96,17 +96,23 @@ _KEYS = Table(
 def add_to(verbs: Verbs) -> None:
     keys = verbs.group("key", "inference keys of an endpoint", client="endpoints", dest="what")
     endpoint_verb(keys, "list", "list keys with limits and last use", call="keys", show=_KEYS)
-    verb = endpoint_verb(keys, "create", "create a key; prints only the key, once (EMBERLINE_API_KEY)", call=create)
+    verb = endpoint_verb(
+        keys, "create", "create a key; prints only the key, once (EMBERLINE_API_KEY)", call=create
+    )
     verb.add("key_name", help="name, for example the client application")
     verb.fields(_TERMS, "terms", "*")
     verb = endpoint_verb(keys, "update", "change limits and rights", call=update)
     verb.add("key_id", help=_WHICH)
     verb.fields(_TERMS, "terms")
-    verb = endpoint_verb(keys, "rotate", "replace the secret; prints only the new key, once", call=rotate)
+    verb = endpoint_verb(
+        keys, "rotate", "replace the secret; prints only the new key, once", call=rotate
+    )
     verb.add("key_id", help=_WHICH)
     text = "seconds for which the old secret stays valid"
     verb.add("--grace", type=int, help=text)
-    verb = endpoint_verb(keys, "revoke", "revoke a key; routers reject it within seconds", call=revoke)
+    verb = endpoint_verb(
+        keys, "revoke", "revoke a key; routers reject it within seconds", call=revoke
+    )
     verb.add("key_id", help=_WHICH)
     verb = endpoint_verb(keys, "usage", "usage per key", show=_format_usage)
     verb.add("--days", type=int, help="number of days up to today")

@@ -100,7 +100,7 @@ def test_change_and_delete() -> None:
     assert "generation 2; 3 workers" in run("endpoint", "scale", "demo", "3")
     assert "0 workers" in run("endpoint", "pause", "demo")
     assert "3 workers" in run("endpoint", "resume", "demo")
-    assert "1 workers" in run("endpoint", "rollback", "demo", "1")
+    assert "1 worker desired" in run("endpoint", "rollback", "demo", "1")
     assert "generation 6" in run("endpoint", "update", "demo", "--set", "routing.strategy=session")
     assert "changed meanwhile" in refused(
         "endpoint", "update", "demo", "--replicas", "2", "--generation", "3"
