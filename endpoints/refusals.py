@@ -31,39 +31,35 @@ class AwayError(RefusalError):
 
 
 def logs_away(reason: str, message: str) -> AwayError:
-    return AwayError(reason, message, "Retry in a moment; the endpoint page shows the cause.")
+    return AwayError(reason, message, "Try again in a moment; the endpoint's page says more.")
 
 
 def no_endpoint(name: str) -> NotFoundError:
     return NotFoundError(
-        "not_found", f"Endpoint {name} not found.", "List endpoints to see the existing names."
+        "not_found", f"There is no endpoint called {name}.", "Choose one of the list of endpoints."
     )
 
 
 def no_key(key_id: str) -> NotFoundError:
-    return NotFoundError(
-        "not_found", f"Key {key_id} not found.", "List the keys to see the existing ones."
-    )
+    return NotFoundError("not_found", f"There is no key {key_id}.", "Choose one of the list.")
 
 
 def no_group(group_id: str) -> NotFoundError:
-    remedy = "List the key groups to see the existing ones."
-    return NotFoundError("not_found", f"Key group {group_id} not found.", remedy)
+    remedy = "Choose one of the list of groups of keys."
+    return NotFoundError("not_found", f"There is no group of keys {group_id}.", remedy)
 
 
 def no_revision(name: str, number: int) -> NotFoundError:
     return NotFoundError(
-        "not_found",
-        f"{name} has no revision {number}.",
-        "List its revisions to see the existing ones.",
+        "not_found", f"{name} has no revision {number}.", "Choose one of its list of revisions."
     )
 
 
 def no_drift(name: str, key: str) -> NotFoundError:
     return NotFoundError(
         "not_found",
-        f"{name} has no drift {key}.",
-        "Reload the drift: the change may have been reverted.",
+        f"Nothing of {name} called {key} differs from what is wanted now.",
+        "Look at its drift again: somebody may have changed it back.",
         field="key",
     )
 
@@ -73,7 +69,7 @@ def no_container(name: str, replica: str, container: str, known: list[str]) -> N
     return NotFoundError(
         "not_found",
         f"{name} has no {which}.",
-        f"Its containers: {', '.join(known) or 'none yet'}.",
+        f"Choose one of its containers: {', '.join(known) or 'none yet'}.",
         field="replica",
     )
 
@@ -83,7 +79,7 @@ def stale(name: str, generation: int, expected: int) -> ConflictError:
         "stale",
         f"{name} was changed meanwhile: it is at generation {generation}, "
         f"and this change was made for {expected}.",
-        "Reload it and repeat the change.",
+        "Load it again and repeat the change.",
     )
 
 
@@ -91,7 +87,7 @@ def name_taken(name: str) -> Problem:
     return Problem(
         "name",
         name,
-        f"An endpoint named {name} exists, or is being deleted.",
+        f"An endpoint called {name} exists, or is being deleted.",
         "Choose another name, or wait until the deletion has finished.",
         "name_taken",
     )
@@ -108,11 +104,11 @@ def fixed_name(name: str, other: str) -> Problem:
 
 
 def key_name_of(value: Any) -> str:
-    return _label_of(value, "Invalid key name.")
+    return _label_of(value, "A key needs a name.")
 
 
 def group_name_of(value: Any) -> str:
-    return _label_of(value, "Invalid group name.")
+    return _label_of(value, "A group of keys needs a name.")
 
 
 def _label_of(value: Any, message: str) -> str:
@@ -124,7 +120,7 @@ def _label_of(value: Any, message: str) -> str:
                     "name",
                     value,
                     message,
-                    "Enter 1 to 60 printable characters, for example the client application.",
+                    "Give 1 to 60 printable characters, such as the program that will use it.",
                     "invalid_name",
                 )
             ]
@@ -138,8 +134,10 @@ LONGEST_NOTE = 500
 def parse_note(value: Any) -> str:
     note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
-        remedy = f"Enter up to {LONGEST_NOTE} printable characters, or omit it."
-        raise SpecErrors([Problem("note", None, "Invalid note.", remedy, "invalid_note")])
+        remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."
+        raise SpecErrors(
+            [Problem("note", None, "The note cannot be kept.", remedy, "invalid_note")]
+        )
     return note
 
 
@@ -147,7 +145,7 @@ def key_taken(label: str) -> Problem:
     return Problem(
         "name",
         label,
-        f"A key named {label} exists.",
+        f"A key called {label} exists.",
         "Choose another name, or revoke that key first.",
         "name_taken",
     )
@@ -155,10 +153,10 @@ def key_taken(label: str) -> Problem:
 
 def group_taken(label: str) -> Problem:
     return Problem(
-        "name", label, f"A group named {label} exists.", "Choose another name.", "name_taken"
+        "name", label, f"A group called {label} exists.", "Choose another name.", "name_taken"
     )
 
 
 def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> Problem:
-    messages = {"unknown_field": "Unknown field.", "required": "This field is required."}
-    return Problem(field, value, messages.get(code, "Wrong type."), remedy, code)
+    messages = {"unknown_field": "There is no such field.", "required": "It is missing."}
+    return Problem(field, value, messages.get(code, "This has the wrong type."), remedy, code)

@@ -63,17 +63,17 @@ def simulated_banner(viewer: Somebody) -> Banner | None:
         key="simulated",
         level="warning",
         title="Simulated workers",
-        text=f"{shown}: no model runs; texts, latencies and hit rates are simulated.",
+        text=f"No model computes behind {shown}: texts, times and hit rates are made up.",
     )
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
     return (
-        Fact("Events per endpoint", f"latest {EVENTS_KEPT}"),
-        Fact("Revisions", "until the endpoint is deleted"),
-        Fact("Revoked keys", f"names kept for {REVOKED_FOR.days} days"),
-        Fact("Audit log", "unlimited, including deleted objects"),
+        Fact("Events of an endpoint", f"the latest {EVENTS_KEPT}"),
+        Fact("Revisions", "all, as long as their endpoint"),
+        Fact("Revoked keys", f"their names for {REVOKED_FOR.days} days"),
+        Fact("Audit trail", "all, also of what is deleted"),
     )
 
 
-CARD = Card("retention", "Retention", "Retention of events, revisions and keys.", 50, facts)
+CARD = Card("retention", "Retention", "What is kept, and for how long.", 50, facts)

@@ -344,7 +344,7 @@ def _summary(layout: Layout) -> None:
             f'-d \'{{"model":"demo","messages":[{{"role":"user","content":"Hello"}}]}}\''
         )
     if services.workers == "simulated":
-        print_line("  Workers are SIMULATED: no model runs, and responses are generated text.")
+        print_line("  Workers are SIMULATED: the text they answer is made up.")
     print_line()
 
 

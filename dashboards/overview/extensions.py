@@ -51,13 +51,13 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 
 
 def register_columns() -> None:
+    register_figures(head_figures)
     register(
         FilledColumns(Column("requests", "Requests/s", default=False, number=True), metric_cells)
     )
     register(FilledColumns(Column("reuse", "Hit rate", number=True), metric_cells))
     register(FilledColumns(Column("ttft", "TTFT p90", number=True), metric_cells))
-    register(FilledColumns(Column("cost", "Cost (USD/h)", default=False, number=True), cost_cells))
-    register_figures(head_figures)
+    register(FilledColumns(Column("cost", "Cost an hour", default=False, number=True), cost_cells))
 
 
 def metric_cells(rows: Sequence[Endpoint]) -> Cells:

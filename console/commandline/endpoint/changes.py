@@ -80,9 +80,10 @@ def delete(asked: CommandContext) -> str:
 def _format_change(asked: CommandContext, endpoint: Any) -> str:
     if asked.options["dry_run"]:
         return _dry_run_text(asked, endpoint)
-    number = endpoint["replicas"]
-    workers = f"{number} worker{'' if number == 1 else 's'}"
-    text = f"{endpoint['name']} is at generation {endpoint['generation']}; {workers} desired."
+    text = (
+        f"{endpoint['name']} is at generation {endpoint['generation']}; "
+        f"{endpoint['replicas']} workers wanted."
+    )
     return _done(asked, endpoint, text)
 
 

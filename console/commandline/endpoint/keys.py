@@ -11,7 +11,7 @@ from console.commandline.input import find_row, parse_facts
 from console.commandline.verbs import Table, Verbs, endpoint_verb
 
 _UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
-_WHICH = "ID or name of the key"
+_WHICH = "id or name of the key"
 _TERMS = "what it may, such as requests_per_minute=60 or expires_in_days=30"
 
 
@@ -49,7 +49,7 @@ def create(asked: CommandContext) -> str:
 def update(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.change_key(asked.name, key["id"], parse_facts(asked.options["terms"]))
-    return f"Key {key['name']} saved."
+    return f"The key {key['name']} is changed."
 
 
 def rotate(asked: CommandContext) -> str:
@@ -60,7 +60,7 @@ def rotate(asked: CommandContext) -> str:
 def revoke(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.revoke_key(asked.name, key["id"])
-    return f"Key {key['name']} revoked."
+    return f"The key {key['name']} is revoked."
 
 
 def _key(asked: CommandContext) -> documents.Key:
@@ -87,32 +87,26 @@ _USAGE = Table(
     ("KEY", "REQUESTS", "FAILED", "PROMPT", "CACHED", "COMPLETION", "ESTIMATED"), _usage_cells
 )
 _KEYS = Table(
-    ("ID", "NAME", "BEGINS WITH", "LIMITS", "EXPIRES", "LAST USED", "CREATED"),
+    ("ID", "NAME", "BEGINS WITH", "LIMITS", "ENDS", "LAST USED", "CREATED"),
     _cells,
-    "No keys. Create one: emberline endpoint key create {name} CLIENT",
+    "There are no keys. Make one: emberline endpoint key create {name} PROGRAM",
 )
 
 
 def add_to(verbs: Verbs) -> None:
-    keys = verbs.group("key", "inference keys of an endpoint", client="endpoints", dest="what")
-    endpoint_verb(keys, "list", "list keys with limits and last use", call="keys", show=_KEYS)
-    verb = endpoint_verb(
-        keys, "create", "create a key; prints only the key, once (EMBERLINE_API_KEY)", call=create
-    )
-    verb.add("key_name", help="name, for example the client application")
+    keys = verbs.group("key", "callers' keys of an endpoint", client="endpoints", dest="what")
+    endpoint_verb(keys, "list", "what each may and who made it", call="keys", show=_KEYS)
+    verb = endpoint_verb(keys, "create", "prints the key, once and alone", call=create)
+    verb.add("key_name", help="the program that will use it")
     verb.fields(_TERMS, "terms", "*")
-    verb = endpoint_verb(keys, "update", "change limits and rights", call=update)
+    verb = endpoint_verb(keys, "update", "change what it may", call=update)
     verb.add("key_id", help=_WHICH)
     verb.fields(_TERMS, "terms")
-    verb = endpoint_verb(
-        keys, "rotate", "replace the secret; prints only the new key, once", call=rotate
-    )
+    verb = endpoint_verb(keys, "rotate", "prints its new secret, once and alone", call=rotate)
     verb.add("key_id", help=_WHICH)
-    text = "seconds for which the old secret stays valid"
+    text = "seconds for which the present secret is let in too"
     verb.add("--grace", type=int, help=text)
-    verb = endpoint_verb(
-        keys, "revoke", "revoke a key; routers reject it within seconds", call=revoke
-    )
+    verb = endpoint_verb(keys, "revoke", "the router refuses it within seconds", call=revoke)
     verb.add("key_id", help=_WHICH)
-    verb = endpoint_verb(keys, "usage", "usage per key", show=_format_usage)
-    verb.add("--days", type=int, help="number of days up to today")
+    verb = endpoint_verb(keys, "usage", "what each key used", show=_format_usage)
+    verb.add("--days", type=int, help="of so many last days")

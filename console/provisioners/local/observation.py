@@ -22,7 +22,7 @@ _CAUSE_LINES = 600
 _LATELY_S = 300.0
 """Period after a restart in which the previous exit is reported."""
 _NOT_SERVING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
-_NEXT_APPLY = "Stopped; started by the next apply."
+_NEXT_APPLY = "Not running; started by the next apply."
 
 
 def observe(
@@ -51,9 +51,9 @@ def _observe_replica(
     started_at = info.started_at if info else 0.0
     if found is ReplicaState.BACKOFF and info is not None:
         died = _death(var, f"{name}-{index}", run) or info.spawn_error
-        message = f"Crashed ({died}). Restarts automatically."
+        message = f"Crashed ({died}); restarting."
     elif found is ReplicaState.STARTING and run.deaths and time.time() - started_at < _LATELY_S:
-        message = f"Restarting after a crash ({_death(var, f'{name}-{index}', run)})."
+        message = f"Crashed ({_death(var, f'{name}-{index}', run)}) and runs again."
     pid = info.pid if info else 0
     return ReplicaObservation(
         name=f"{name}-{index}",
@@ -91,7 +91,9 @@ def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservati
             continue
         pid, text = ports.port_holder(port)
         if not pid or pid != seen.pid:
-            message = f"Port {port} is held by {text}. Retried every few seconds."
+            message = (
+                f"Port {port} is in use by {text}. The same port is retried every few seconds."
+            )
             return replace(seen, reason=PORT_TAKEN, message=message)
     return seen
 
@@ -108,10 +110,13 @@ def _state(replica: Replica, info: ProcessInfo | None) -> tuple[ReplicaState, st
     if info.state in (ProcessState.BACKOFF, ProcessState.EXITED):
         return ReplicaState.BACKOFF, ""
     if info.state is ProcessState.STOPPING:
-        return ReplicaState.STOPPING, "Stopped by another program."
+        return ReplicaState.STOPPING, "Stopped outside Emberline."
     if info.state is ProcessState.FATAL:
-        return ReplicaState.EXITED, f"Given up ({info.spawn_error}); started by the next apply."
-    return ReplicaState.UNKNOWN, "supervisord reports an unknown state."
+        return (
+            ReplicaState.EXITED,
+            f"Restarts exhausted ({info.spawn_error}); started by the next apply.",
+        )
+    return ReplicaState.UNKNOWN, "Unknown to supervisord."
 
 
 def _probe_state(replica: ReplicaObservation, answer: str) -> ReplicaObservation:

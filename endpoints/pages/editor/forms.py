@@ -259,10 +259,10 @@ class PromptForm(Styled, forms.Form):
     prompt = forms.CharField(
         label="Prompt",
         max_length=200_000,
-        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "Enter a prompt"}),
+        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "Write something long, twice."}),
     )
     max_tokens = forms.IntegerField(
-        label="Max output tokens", min_value=1, max_value=512, initial=32
+        label="Tokens to answer", min_value=1, max_value=512, initial=32
     )
     worker = forms.CharField(label="Worker", required=False)
 

@@ -114,7 +114,7 @@ def test_keys_with_limits() -> None:
     row = next(one for one in run("endpoint", "key", "list", "demo").splitlines() if " app " in one)
     assert "requests_per_minute=60" in row and clear not in row
     key_id = row.split()[0]
-    assert "app saved" in run("endpoint", "key", "update", "demo", key_id, "max_in_flight=2")
+    assert "app is changed" in run("endpoint", "key", "update", "demo", key_id, "max_in_flight=2")
     assert "max_in_flight=2" in run("endpoint", "key", "list", "demo")
     new = run("endpoint", "key", "rotate", "demo", key_id).strip()
     assert new.startswith("ebk_") and new != clear

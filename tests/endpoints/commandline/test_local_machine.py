@@ -100,14 +100,14 @@ def test_change_and_delete() -> None:
     assert "generation 2; 3 workers" in run("endpoint", "scale", "demo", "3")
     assert "0 workers" in run("endpoint", "pause", "demo")
     assert "3 workers" in run("endpoint", "resume", "demo")
-    assert "1 worker desired" in run("endpoint", "rollback", "demo", "1")
+    assert "1 workers" in run("endpoint", "rollback", "demo", "1")
     assert "generation 6" in run("endpoint", "update", "demo", "--set", "routing.strategy=session")
     assert "changed meanwhile" in refused(
         "endpoint", "update", "demo", "--replicas", "2", "--generation", "3"
     )
     assert "being deleted" in run("endpoint", "delete", "demo")
     assert Endpoint.objects.get().deleting
-    assert "Endpoint other not found" in refused("endpoint", "delete", "other")
+    assert "no endpoint called other" in refused("endpoint", "delete", "other")
 
 
 def test_from_a_real_shell(settings: Any) -> None:
@@ -154,11 +154,13 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     for name in ("app", "other", "third"):
         run("endpoint", "key", "create", "demo", name)
     app, other, third = (InferenceKey.objects.get(name=name) for name in ("app", "other", "third"))
-    assert "app saved" in run("endpoint", "key", "update", "demo", "app", "tokens_per_minute=9")
+    assert "app is changed" in run(
+        "endpoint", "key", "update", "demo", "app", "tokens_per_minute=9"
+    )
     assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
     third.name = str(app.pk)
     third.save()
-    assert "app revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
+    assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
         commandline_input.find_row(rows, "other", "key of demo", "emberline endpoint key list demo")

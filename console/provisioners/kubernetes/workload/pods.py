@@ -95,7 +95,7 @@ def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaOb
     by_kubelet = last.get("exitCode") in _KILLED and last.get("reason") != "OOMKilled"
     if not by_kubelet or not 0 <= after_s < _KILL_S:
         return seen
-    text = f"It hung and was restarted by the kubelet ({why}); it starts again."
+    text = f"It hung and was restarted by the kubelet ({why})."
     return replace(seen, reason=HUNG, message=text)
 
 
@@ -135,7 +135,7 @@ def _state_of(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str
         late = now - parse_time(metadata["deletionTimestamp"]) > _STUCK_S
         if late:
             node = (pod.get("spec") or {}).get("nodeName", "")
-            text = f"Termination overdue: node {node} has not confirmed it."
+            text = f"Overdue to end: node {node} has not confirmed it."
             return ReplicaState.STOPPING, "StuckTerminating", text
         return ReplicaState.STOPPING, "", "Being removed."
     if has_ended(pod):
@@ -157,16 +157,16 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
         found = _container_problem(init, f"Step {init.get('name')}")
         if found is not None:
             return found
-    found = _container_problem(mine, "Container")
+    found = _container_problem(mine, "It")
     if found is not None:
         return found
     step = _running_step(status)
     if step:
-        return ReplicaState.STARTING, "Initializing", f"Init step {step} is running."
+        return ReplicaState.STARTING, "Initializing", f"Step {step} runs."
     running = (mine.get("state") or {}).get("running")
     if running is not None and mine.get("ready"):
         node = (pod.get("spec") or {}).get("nodeName", "")
-        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} no longer reports."
+        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} stopped reporting."
     last = (mine.get("lastState") or {}).get("terminated") or {}
     started_at = parse_time((running or {}).get("startedAt"))
     if running is not None and mine.get("started"):
@@ -177,14 +177,18 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
         return (
             ReplicaState.STARTING,
             _why(last),
-            f"Restarting after a crash ({_termination_text(last)}).",
+            f"It crashed ({_termination_text(last)}) and runs again.",
         )
     if running is not None and mine.get("started"):
-        return ReplicaState.UNKNOWN, "ProbeFails", "Running, but the health check fails."
+        return ReplicaState.UNKNOWN, "ProbeFails", "Running; its health check fails."
     if running is not None:
-        return ReplicaState.STARTING, "", "Starting: waiting for the health check."
+        return ReplicaState.STARTING, "", "Starting; its health check has not passed yet."
     slow = now - parse_time(pod["metadata"].get("creationTimestamp")) > _SLOW_CREATING_S
-    return ReplicaState.STARTING, "ContainerCreating" if slow else "", "Creating containers."
+    return (
+        ReplicaState.STARTING,
+        "ContainerCreating" if slow else "",
+        "Its containers are being created.",
+    )
 
 
 def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
@@ -197,7 +201,7 @@ def _container_problem(container: Json, what: str) -> tuple[ReplicaState, str, s
         return (
             ReplicaState.BACKOFF,
             why,
-            f"{what} crashed ({_termination_text(last)}). Restarts automatically.",
+            f"{what} crashed ({_termination_text(last)}); restarting.",
         )
     if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
         return ReplicaState.STARTING, str(waiting["reason"]), str(waiting.get("message") or "")

@@ -89,7 +89,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         {"initContainerStatuses": [{"name": "prefetch", "state": RUNNING}]},
         ReplicaState.STARTING,
         "Initializing",
-        "Init step prefetch is running",
+        "Step prefetch runs",
     ),
     (
         {
@@ -101,7 +101,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         "CrashLoopBackOff",
         "Step prefetch crashed (exit code 22: 404)",
     ),
-    (container(RUNNING, started=False), ReplicaState.STARTING, "", "waiting for the health check"),
+    (container(RUNNING, started=False), ReplicaState.STARTING, "", "Starting"),
     (container(RUNNING, started=True), ReplicaState.UNKNOWN, "ProbeFails", "health check"),
     (
         container(RUNNING, started=True, ready=True)
@@ -120,7 +120,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container(RUNNING, started=True, lastState=died("OOMKilled", 137)),
         ReplicaState.STARTING,
         "OOMKilled",
-        "Restarting after a crash",
+        "and runs again",
     ),
     (
         container(
@@ -142,7 +142,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container({"waiting": {"reason": "ContainerCreating"}}),
         ReplicaState.STARTING,
         "",
-        "Creating containers",
+        "containers are being created",
     ),
 ]
 
@@ -264,7 +264,7 @@ def test_the_number_is_an_autoscalers_only_where_there_is_one() -> None:
 
 
 def test_who_deleted_the_deployment_left_a_message() -> None:
-    assert "Deployment demo is gone" in to_observation(looked(None)).message
+    assert "Deployment demo was deleted" in to_observation(looked(None)).message
 
 
 ROUTE = {"spec": {"hostnames": ["demo.example"]}}
