@@ -288,7 +288,7 @@ _NOTHING: Json = {"metadata": {}, "status": {}}
 
 def _gone_message(looked: WorkloadObservation) -> str:
     if looked.kind is not None and looked.workload is None:
-        return f"{looked.kind.kind} {looked.name} is gone: somebody deleted it."
+        return f"{looked.kind.kind} {looked.name} was deleted outside Emberline."
     return ""
 
 
