@@ -287,7 +287,7 @@ def test_the_port_of_a_router_is_kept_and_its_holder_named(local: LocalRig) -> N
             seen.add(found.state)
             # The report is stable between restart attempts.
             assert found.reason == PORT_TAKEN
-            assert f"Port {port} is held by pid {os.getpid()} (" in found.message
+            assert f"Port {port} is in use by pid {os.getpid()} (" in found.message
             return ReplicaState.BACKOFF in seen and len(seen) > 1
 
         until(both)
