@@ -74,6 +74,9 @@ GLOSSARY = {
     r"deaths so far": "3 restarts",
     r"Ask an admin of": "Ask an administrator for access.",
     r"[Pp]romises that|Must not know": "state the contract",
+    r"Bearer (?:ebk_|\$(?=[A-Za-z(])(?!EMBERLINE_(?:API_KEY|TOKEN)\b))": (
+        "$EMBERLINE_API_KEY for a key of an endpoint, $EMBERLINE_TOKEN for a token of the console"
+    ),
     r"played kubelet|fleet of our own": "simulated kubelet, simulated fleet",
 }
 WORD = re.compile("|".join(f"(?P<t{n}>{pattern})" for n, pattern in enumerate(GLOSSARY)))

@@ -22,7 +22,9 @@ class DashboardsConfig(AppConfig):
         )
         navigation.register_item(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
         navigation.register_tab(
-            navigation.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40)
+            navigation.Tab(
+                "endpoint", "Dashboard", "dashboards:endpoint", "chart-line", 20, "Observability"
+            )
         )
         register_pages(
             navigation.NavItem("Costs by month", "money:reports", "calendar", 0),

@@ -58,8 +58,8 @@ def _require_abandonable(endpoint: Endpoint, expected: int | None) -> Endpoint:
     if not endpoint.parsed.on_cluster:
         raise ConflictError(
             "not_on_a_cluster",
-            f"{name} runs on this machine, which is not gone.",
-            "Delete it.",
+            f"{name} runs on this machine, not on a cluster.",
+            "Delete it instead.",
             field="abandon",
         )
     owner = owner_of(name)

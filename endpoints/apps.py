@@ -2,15 +2,16 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-# Label, URL name, icon, position.
+# Label, URL name, icon, position, group.
 _TABS = (
-    ("Overview", "endpoints:detail", "server", 10),
-    ("Workers", "endpoints:workers", "cpu", 15),
-    ("Cache", "endpoints:cache", "database", 20),
-    ("Events", "endpoints:events", "history", 50),
-    ("Logs", "endpoints:logs", "file-text", 60),
-    ("Configuration", "endpoints:configuration", "adjustments", 70),
-    ("Revisions", "endpoints:revisions", "git-branch", 75),
+    ("Overview", "endpoints:detail", "server", 10, "Overview"),
+    ("Workers", "endpoints:workers", "cpu", 15, "Overview"),
+    ("Cache", "endpoints:cache", "database", 55, "Traffic"),
+    ("Events", "endpoints:events", "history", 35, "Observability"),
+    ("Logs", "endpoints:logs", "file-text", 30, "Observability"),
+    ("Spec", "endpoints:configuration", "adjustments", 70, "Configuration"),
+    ("Revisions", "endpoints:revisions", "git-branch", 75, "Configuration"),
+    ("Manifest", "endpoints:manifest", "file-text", 77, "Configuration"),
     ("Access", "endpoints:access", "key", 80),
     ("Settings", "endpoints:settings", "settings", 90),
 )

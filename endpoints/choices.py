@@ -10,6 +10,7 @@ class Phase(StrEnum):
     PROVISIONING = "Provisioning"
     READY = "Ready"
     DEGRADED = "Degraded"
+    PAUSING = "Pausing"
     PAUSED = "Paused"
     DELETING = "Deleting"
     FAILED = "Failed"

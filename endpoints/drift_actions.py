@@ -82,8 +82,8 @@ def _on_cluster(endpoint: Endpoint) -> Endpoint:
     if not endpoint.parsed.on_cluster:
         raise ConflictError(
             "not_on_a_cluster",
-            f"{endpoint.name} runs on this machine, where nobody else changes what it consists of.",
-            "Nothing has to be healed.",
+            f"{endpoint.name} runs on this machine, where no drift occurs.",
+            "No action needed.",
         )
     return endpoint
 

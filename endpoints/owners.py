@@ -46,7 +46,7 @@ def owner_of(endpoint: str) -> Owner | None:
 def owned_error(endpoint: str, owner: Owner) -> ConflictError:
     return ConflictError(
         "managed",
-        f"{endpoint} is what the InferenceEndpointConfig {owner} says.",
+        f"{endpoint} is owned by the InferenceEndpointConfig {owner}.",
         f"Change that object (kubectl edit inferenceendpointconfig {owner.name} -n "
         f"{owner.namespace}), or stop following its namespace.",
     )

@@ -74,7 +74,7 @@ def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
     return [
         Hit("tab", f"{row.name}: {one['tab'].label}", one["url"], one["tab"].icon)
         for one in navigation.list_tabs("endpoint", row.name, "")
-        if one["tab"].label.casefold().startswith(word)
+        if f" {word}" in f" {one['tab'].group} {one['tab'].label}".casefold()
     ]
 
 

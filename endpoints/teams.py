@@ -102,8 +102,8 @@ def _choose(slug: str | None, actor: Any) -> Problem:
     return Problem(
         "team",
         slug,
-        f"There is no team {slug} here for you." if slug else "Whose endpoint is it?",
-        f"Name one of your teams: {names}.",
+        f"Team {slug} not found, or not one of yours." if slug else "A team is required.",
+        f"Choose one of your teams: {names}.",
         "unknown_team" if slug else "required",
     )
 

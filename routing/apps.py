@@ -37,11 +37,13 @@ class RoutingConfig(AppConfig):
         register_finder(search.find)
         navigation.register_item(navigation.NavItem("Routing", "routing:index", "route", 30))
         navigation.register_tab(
-            navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 30)
+            navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 50, "Traffic")
         )
         navigation.register_item(
             navigation.NavItem("Playground", "playground:index", "message", 25, role="operator")
         )
         navigation.register_tab(
-            navigation.Tab("endpoint", "Playground", "playground:endpoint", "message", 35)
+            navigation.Tab(
+                "endpoint", "Playground", "playground:endpoint", "message", 60, "Traffic"
+            )
         )

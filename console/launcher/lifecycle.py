@@ -338,9 +338,10 @@ def _summary(layout: Layout) -> None:
     router = _demo_url(layout)
     if router and key.is_file():
         print_line("  Try it:")
+        print_line(f"    export EMBERLINE_API_KEY=$(cat {_short(key)})")
         print_line(
             f"    curl -s {router}/v1/chat/completions "
-            f'-H "Authorization: Bearer $(cat {_short(key)})" -H "Content-Type: application/json" '
+            '-H "Authorization: Bearer $EMBERLINE_API_KEY" -H "Content-Type: application/json" '
             f'-d \'{{"model":"demo","messages":[{{"role":"user","content":"Hello"}}]}}\''
         )
     if services.workers == "simulated":

@@ -37,7 +37,7 @@ _REFERS_ELSEWHERE = re.compile(
     r"|WorkerProc initialization failed|^(?:SystemExit|KeyboardInterrupt|asyncio\..*CancelledError)"
 )
 _ONE_LINERS = (
-    re.compile(r"^\S+: error: (.+)$"),  # argparse
+    re.compile(r"^\S+(?: -m \S+)?: error: (.+)$"),  # argparse
     re.compile(r"^(Fatal Python error: .+)$"),
     re.compile(r"^\S*python\S*: (No module named .+|can't open file .+)$"),
     re.compile(r"^\S+: (?:line )?\d+: (?:exec: )?(.+: (?:not found|Permission denied))$"),

@@ -12,5 +12,7 @@ class BenchmarksConfig(AppConfig):
 
         navigation.register_item(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 45))
         navigation.register_tab(
-            navigation.Tab("endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 45)
+            navigation.Tab(
+                "endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 40, "Observability"
+            )
         )

@@ -28,7 +28,9 @@ from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import QueryResult
 from dashboards.prometheus.sources import selectors
 from endpoints.models import Endpoint
+from endpoints.pages.head import HeadFigure, register_figures
 from endpoints.pages.list.columns import Cell, Column, FilledColumns, register
+from endpoints.selectors import NAMESPACE
 
 Cells = Mapping[str, Mapping[str, Cell]]
 _QUERIES = {
@@ -49,6 +51,7 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 
 
 def register_columns() -> None:
+    register_figures(head_figures)
     register(
         FilledColumns(Column("requests", "Requests/s", default=False, number=True), metric_cells)
     )
@@ -63,6 +66,29 @@ def metric_cells(rows: Sequence[Endpoint]) -> Cells:
     names = [name for name, _ in _QUERIES.values()]
     answers = evidence.ask_recent_totals(connections.fleet(), Scope(), names, RECENT_S)
     return {key: _column(key, answers[name], rows) for key, (name, _) in _QUERIES.items()}
+
+
+def head_figures(endpoint: Endpoint) -> Sequence[HeadFigure]:
+    """Return TTFT p90 and hit rate of one endpoint in one Prometheus round."""
+    scope = Scope(endpoint.name, NAMESPACE)
+    asker = connections.connect_endpoint(endpoint.name)
+    answers = evidence.ask_recent_totals(asker, scope, ["ttft_p90", "reuse"], RECENT_S)
+    return (
+        _figure("TTFT p90", answers["ttft_p90"], duration, _NOTHING["ttft"]),
+        _figure("Hit rate", answers["reuse"], percent, NO_PROMPT),
+    )
+
+
+def _figure(
+    label: str, answer: QueryResult, show: Callable[[float], str], nothing: str
+) -> HeadFigure:
+    if answer.fault is not None:
+        message = make_fault_message(answer.fault)
+        return HeadFigure(label, why=f"{message.title}: {message.text}")
+    value = next((series.latest for series in answer.series), None)
+    if value is None:
+        return HeadFigure(label, why=" ".join(one.detail for one in answer.missing) or nothing)
+    return HeadFigure(label, show(value))
 
 
 def cost_cells(rows: Sequence[Endpoint]) -> Cells:

@@ -13,6 +13,7 @@ from rest_framework import serializers
 
 from console.api.serializers import ChangeSerializer
 from endpoints import selectors
+from endpoints.choices import Phase
 from endpoints.manifest_actions import PlannedVerb
 from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.spec.endpoint_spec import nest
@@ -171,12 +172,14 @@ class AdoptSerializer(serializers.Serializer[Any]):
 class EndpointSerializer(serializers.Serializer[Endpoint]):
     id = serializers.CharField()
     name = serializers.CharField()
-    team = serializers.CharField(allow_null=True, help_text="The slug of its team, null: nobody's.")
-    phase = serializers.CharField()
+    team = serializers.CharField(
+        allow_null=True, help_text="The slug of its team, null for no team."
+    )
+    phase = serializers.CharField(help_text=f"One of {', '.join(Phase)}.")
     reason = serializers.CharField(help_text="A stable CamelCase code.")
-    message = serializers.CharField()
-    remedy = serializers.CharField(help_text="What can be done, empty when nothing has to be.")
-    detail = serializers.CharField(help_text="The last log lines of a worker that fails.")
+    message = serializers.CharField(help_text="The cause; of a crash, the decisive log line.")
+    remedy = serializers.CharField(help_text="The fix, empty if no action is needed.")
+    detail = serializers.CharField(help_text="The last log lines of a failing worker.")
     generation = serializers.IntegerField(help_text="Counts changes of what is wanted.")
     observed_generation = serializers.IntegerField(
         help_text="The change to which phase, reason and steps belong."

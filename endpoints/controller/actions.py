@@ -37,7 +37,7 @@ def follow(actor: Actor, cluster: str, namespace: str, *, foreign: bool = False)
             follow_objects.nudge(str(made.pk))
     except IntegrityError:
         raise ConflictError(
-            "followed", f"{cluster}/{namespace} is followed already.", "There is nothing to do."
+            "followed", f"{cluster}/{namespace} is followed already.", "No action needed."
         ) from None
     return made
 
@@ -69,10 +69,10 @@ def _wrong(cluster: str, namespace: str) -> list[Problem]:
     known = clusters.names()
     if cluster not in known:
         text = ", ".join(known) or "none yet"
-        message, remedy = f"There is no cluster {cluster!r}.", f"There are: {text}."
+        message, remedy = f"Cluster {cluster!r} not found.", f"Existing clusters: {text}."
         errors.append(Problem("cluster", cluster, message, remedy, "unknown_cluster"))
     if not _NAMESPACE.fullmatch(namespace):
-        message = "This cannot be a namespace."
+        message = "Invalid namespace."
         remedy = "Use up to 63 lower-case letters, digits and dashes."
         errors.append(Problem("namespace", namespace, message, remedy, "invalid_name"))
     return errors
@@ -83,4 +83,6 @@ def _target(found: Follow) -> str:
 
 
 def not_followed() -> NotFoundError:
-    return NotFoundError("not_found", "This namespace is not followed.", "Choose one of the list.")
+    return NotFoundError(
+        "not_found", "Namespace not followed.", "List the followed namespaces to see them."
+    )

@@ -107,7 +107,7 @@ def is_established(definition: Json) -> bool:
 
 def waiting() -> TemporaryError:
     return TemporaryError(
-        "DefinitionPending", "The cluster is taking the definition in, or out.", 1.0
+        "DefinitionPending", "The cluster is installing or removing the definition.", 1.0
     )
 
 

@@ -114,7 +114,7 @@ class FollowedObject:
         place = there.parsed.placement
         here = (place.cluster, place.namespace) == (self.follow.cluster, self.follow.namespace)
         if here and not taken:
-            raise SpecErrors([_name_taken_error(wanted, "Somebody in the console", adoptable=True)])
+            raise SpecErrors([_name_taken_error(wanted, "The console", adoptable=True)])
         return importer.short_name(f"{wanted}-{self.follow.namespace}")
 
     def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
@@ -138,10 +138,10 @@ def format_errors(errors: tuple[Problem, ...]) -> str:
 
 
 def _name_taken_error(name: str, who: str, *, adoptable: bool = False) -> Problem:
-    remedy = f"Say another name by {extensions.key_of('name')}."
+    remedy = f"Set another name with {extensions.key_of('name')}."
     if adoptable:
         remedy = f"Annotate {extensions.ADOPT}: 'true' to take it over. {remedy}"
-    message = f"{who} has an endpoint {name} here."
+    message = f"{who} already has an endpoint {name}."
     return Problem("metadata.name", name, message, remedy, "not_adopted")
 
 

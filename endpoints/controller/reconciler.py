@@ -91,7 +91,7 @@ def _definition(found: Follow, objects: Objects) -> None:
     elif not found.foreign:
         raise PermanentError(
             "ForeignDefinition",
-            f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the "
+            f"The cluster has {schemas.NAME} from another operator, which may act on the "
             "same objects. Remove that operator, or follow with --foreign if nothing acts on them.",
         )
     if present is None or not cluster_objects.is_established(present):
@@ -104,7 +104,7 @@ def _reconcile_objects(found: Follow, objects: Objects) -> FollowOutcome:
     failures: list[str] = []
     for item in listed:
         if (timezone.now() - started).total_seconds() > MOST_CALLS_S:
-            failures.append("the rest is left to the next look")
+            failures.append("the rest is left to the next pass")
             break
         try:
             FollowedObject(found, objects, item).step()
@@ -119,7 +119,9 @@ def _reconcile_objects(found: Follow, objects: Objects) -> FollowOutcome:
         return FollowOutcome(
             "Degraded", "SomeNotWritten", "; ".join(failures)[:2000], AFTER_FAILURE_S
         )
-    text = f"{len(listed)} objects" + (f", {refused} of them refused." if refused else ".")
+    text = f"{len(listed)} object{'' if len(listed) == 1 else 's'}" + (
+        f", {refused} rejected." if refused else "."
+    )
     return FollowOutcome("Ready", "Following", text, AGAIN_S)
 
 

@@ -35,7 +35,7 @@ def add(request: HttpRequest) -> HttpResponseBase:
         for item in error.errors:
             messages.error(request, f"{item.message} {item.remedy}")
     else:
-        messages.success(request, f"{made} is followed.")
+        messages.success(request, f"Following {made}.")
     return redirect("endpoints:followed")
 
 
@@ -47,5 +47,5 @@ def remove(request: HttpRequest, follow_id: str) -> HttpResponseBase:
     except RefusalError as error:
         messages.error(request, f"{error.message} {error.remedy}")
     else:
-        messages.success(request, f"{found} is let go; its endpoints stay.")
+        messages.success(request, f"No longer following {found}; its endpoints are kept.")
     return redirect("endpoints:followed")

@@ -169,6 +169,10 @@ class LifecycleFacts:
         return tuple(w for w in self.living if w.current and w.looping)
 
 
+def count_workers(number: int) -> str:
+    return f"{number} worker{'' if number == 1 else 's'}"
+
+
 _ENDED_STATES = (ReplicaState.STOPPING, ReplicaState.EXITED)
 _FETCHING = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImagePulling"})
 _FETCHING_TOO = frozenset({"ErrImageNeverPull", "RegistryUnavailable", "ContainerCreating"})

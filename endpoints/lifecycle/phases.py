@@ -26,9 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from endpoints.choices import Phase, PhaseReason
-from endpoints.lifecycle.facts import (
-    LifecycleFacts,
-)
+from endpoints.lifecycle.facts import LifecycleFacts, count_workers
 
 Condition = Callable[[LifecycleFacts], bool]
 Text = Callable[[LifecycleFacts], str]
@@ -68,15 +66,20 @@ def _refused(facts: LifecycleFacts) -> bool:
 
 
 def _ready_of(facts: LifecycleFacts) -> str:
-    return f"{facts.current_ready} of {facts.wanted} workers are ready."
+    return f"{facts.current_ready}/{facts.wanted} workers ready."
+
+
+def _stopping(facts: LifecycleFacts) -> str:
+    return f"{count_workers(len(facts.workers))} finishing requests before stopping."
 
 
 def _looping(facts: LifecycleFacts) -> str:
     names = ", ".join(worker.name for worker in facts.looping)
     last = next((worker.message for worker in facts.looping if worker.message), "")
-    deaths = max(worker.crashes for worker in facts.looping)
-    times = f"crashed {deaths} times" if deaths else "stopped"
-    return f"{names} {times} without becoming ready. {last}".strip()
+    crashes = max(worker.crashes for worker in facts.looping)
+    times = f"{crashes} time{'' if crashes == 1 else 's'}"
+    what = f"crashed {times}" if crashes else "stopped"
+    return f"{names} {what} before becoming ready. {last}".strip()
 
 
 def _is_scaled_by_drift(facts: LifecycleFacts) -> bool:
@@ -87,9 +90,9 @@ def _is_scaled_by_drift(facts: LifecycleFacts) -> bool:
 def _missing_message(facts: LifecycleFacts) -> str:
     gone = facts.wanted - facts.current_ready
     if gone <= 0:
-        return f"{len(facts.living)} workers are there, and {facts.wanted} are wanted."
+        return f"{count_workers(len(facts.living))} running, {facts.wanted} desired."
     details = "; ".join(worker.summary for worker in facts.workers if not worker.ready)
-    return f"{gone} of {facts.wanted} workers are not ready{f' ({details})' if details else ''}."
+    return f"{gone}/{facts.wanted} workers not ready{f' ({details})' if details else ''}."
 
 
 def _stuck_reason(facts: LifecycleFacts) -> str:
@@ -135,15 +138,15 @@ def _absent(facts: LifecycleFacts) -> str:
 
 
 def _cache(facts: LifecycleFacts) -> str:
-    return facts.cache.message if facts.cache and facts.cache.message else "L2 does not answer."
+    return facts.cache.message if facts.cache and facts.cache.message else "L2 is unreachable."
 
 
 def _updating(facts: LifecycleFacts) -> str:
-    text = f"{facts.current_ready} of {facts.wanted} workers run the new revision"
+    text = f"{facts.current_ready}/{facts.wanted} workers updated"
     if facts.ready:
-        return f"{text}; {facts.ready} serve meanwhile."
+        return f"{text}; {facts.ready} serving during the update."
     old = "; ".join(w.summary for w in facts.living if not w.current)
-    return f"{text}; none serves until the next is ready{f' ({old})' if old else ''}."
+    return f"{text}; none serves until the next one is ready{f' ({old})' if old else ''}."
 
 
 def _rule(
@@ -167,6 +170,7 @@ def _rollout(when: Condition, reason: str | Text, message: str | Text) -> PhaseR
 
 _deleting = partial(_rule, Phase.DELETING)
 _provisioning = partial(_rule, Phase.PROVISIONING)
+_pausing = partial(_rule, Phase.PAUSING)
 _paused = partial(_rule, Phase.PAUSED)
 _degraded = partial(_rule, Phase.DEGRADED)
 _broken = partial(_rule, Phase.FAILED)
@@ -181,12 +185,12 @@ TABLE: tuple[PhaseRule, ...] = (
     _deleting(
         lambda f: f.deleting and f.components_left,
         PhaseReason.REMOVING_ROUTER,
-        "The router finishes its requests and goes.",
+        "The router finishes its requests, then is removed.",
     ),
     _deleting(
         lambda f: f.deleting,
         PhaseReason.STOPPING_WORKERS,
-        lambda f: f"{len(f.workers)} workers are stopping.",
+        lambda f: f"{count_workers(len(f.workers))} stopping.",
     ),
     # Nothing observable: report that instead of the last known state.
     _degraded(lambda f: not f.observed and f.served_once, *_TROUBLE),
@@ -195,20 +199,25 @@ TABLE: tuple[PhaseRule, ...] = (
     _degraded(lambda f: _refused(f) and f.ready > 0, *_TROUBLE),
     _broken(_refused, *_TROUBLE),
     # Zero replicas.
-    _provisioning(
+    _pausing(
+        lambda f: f.wanted == 0 and bool(f.workers) and f.autoscaled,
+        PhaseReason.SCALING,
+        lambda f: f"The autoscaler scales to 0 workers. {_stopping(f)}",
+    ),
+    _pausing(
         lambda f: f.wanted == 0 and bool(f.workers),
         PhaseReason.PAUSING,
-        lambda f: f"{len(f.workers)} workers finish their requests and stop.",
+        lambda f: f"New requests are rejected. {_stopping(f)}",
     ),
     _paused(
         lambda f: f.wanted == 0 and f.autoscaled,
         PhaseReason.SCALED_TO_ZERO,
-        "The autoscaler wants no worker now; it wants some again as soon as a trigger says.",
+        "The autoscaler scaled to 0 workers. It starts workers when a trigger fires.",
     ),
     _paused(
         lambda f: f.wanted == 0,
         PhaseReason.PAUSED,
-        "No worker is wanted. The configuration is kept.",
+        "Scaled to 0 workers; requests are rejected. The configuration is kept.",
     ),
     # Not fixed by waiting.
     _broken(
@@ -220,12 +229,14 @@ TABLE: tuple[PhaseRule, ...] = (
     _broken(
         lambda f: f.overdue and not f.served and f.ready == 0,
         PhaseReason.DEADLINE_EXCEEDED,
-        lambda f: f"Not ready within the deadline: {_ready_of(f)}",
+        lambda f: f"Rollout deadline exceeded: {_ready_of(f)}",
     ),
     _degraded(
         lambda f: f.overdue and not f.served,
         PhaseReason.DEADLINE_EXCEEDED,
-        lambda f: f"Not finished within the deadline: {_ready_of(f)} {_absent(f) or f.proof_error}",
+        lambda f: (
+            f"Rollout deadline exceeded: {_ready_of(f)} {_absent(f) or f.proof_error}".strip()
+        ),
     ),
     # First deployment or rollout.
     _rollout(
@@ -236,7 +247,7 @@ TABLE: tuple[PhaseRule, ...] = (
     _rollout(
         lambda f: bool(f.draining),
         PhaseReason.DRAINING,
-        lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
+        lambda f: f"Draining: {', '.join(f.draining)}.",
     ),
     _rollout(lambda f: bool(f.stuck or f.stalled) and not f.complete, *_STUCK),
     _rollout(
@@ -247,12 +258,12 @@ TABLE: tuple[PhaseRule, ...] = (
     _rollout(
         lambda f: f.current < f.wanted,
         PhaseReason.STARTING_WORKERS,
-        lambda f: f"{f.current} of {f.wanted} workers are started.",
+        lambda f: f"{f.current}/{f.wanted} workers started.",
     ),
     _rollout(
         lambda f: f.current_ready == f.wanted < len(f.living),
         PhaseReason.STOPPING_WORKERS,
-        lambda f: f"{len(f.living) - f.wanted} workers stop; {f.wanted} serve.",
+        lambda f: f"{count_workers(len(f.living) - f.wanted)} stopping; {f.wanted} serving.",
     ),
     _rollout(lambda f: not f.complete, PhaseReason.WAITING_FOR_WORKERS, _ready_of),
     _rollout(
@@ -262,7 +273,7 @@ TABLE: tuple[PhaseRule, ...] = (
     _rollout(
         lambda _facts: True,
         PhaseReason.PROVING,
-        lambda f: f.proof_error or "A first request is sent through the router.",
+        lambda f: f.proof_error or "Sending a test request through the router.",
     ),
     # Was serving: which part is missing?
     _provisioning(lambda f: f.ready == 0 and f.scaling, PhaseReason.SCALING, _stuck),
@@ -285,7 +296,7 @@ TABLE: tuple[PhaseRule, ...] = (
     _degraded(
         lambda f: f.complete and not f.proven,
         PhaseReason.NOT_SERVING,
-        lambda f: f.proof_error or "The workers changed; a request is sent to try them.",
+        lambda f: f.proof_error or "The workers changed; a test request is pending.",
     ),
     _degraded(
         lambda f: f.cache is not None and not f.cache.ready, PhaseReason.L2_UNAVAILABLE, _cache
@@ -300,13 +311,13 @@ TABLE: tuple[PhaseRule, ...] = (
         lambda f: f.scaling,
         PhaseReason.SCALING,
         lambda f: (
-            f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}. "
+            f"{count_workers(f.current_ready)} serving; the autoscaler desires {f.wanted}. "
             f"{f.blocked.summary if f.blocked else ''}".strip()
         ),
     ),
     _ready(
         lambda _facts: True,
         PhaseReason.SERVING,
-        lambda f: f"{f.wanted} of {f.wanted} workers serve.",
+        lambda f: f"{f.wanted}/{f.wanted} workers ready.",
     ),
 )

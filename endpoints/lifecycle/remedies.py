@@ -26,72 +26,91 @@ _NOT_PLACED = (
     (r"volume node affinity", "Add a node in the zone of the volume."),
     (
         r"(?i)persistentvolume",
-        "Create the volume that the claim asks for, or correct source.claim.",
+        "Create the volume that the claim requires, or correct source.claim.",
     ),
     (r"topology spread|anti-affinity", "Add nodes or zones to spread over."),
     (r"free ports", "Add nodes, or remove host ports from the pod."),
 )
 _OF_CLUSTERS = {
-    "Unschedulable": "No node has room, or none is of the wanted kind. Add nodes, ask for fewer "
-    "GPUs or less memory, or allow more instance types; it is placed as soon as one fits.",
+    "Unschedulable": "No node fits. Add nodes, request fewer GPUs or less memory, or allow more "
+    "instance types; the worker is placed as soon as a node fits.",
     "SchedulingGated": "Remove the pod's scheduling gates, or wait for the controller that set "
     "them.",
-    "Hung": "The kubelet restarts a worker that does not answer its health check. If it repeats, "
-    "read its log, and lower the load or the context length.",
-    "CreateContainerConfigError": "Create the Secret, ConfigMap or key that the message names.",
-    "ImagePullBackOff": "Correct the image's name, or give the pull secret its registry wants.",
-    "ErrImagePull": "Correct the image's name, or give the pull secret its registry wants.",
-    "FieldConflict": "Somebody else holds a field which this endpoint sets: Heal takes it back, "
-    "Adopt leaves it to them. Both are on its page, under Drift.",
-    "QuotaExceeded": "The namespace's quota is used up: raise it, or scale something else down.",
-    "OOMKilled": "A worker used more memory than it may: raise its memory, or lower the context.",
-    "ProgressDeadlineExceeded": "Read the events below. With an earlier revision that served and "
-    "automatic rollback on, the endpoint goes back to it by itself.",
+    "Hung": "The kubelet restarts a worker that fails its health check. If it repeats, read its "
+    "log, and lower the load or the context length.",
+    "CreateContainerConfigError": "Create the Secret, ConfigMap or key named in the message.",
+    "ImagePullBackOff": "Correct the image name, or provide the pull secret of its registry.",
+    "ErrImagePull": "Correct the image name, or provide the pull secret of its registry.",
+    "FieldConflict": "Another field manager owns a field that this endpoint sets. On the endpoint "
+    "page, Heal takes it back, Adopt leaves it to the other manager.",
+    "QuotaExceeded": "The namespace quota is exhausted: raise it, or scale another workload down.",
+    "OOMKilled": "The worker exceeded its memory limit: raise resources.memory_gib, or lower "
+    "cache.l1.size_gib or the context length.",
+    "ProgressDeadlineExceeded": "Read the events below. With automatic rollback on, the endpoint "
+    "returns to the last revision that served.",
 }
+# Causes found in a crashed worker's log (see provisioners.crash_cause).
+_CRASHED = (
+    (r"arguments: -|argument -|arguments are required", "Fix the worker arguments."),
+    (
+        r"HFValidationError|LocalEntryNotFound|RepositoryNotFound|GatedRepo|valid model identifier",
+        "Correct the model name or folder; a gated or private model needs a Hugging Face token.",
+    ),
+    (r"max_model_len|max seq len", "Lower --max-model-len, or give the worker more memory."),
+    (r"attention heads", "Choose a number of GPUs (tensor parallel size) that the model supports."),
+    (
+        r"(?i)CUDA out of memory|No available memory for the cache|HIP out of memory",
+        "Free GPU memory, lower --max-model-len, or set --gpu-memory-utilization to fit.",
+    ),
+    (
+        r"SIGKILL|OOMKilled|MemoryError|Cannot allocate memory",
+        "The worker probably ran out of host memory: raise resources.memory_gib, or lower "
+        "cache.l1.size_gib.",
+    ),
+    (r"Address already in use", "Stop the process that holds the port."),
+)
 _REMEDIES: dict[str, str] = {
     **_OF_CLUSTERS,
     PhaseReason.WORKERS_CRASH_LOOPING: (
-        "Read the last lines of its log below: mostly it is a worker argument, the model, or "
-        "memory. Edit the endpoint; it is tried again by itself."
+        "Fix the worker arguments, the model or the memory limits; the log has the details. "
+        "The rollout retries automatically."
     ),
     PhaseReason.DEADLINE_EXCEEDED: (
-        "Read the log of the worker that is not ready. If the model is only slow to load, wait: "
-        "it is still being watched."
+        "Read the log of the worker that is not ready. If the model is still loading, wait: the "
+        "endpoint becomes Ready afterwards."
     ),
     PhaseReason.WORKER_UNAVAILABLE: (
-        "Nothing has to be done: the worker is started again, the others serve. If it repeats, "
+        "No action needed: the worker restarts automatically, the others serve. If it repeats, "
         "read its log."
     ),
     PhaseReason.NO_WORKER_AVAILABLE: (
-        "The workers are started again. If they do not come back, read their logs."
+        "The workers restart automatically. If they do not become ready, read their logs."
     ),
     PhaseReason.ROUTER_UNAVAILABLE: (
-        "The router is started again. If it does not come back, read its log."
+        "The router restarts automatically. If it does not become ready, read its log."
     ),
-    PhaseReason.L2_UNAVAILABLE: "Requests go on: workers compute what they would have found in L2. "
-    "Look at the Cache page, or at the Redis whose address was given.",
-    PhaseReason.NOT_SERVING: "Send a prompt from this page to see the answer, and read the logs of "
-    "router and workers.",
-    PhaseReason.WAITING_FOR_CACHE_TIER: (
-        "Look at the Cache page if this lasts for more than a minute."
-    ),
+    PhaseReason.L2_UNAVAILABLE: "Requests are served; prompts cached in L2 are recomputed. "
+    "Check the cache tier, or the configured Redis.",
+    PhaseReason.NOT_SERVING: "Send a prompt from the endpoint page to see the error, and "
+    "read the logs of router and workers.",
+    PhaseReason.WAITING_FOR_CACHE_TIER: "If this lasts more than a minute, check the cache tier.",
     PhaseReason.PODS_UNREACHABLE: (
-        "Run this console in the cluster (or in a network which routes to its pods): it asks "
-        "routers and workers at their own addresses. Callers do not need that."
+        "Run this console in the cluster, or in a network that routes to its pods: it queries "
+        "routers and workers at their pod addresses. Clients do not need that."
     ),
     PhaseReason.ROUTER_PORT_TAKEN: (
-        "Stop that process: the endpoint then serves at its address again by itself. To give it "
-        "another address, delete and create it."
+        "Stop that process; the endpoint then serves at its address again. For another address, "
+        "delete and recreate the endpoint."
     ),
     PhaseReason.EXPOSURE_UNAVAILABLE: (
-        "Read the conditions below: mostly it is the name of the class, the gateway or the "
-        "issuer, or a DNS name which does not lead to the cluster yet."
+        "Read the conditions below. Common causes: the name of the class, gateway or issuer, or a "
+        "DNS name that does not resolve to the cluster yet."
     ),
-    PhaseReason.DRIFTED: "Heal it to get back what is wanted, or adopt what is there.",
+    PhaseReason.DRIFTED: "Heal to restore the configuration, or adopt the change.",
     PhaseReason.SCALED_TO_ZERO: (
-        "Nothing has to be done. To keep workers always, set the minimum of its scaling above 0."
+        "No action needed. To keep workers running, set the autoscaling minimum above 0."
     ),
-    PhaseReason.PAUSED: "Resume it, or set replicas above 0.",
+    PhaseReason.PAUSED: "Resume the endpoint, or set replicas above 0.",
 }
 
 
@@ -101,14 +120,23 @@ def remedy_of(verdict: PhaseDecision) -> str:
     placed = scheduling_remedy(verdict.message)
     if placed:
         return placed
-    known = _REMEDIES.get(verdict.reason, "")
+    known = _crash_remedy(verdict) or _REMEDIES.get(verdict.reason, "")
     if known:
         return known
     if verdict.phase is Phase.FAILED:
-        return "Correct what the message names; the endpoint is tried again by itself."
+        return "Fix the cause in the message; the endpoint retries automatically."
     if verdict.phase is Phase.DEGRADED:
-        return "It is tried again every few seconds. If it lasts, read the events and the logs."
+        return "Retried every few seconds. If it persists, read the events and the logs."
     return ""
+
+
+def _crash_remedy(verdict: PhaseDecision) -> str:
+    """Return the fix of a crash with a known cause."""
+    if verdict.reason != PhaseReason.WORKERS_CRASH_LOOPING:
+        return ""
+    found = (fix for pattern, fix in _CRASHED if re.search(pattern, verdict.message))
+    fix = next(found, "")
+    return f"{fix} The rollout retries automatically." if fix else ""
 
 
 def scheduling_remedy(message: str) -> str:
@@ -147,10 +175,10 @@ def find_blame(facts: LifecycleFacts) -> Blame | None:
         return Blame(facts.failed.reason, facts.failed.message)
     if facts.looping:
         worker = facts.looping[0]
-        text = f"{worker.name} died {CRASHES_TO_LOOP} times without becoming ready."
+        text = f"{worker.name} crashed {CRASHES_TO_LOOP} times before becoming ready."
         return Blame(PhaseReason.WORKERS_CRASH_LOOPING, f"{text} {worker.message}".strip())
     if facts.overdue:
         why = facts.stuck.message if facts.stuck else facts.proof_error
-        text = f"{facts.current_ready} of {facts.wanted} new workers were ready at the deadline."
+        text = f"{facts.current_ready}/{facts.wanted} new workers ready at the deadline."
         return Blame(PhaseReason.DEADLINE_EXCEEDED, f"{text} {why}".strip())
     return None

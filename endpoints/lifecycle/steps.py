@@ -76,7 +76,7 @@ def _cache(facts: LifecycleFacts) -> StepNow:
 
 
 def _worker_start_steps(facts: LifecycleFacts) -> StepNow:
-    text = f"{facts.current} of {facts.wanted}"
+    text = f"{facts.current}/{facts.wanted}"
     if facts.cache is not None and not facts.cache.usable and not facts.workers:
         return StepNow(ProgressStep.WORKERS_STARTED, WAITING)
     state = DONE if facts.current >= facts.wanted else ACTIVE
@@ -105,13 +105,13 @@ def _stage_steps(facts: LifecycleFacts) -> list[StepNow]:
     for step, stage in _PASSED.items():
         passed = sum(at >= order.index(stage) for at in stages)
         if passed >= facts.wanted:
-            found.append(StepNow(step, DONE, f"{passed} of {facts.wanted}"))
+            found.append(StepNow(step, DONE, f"{passed}/{facts.wanted}"))
         elif not begun:
             found.append(StepNow(step, WAITING))
         else:
             held = next((w for w in coming if w.stage == order[order.index(stage) - 1]), None)
             why = (held.message or held.reason) if held else ""
-            text = f"{passed} of {facts.wanted}{f'. {why}' if why else ''}"
+            text = f"{passed}/{facts.wanted}{f'. {why}' if why else ''}"
             found.append(StepNow(step, ACTIVE, text))
         begun = begun and passed > 0
     return found
@@ -131,9 +131,9 @@ def _exposure(facts: LifecycleFacts) -> list[StepNow]:
 
 def _ready(facts: LifecycleFacts) -> StepNow:
     if facts.complete:
-        return StepNow(ProgressStep.WORKERS_READY, DONE, f"{facts.wanted} of {facts.wanted}")
+        return StepNow(ProgressStep.WORKERS_READY, DONE, f"{facts.wanted}/{facts.wanted}")
     state = ACTIVE if facts.workers else WAITING
-    return StepNow(ProgressStep.WORKERS_READY, state, f"{facts.current_ready} of {facts.wanted}")
+    return StepNow(ProgressStep.WORKERS_READY, state, f"{facts.current_ready}/{facts.wanted}")
 
 
 def _router(facts: LifecycleFacts) -> StepNow:

@@ -16,6 +16,7 @@ _STATES: Final = {
     "Provisioning": "DeploymentInProgress",
     "Ready": "DeploymentComplete",
     "Degraded": "DeploymentComplete",
+    "Pausing": "DeploymentInProgress",
     "Paused": "DeploymentComplete",
     "Failed": "DeploymentFailed",
     "Deleting": "DeletionInProgress",

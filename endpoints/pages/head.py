@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+from django.core.cache import cache
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
+from console.core.registry import Registry
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
 
+log = logging.getLogger(__name__)
 UNSETTLED_POLL_S = 2
 SETTLED_POLL_S = 5
 STALE_S = 90
@@ -20,11 +26,32 @@ STALE_S = 90
 # int() raises for thousands of digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 TROUBLED = frozenset({Phase.DEGRADED, Phase.FAILED})
+FIGURES_S: Final = 10
+"""Time (s) for which the figures of the header are cached."""
 
 
-def head_context(endpoint: Endpoint, *, brief: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class HeadFigure:
+    """Figure of the header; `why`: reason for a missing text."""
+
+    label: str
+    text: str = ""
+    why: str = ""
+
+
+FigureSource = Callable[[Endpoint], Sequence[HeadFigure]]
+# Sources return within their own deadline.
+_sources: Registry[FigureSource] = Registry()
+register_figures = _sources.register
+
+
+def head_context(endpoint: Endpoint, *, brief: bool = False, query: bool = False) -> dict[str, Any]:
+    """`query`: read figures that are not cached; without it they are left to the first poll."""
     status = endpoint.status
+    figures = read_figures(endpoint) if query else cache.get(_figures_key(endpoint))
     return {
+        "figures": figures or (),
+        "figures_due": figures is None and any(_sources),
         "endpoint": endpoint,
         "status": status,
         "brief": brief,
@@ -33,6 +60,27 @@ def head_context(endpoint: Endpoint, *, brief: bool = False) -> dict[str, Any]:
         "troubled": endpoint.shown_phase in TROUBLED,
         "stale": is_stale(endpoint),
     }
+
+
+def read_figures(endpoint: Endpoint) -> Sequence[HeadFigure]:
+    """Return the figures of all sources, cached; a failed source gives none."""
+    found: list[HeadFigure] | None = cache.get(_figures_key(endpoint))
+    if found is None:
+        found = [one for source in _sources for one in _read_source(source, endpoint)]
+        cache.set(_figures_key(endpoint), found, FIGURES_S)
+    return found
+
+
+def _read_source(source: FigureSource, endpoint: Endpoint) -> Sequence[HeadFigure]:
+    try:
+        return source(endpoint)
+    except Exception:  # figures must not break the page
+        log.exception("Figures of %s failed; the header omits them", endpoint.name)
+        return ()
+
+
+def _figures_key(endpoint: Endpoint) -> str:
+    return f"endpoints.head.{endpoint.pk}"
 
 
 def poll_s(endpoint: Endpoint) -> int:

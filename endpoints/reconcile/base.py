@@ -228,7 +228,7 @@ class Pass:
         parts = self.statuses.values()
         url = next((part.ask_url for part in parts if part.ask_url), self._url())
         if not url:
-            return "No router takes part: there is no address to send a request to."
+            return "No router is configured: there is no address for requests."
         key = storage.read_console_key(self.endpoint.name)
         return self.prove(url, key, self.endpoint.name)
 

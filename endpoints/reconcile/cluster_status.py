@@ -56,8 +56,8 @@ def drift_happenings(
     found = [
         Occurrence(
             EventKind.DRIFT_FOUND,
-            f"{row['manager'] or 'Somebody'} set {key} to {_short(row['found'])}; "
-            f"wanted is {_short(row['wanted'])}.",
+            f"{row['manager'] or 'An unknown manager'} set {key} to {_short(row['found'])}; "
+            f"desired: {_short(row['wanted'])}.",
             row["object"],
             Severity.WARNING,
         )
@@ -66,7 +66,7 @@ def drift_happenings(
     ]
     ended = (row for key, row in old.items() if key not in new)
     return found + [
-        Occurrence(EventKind.DRIFT_ENDED, f"{row['key']} is no drift any more.", row["object"])
+        Occurrence(EventKind.DRIFT_ENDED, f"{row['key']} no longer drifts.", row["object"])
         for row in ended
     ]
 
@@ -88,8 +88,8 @@ def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
     who = ", ".join(sorted({row["manager"] for row in rows if row["manager"]}))
     return Impairment(
         str(PhaseReason.DRIFTED),
-        f"It runs, but not as wanted: {named}{more} changed{f' by {who}' if who else ''}.",
-        "Heal it to get back what is wanted, or adopt what is there, on its page.",
+        f"Drift from the configuration: {named}{more} changed{f' by {who}' if who else ''}.",
+        "Heal to restore the configuration, or adopt the change, on the endpoint page.",
     )
 
 

@@ -59,10 +59,10 @@ def _tier(name: str) -> L2Look:
 def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
     access = L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))
     if may_be_elsewhere and url_files(l2.url):
-        text = "It is not queried from here: its address names files of the workers' pods."
+        text = "Not checked from the console: the address refers to files in the worker pods."
         return L2Look(access, ObservedComponent("redis", True, "", text))
     if may_be_elsewhere and not _is_resolvable(l2.url):
-        text = "It is not asked: its name is known in the cluster and not here."
+        text = "Not checked from the console: the name resolves only in the cluster."
         return L2Look(access, ObservedComponent("redis", True, "", text))
     problem = _ping(access)
     part = ObservedComponent(
@@ -97,7 +97,7 @@ def _ping(access: L2Access) -> str:
             resolve_addresses(nodes.addresses[0]) if nodes.kind == "dns" else nodes.addresses
         )
     except (ValueError, OSError) as error:  # AddressError is a ValueError
-        return f"{access.url} cannot be asked ({type(error).__name__})."
+        return f"{access.url} cannot be queried ({type(error).__name__})."
     until = time.monotonic() + CHECK_S
     problems = [_ping_node(address, password, until) for address in addresses]
     if nodes.kind == "cluster" and "" in problems:
@@ -110,15 +110,15 @@ def _ping_node(address: Address, password: str, until: float) -> str:
     try:
         client.ask(b"PING", timeout_s=max(until - time.monotonic(), 0.05))
     except DeniedError:
-        return f"{address} refuses the password."
+        return f"{address} rejects the password."
     except ReplyError as error:
         if str(error).startswith("NOAUTH"):
-            return f"{address} refuses the password."
-        return f"{address} does not answer ({error})."
+            return f"{address} rejects the password."
+        return f"{address} is unreachable ({error})."
     except CacheError as error:
-        return f"{address} does not answer ({type(error).__name__})."
+        return f"{address} is unreachable ({type(error).__name__})."
     except ValueError as error:  # such as an unresolvable host name
-        return f"{address} cannot be asked ({type(error).__name__})."
+        return f"{address} cannot be queried ({type(error).__name__})."
     finally:
         client.close()
     return ""

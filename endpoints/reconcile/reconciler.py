@@ -120,6 +120,6 @@ def _roll_back(outcome: PassOutcome) -> None:
     try:
         actions.roll_back_failed(name, back.number, expected_generation=back.failed)
     except Refused as error:
-        text = f"Revision {back.number} is not gone back to: {error}"
+        text = f"Rollback to revision {back.number} rejected: {error}"
         told = Occurrence(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
         events.write(outcome.endpoint, [told], outcome.now)

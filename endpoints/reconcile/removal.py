@@ -100,7 +100,7 @@ def _stopping(names: Iterable[str]) -> tuple[ObservedWorker, ...]:
 
 def _finish(held: Claim, endpoint: Endpoint) -> None:
     with transaction.atomic():
-        if not held.write(message="Nothing is left."):
+        if not held.write(message="Deleted."):
             return
         record(None, "deleted", f"endpoint/{endpoint.name}")
         delete_rows(endpoint)
@@ -124,7 +124,7 @@ def _write(held: Claim, endpoint: Endpoint, facts: LifecycleFacts, trouble: Trou
             phase=str(verdict.phase),
             reason=trouble.reason[:64] if trouble else verdict.reason,
             message=trouble.message if trouble else verdict.message,
-            remedy="It is tried again every few seconds." if trouble else "",
+            remedy="Retried every few seconds." if trouble else "",
             detail="",
             steps=merge_steps(status.steps, now, build_steps(facts, verdict.phase), anew=fresh),
             ready_replicas=0,

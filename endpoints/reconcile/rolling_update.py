@@ -190,7 +190,7 @@ def _with_route_error(name: str, status: ComponentStatus) -> ComponentStatus:
     if status.ready or status.reason != ROUTER_SILENT or not stands:
         return status
     text = (
-        f"The cluster says that the {name} is ready, but this console does not reach it at "
+        f"The {name} is ready according to the cluster, but unreachable from the console at "
         f"{status.admin_url or status.url}: {status.message}"
     )
     return replace(status, reason=str(PhaseReason.PODS_UNREACHABLE), message=text)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.web.templatetags.emberline import duration
 from endpoints.choices import EventKind, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
 from endpoints.lifecycle.facts import ObservedWorker, stage
@@ -71,7 +72,7 @@ def compare_workers(
     for row in known.values():
         found.removed.append(row)
         found.happenings.append(
-            Occurrence(EventKind.WORKER_REMOVED, f"{row.name} is gone.", row.name)
+            Occurrence(EventKind.WORKER_REMOVED, f"{row.name} was removed.", row.name)
         )
     return found
 
@@ -190,9 +191,9 @@ def _worker_events(
     found = []
     name = seen.name
     if row is None:
-        found.append(Occurrence(EventKind.WORKER_STARTED, f"{name} is started.", name))
+        found.append(Occurrence(EventKind.WORKER_STARTED, f"{name} started.", name))
     elif seen.spec_hash != row.spec_hash:
-        text = f"{name} is started anew with the changed spec."
+        text = f"{name} restarted with the changed spec."
         found.append(Occurrence(EventKind.WORKER_STARTED, text, name))
     elif _was_restarted(row, seen):
         found.append(_restart(row, seen))
@@ -200,10 +201,10 @@ def _worker_events(
         ReplicaState.READY,
         ReplicaState.STOPPING,
     ):
-        text = f"{name} does not answer: {seen.message or seen.state}."
+        text = f"{name} is unavailable: {(seen.message or str(seen.state)).rstrip('.')}."
         found.append(Occurrence(EventKind.WORKER_LOST, text, name, Severity.WARNING))
     if seen.index in wish.leaving and (row is None or row.draining_since is None):
-        text = f"{name} gets no new requests and finishes the ones it has."
+        text = f"{name} is draining: no new requests."
         found.append(Occurrence(EventKind.WORKER_DRAINING, text, name))
     if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
         start_s = _start_s(row, seen, wish.now)
@@ -224,15 +225,17 @@ def _was_restarted(row: Replica, seen: ReplicaObservation) -> bool:
 
 
 def _restart(row: Replica, seen: ReplicaObservation) -> Occurrence:
-    pids = f": process {row.pid} is now {seen.pid}" if row.pid and seen.pid else ""
-    ended = "hung" if seen.reason == "Hung" else "died"
-    what = f"{ended} and is" if seen.restarts > row.restarts else "was"
-    text = f"{seen.name} {what} started again{pids} ({seen.restarts} deaths so far)."
+    pids = f": PID {row.pid} → {seen.pid}" if row.pid and seen.pid else ""
+    ended = "hung" if seen.reason == "Hung" else "crashed"
+    what = f"{ended} and restarted" if seen.restarts > row.restarts else "was restarted"
+    times = f"{seen.restarts} restart{'' if seen.restarts == 1 else 's'} so far"
+    first = seen.restarts - row.restarts_ready == 1  # a loop repeats one cause
+    text = f"{seen.name} {what}{pids} ({times}). {seen.message if first else ''}".rstrip()
     return Occurrence(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 
 
 def _ready_text(name: str, start_s: float | None) -> str:
-    after = "" if start_s is None else f" after {start_s:.0f} s"
+    after = "" if start_s is None else f" after {duration(start_s)}"
     return f"{name} is ready{after}."
 
 

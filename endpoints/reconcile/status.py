@@ -16,6 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.claims import Claim
+from console.web.templatetags.emberline import duration
 from endpoints.choices import (
     DriftVerb,
     EventKind,
@@ -211,13 +212,13 @@ def _cluster_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Oc
         kind = EventKind.DRIFT_HEALED if order.verb == DriftVerb.HEAL else EventKind.DRIFT_ADOPTED
         found.append(Occurrence(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
     for order in of.overruled:
-        text = f"{order.key}: an object of the cluster now says what this endpoint is."
+        text = f"{order.key}: not adopted, since a cluster object now owns this endpoint."
         found.append(Occurrence(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
     if of.roll_back is not None:
         back = of.roll_back
         text = (
             f"Revision {back.failed} failed ({back.blame.reason}: {back.blame.message}) "
-            f"Revision {back.number}, the last that served, is wanted again."
+            f"Rolled back to revision {back.number}, the last that served."
         )
         found.append(Occurrence(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
     return found
@@ -246,13 +247,13 @@ def _part_happenings(
         name = "L2" if key == "l2" else f"The {key}"
         was_ready = bool(old and old["ready"])
         if old and any(mark in old and old[mark] != part.get(mark, old[mark]) for mark in _MARKS):
-            text = f"{name} died or was replaced, and runs again."
+            text = f"{name} restarted or was replaced."
             found.append(Occurrence(f"{title}Restarted", text, key, Severity.WARNING))
         if part["ready"] and not was_ready:
             found.append(Occurrence(f"{title}Ready", f"{name} is ready.", key))
         # During a rollout, a component that takes it over is not lost.
         if was_ready and not part["ready"] and outcome.facts.served:
-            text = part["message"] or f"{name} does not answer."
+            text = part["message"] or f"{name} is unreachable."
             found.append(Occurrence(f"{title}Lost", text, key, Severity.WARNING))
     return found
 
@@ -262,7 +263,7 @@ def _proof_happenings(outcome: PassOutcome) -> list[Occurrence]:
     if error:
         return [Occurrence(EventKind.PROOF_FAILED, error, severity=Severity.WARNING)]
     if outcome.proven and outcome.endpoint.status.proven != outcome.proven:
-        text = "A first request through the router was answered by the workers that run now."
+        text = "A test request through the router was answered by the current workers."
         return [Occurrence(EventKind.PROOF_PASSED, text)]
     return []
 
@@ -272,16 +273,15 @@ def _phase_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occu
     if verdict.phase == status.phase and verdict.reason == status.reason:
         return []
     severity = Severity.WARNING if verdict.phase in _UNHEALTHY_PHASES else Severity.NORMAL
+    same = verdict.reason == verdict.phase
+    why = verdict.message if same else f"{verdict.reason}. {verdict.message}"
     if verdict.phase == status.phase:
         if severity is Severity.NORMAL:
             return []  # steps show progress within a phase
-        text = f"{verdict.phase}: {verdict.reason}. {verdict.message}"
+        text = f"{verdict.phase}: {why}"
     else:
         spent = (outcome.now - status.phase_since).total_seconds()
-        text = (
-            f"{status.phase} → {verdict.phase} after {spent:.0f} s: "
-            f"{verdict.reason}. {verdict.message}"
-        )
+        text = f"{status.phase} → {verdict.phase} after {duration(spent)}: {why}"
     return [Occurrence(EventKind.PHASE_CHANGED, text, severity=severity)]
 
 
@@ -289,6 +289,6 @@ def first_status() -> dict[str, Any]:
     accepted = StepNow(ProgressStep.ACCEPTED, ProgressState.ACTIVE)
     return {
         "reason": PhaseReason.ACCEPTED,
-        "message": "Waiting for its first look.",
+        "message": "Waiting for the first reconcile pass.",
         "steps": merge_steps((), timezone.now(), (accepted,), anew=True),
     }

@@ -21,7 +21,7 @@ FACTOR: Final = 3.0
 """Allowance for a start slower than the last one (cold page cache, busy node)."""
 SHORTEST_S: Final = 120.0
 _RISING = (Phase.PENDING, Phase.PROVISIONING)
-_FALLING = (Phase.PAUSED, Phase.DELETING)
+_FALLING = (Phase.PAUSING, Phase.PAUSED, Phase.DELETING)
 _STEADY = (Phase.READY, Phase.DEGRADED, Phase.FAILED)
 _STARTING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
 

@@ -17,8 +17,13 @@ from endpoints.pages.list.columns import Cell
 register = template.Library()
 
 
-@register.inclusion_tag("endpoints/htmx/head.html")
+@register.inclusion_tag("endpoints/inc/head_bar.html")
 def endpoint_head(endpoint: Endpoint, brief: str = "") -> dict[str, Any]:
+    return head_context(endpoint, brief=bool(brief))
+
+
+@register.inclusion_tag("endpoints/inc/head_facts.html")
+def endpoint_facts(endpoint: Endpoint, brief: str = "") -> dict[str, Any]:
     """`brief` omits the cause of a bad phase, which the Overview shows in full."""
     return head_context(endpoint, brief=bool(brief))
 

@@ -195,20 +195,20 @@ def test_a_viewer_may_not(lost: Endpoint, charlie: User) -> None:
 
 def test_by_page_the_name_is_typed(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
     text = page.get("/endpoints/demo/delete/").content.decode()
-    for word in ("Type <strong>demo</strong> to give it up", SELECTOR, "-n models", "/abandon/"):
+    for word in ("Type <strong>demo</strong> to abandon it", SELECTOR, "-n models", "/abandon/"):
         assert word in text
     assert page.get("/endpoints/demo/abandon/").status_code == 302
     for wrong in ("", "Demo", "other"):
         answer = page.post("/endpoints/demo/abandon/", {"name": wrong})
         assert answer.status_code == 400
-        assert "is not the name" in answer.content.decode()
+        assert "does not match" in answer.content.decode()
     cluster.away = False
     answer = page.post("/endpoints/demo/abandon/", {"name": "demo"})
     assert (answer.status_code, "It answers." in answer.content.decode()) == (409, True)
     assert there()
     cluster.away = True
     actions.delete(SYSTEM, "demo")
-    assert "Give it up" in page.get("/endpoints/demo/").content.decode()
+    assert "Abandon…" in page.get("/endpoints/demo/").content.decode()
     assert 'id="delete-name"' not in page.get("/endpoints/demo/delete/").content.decode()
     answer = page.post("/endpoints/demo/abandon/", {"name": "demo"}, follow=True)
     assert SELECTOR in answer.content.decode()

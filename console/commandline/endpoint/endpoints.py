@@ -35,14 +35,18 @@ def _cells(one: Endpoint) -> tuple[str, ...]:
     )
 
 
+def _reason(one: Endpoint) -> str:
+    return "" if one["reason"] == one["phase"] else f" ({one['reason']})"
+
+
 def format_endpoint(one: Endpoint) -> str:
     spec = one["spec"]
     lines = [
-        f"{one['name']}: {one['phase']} ({one['reason']}). {one['message']}",
+        f"{one['name']}: {one['phase']}{_reason(one)}. {one['message']}",
         *([f"  {one['remedy']}"] if one["remedy"] else []),
         f"  model {spec.get('model')}, engine {spec.get('engine')}, "
-        f"generation {one['generation']} (seen {one['observed_generation']})",
-        f"  url {one['url'] or 'not known yet'}",
+        f"generation {one['generation']} (observed {one['observed_generation']})",
+        f"  url {one['url'] or 'not assigned yet'}",
         *(
             f"  {_MARKS.get(step['state'], '?')} {step_label(step['code'])} "
             f"{step['message']}".rstrip()
@@ -56,7 +60,7 @@ def format_endpoint(one: Endpoint) -> str:
     if workers:
         lines.append(output.table(("WORKER", "STATE", "URL", "PID", "RESTARTS"), workers))
     if one["detail"]:
-        lines += ["Last lines of its log:", output.strip_control_characters(one["detail"])]
+        lines.append(f"Last log lines: emberline endpoint logs {one['name']}")
     return "\n".join(lines)
 
 

@@ -60,13 +60,16 @@ def url_of(item: NavItem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """Tab of an object page; `kind` is e.g. "endpoint", `order` counts from 10."""
+    """Tab of an object page; `kind` is e.g. "endpoint", `order` counts from 10. Tabs with the same
+    `group` share an entry of the first row; "" stands for a group of one.
+    """
 
     kind: str
     label: str
     url_name: str
     icon: str
     order: int
+    group: str = ""
 
 
 _tabs: Registry[Tab] = Registry(key=lambda tab: (tab.kind, tab.url_name))
@@ -87,3 +90,18 @@ def list_tabs(kind: str, name: str, path: str) -> list[dict[str, Any]]:
     if here:
         max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
     return found
+
+
+def group_tabs(tabs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the groups of `list_tabs` in order; each has the URL and icon of its first tab."""
+    groups: dict[str, dict[str, Any]] = {}
+    for entry in tabs:
+        tab = entry["tab"]
+        label = tab.group or tab.label
+        group = groups.setdefault(
+            label,
+            {"label": label, "url": entry["url"], "icon": tab.icon, "tabs": [], "active": False},
+        )
+        group["tabs"].append(entry)
+        group["active"] |= entry["active"]
+    return list(groups.values())

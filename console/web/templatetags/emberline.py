@@ -22,6 +22,7 @@ _PHASES = {
     "Provisioning": ("blue", "loader"),
     "Ready": ("green", "check"),
     "Degraded": ("yellow", "alert-triangle"),
+    "Pausing": ("blue", "player-pause"),
     "Paused": ("secondary", "player-pause"),
     "Deleting": ("orange", "trash"),
     "Failed": ("red", "x"),
@@ -61,7 +62,8 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
 @register.inclusion_tag("console/inc/tabs.html", takes_context=True)
 def tabs(context: template.Context, kind: str, name: str) -> dict[str, Any]:
     """Render an object's tabs: `{% tabs "endpoint" endpoint.name %}`."""
-    return {"tabs": web_tabs.list_tabs(kind, name, context["request"].path), "name": name}
+    groups = web_tabs.group_tabs(web_tabs.list_tabs(kind, name, context["request"].path))
+    return {"groups": groups, "name": name}
 
 
 @register.simple_tag

@@ -26,7 +26,7 @@ from endpoints.refusals import NotFoundError
 @role_required("operator")
 def heal(request: HttpRequest, name: str) -> HttpResponseBase:
     workload = request.POST.get("workload", "")
-    text = f"{workload or name} is made as wanted again."
+    text = f"{workload or name}: restoring the configuration."
     return run_and_redirect(request, name, text, drift_actions.heal, workload)
 
 
@@ -34,7 +34,7 @@ def heal(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
     key = request.POST.get("key", "")
-    text = f"{key} is left as it was found."
+    text = f"{key}: keeping the observed value."
     return run_and_redirect(request, name, text, drift_actions.adopt, key)
 
 
@@ -46,7 +46,7 @@ def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
     if request.method != "POST":
         return redirect("endpoints:delete", name)
     typed = request.POST.get("name", "").strip()
-    error, status = f"“{typed}” is not the name. Type {name} to give it up.", 400
+    error, status = f"“{typed}” does not match. Type {name} to abandon it.", 400
     if typed == name:
         try:
             left = abandonment.abandon(request.user, name)
@@ -54,7 +54,7 @@ def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
             error = " ".join(f"{item.message} {item.remedy}" for item in refused.errors)
             status = refused.status_code
         else:
-            messages.warning(request, f"{name} is forgotten. {left.message}")
+            messages.warning(request, f"{name} was abandoned. {left.message}")
             return redirect("endpoints:list")
     context: dict[str, Any] = {"endpoint": endpoint, "given_up": typed, "not_given_up": error}
     if endpoint.parsed.on_cluster:
@@ -81,7 +81,7 @@ def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
     endpoint = find_endpoint(name)
     at = _choose_container(request, endpoint)
     if at is None:
-        raise Http404(f"{name} has no container yet.")
+        raise Http404(f"{name} has no containers yet.")
     after = request.headers.get("Last-Event-ID", "") or request.GET.get("after", "")
     try:
         lines = partial(sources.log_source(endpoint, at).lines, after)

@@ -47,13 +47,13 @@ class Comparison:
 
 def find_side(endpoint: Endpoint, key: str) -> RevisionSide:
     if key == WANTED:
-        return RevisionSide(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
+        return RevisionSide(WANTED, "current revision", endpoint.generation, endpoint.parsed)
     number = endpoint.status.served_generation if key == SERVING else _number(key)
     # A generation without its own revision has the spec of the previous one.
     row = selectors.revisions(endpoint).filter(number__lte=number).first()
     if row is None or (key != SERVING and row.number != number):
         raise no_revision(endpoint.name, number)
-    label = "what serves now" if key == SERVING else f"revision {row.number}"
+    label = "serving revision" if key == SERVING else f"revision {row.number}"
     return RevisionSide(key, label, row.number, parse(row.spec))
 
 

@@ -40,7 +40,7 @@ from endpoints.refusals import NotFoundError
 @role_required("operator")
 def move(request: HttpRequest, name: str) -> HttpResponseBase:
     slug = request.POST.get("team", "")
-    text = f"{name} belongs to {slug or 'no team'} now."
+    text = f"{name}: moved to {f'team {slug}' if slug else 'no team'}."
     return run_and_redirect(request, name, text, teams.move, slug)
 
 
@@ -53,7 +53,7 @@ REVISION_CHOICES = 100
 @require_safe
 def head(request: HttpRequest, name: str) -> HttpResponse:
     brief = "brief" in request.GET
-    context = partial(head_context, brief=brief)
+    context = partial(head_context, brief=brief, query=True)
     return render_part(request, name, "endpoints/htmx/head.html", context)
 
 

@@ -78,7 +78,7 @@ def render_part(
     try:
         endpoint = selectors.get(name)
     except NotFoundError:
-        messages.info(request, f"{name} is deleted: nothing of it is left.")
+        messages.info(request, f"{name} was deleted.")
         return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
     return render(request, template, context(endpoint))
 
@@ -113,7 +113,10 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
-    text, generation = f"{name} is scaled to {typed} workers.", generation_of(request)
+    text, generation = (
+        f"{name}: scaling to {typed} worker{'' if typed == '1' else 's'}.",
+        generation_of(request),
+    )
     return run_and_redirect(
         request, name, text, actions.scale, replicas, expected_generation=generation
     )
@@ -125,22 +128,26 @@ def pause(request: HttpRequest, name: str) -> HttpResponseBase:
     """Pause; forms that show the name field require the typed name."""
     if request.POST.get("name", name).strip() != name:
         find_endpoint(name)
-        messages.error(request, f"Type {name} to pause it. Nothing was changed.")
+        messages.error(
+            request, f"Name does not match: type {name} to pause it. Nothing was changed."
+        )
         return redirect(_back_url(request), name)
-    return run_and_redirect(request, name, f"{name} is being paused.", actions.pause)
+    return run_and_redirect(
+        request, name, f"{name}: pausing. Workers finish their requests, then stop.", actions.pause
+    )
 
 
 @require_POST
 @role_required("operator")
 def resume(request: HttpRequest, name: str) -> HttpResponseBase:
-    return run_and_redirect(request, name, f"{name} is resumed.", actions.resume)
+    return run_and_redirect(request, name, f"{name}: resuming.", actions.resume)
 
 
 @require_POST
 @role_required("operator")
 def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
     generation, note = generation_of(request), request.POST.get("note", "")
-    text = f"{name} goes back to revision {number}."
+    text = f"{name}: rolling back to revision {number}."
     return run_and_redirect(
         request, name, text, actions.rollback, number, expected_generation=generation, note=note
     )
@@ -156,9 +163,9 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     if request.method == "POST":
         if typed == name:
             actions.delete(request.user, name)
-            messages.success(request, f"{name} is being deleted.")
+            messages.success(request, f"{name}: deleting.")
             return redirect("endpoints:list")
-        error = f"“{typed}” is not the name. Type {name} to delete it."
+        error = f"“{typed}” does not match. Type {name} to delete it."
     context = {"endpoint": endpoint, "typed": typed, "error": error}
     if endpoint.parsed.on_cluster:
         context["left"] = abandonment.remaining_objects(endpoint)

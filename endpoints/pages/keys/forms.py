@@ -13,12 +13,12 @@ from endpoints.keys.terms import PERIODS, KeyTerms
 from endpoints.models import KeyGroup
 
 KEEP_CHOICE: Final = "keep"
-LIFETIMES: Final = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "no end"))
+LIFETIMES: Final = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "No expiry"))
 GRACE: Final = (
-    ("0", "at once"),
-    ("3600", "after an hour"),
-    ("86400", "after a day"),
-    ("604800", "after a week"),
+    ("0", "Immediately"),
+    ("3600", "After 1 hour"),
+    ("86400", "After 1 day"),
+    ("604800", "After 7 days"),
 )
 _NUMBERS = ("max_in_flight", "requests_per_minute", "tokens_per_minute", "budget_tokens")
 
@@ -30,29 +30,31 @@ def _number(label: str, hint: str) -> forms.CharField:
 
 class KeyForm(ActionForm):
     name = forms.CharField(
-        label="Name of the key", required=False, help_text="Such as the program that will use it."
+        label="Name", required=False, help_text="For example the client application."
     )
-    expires_in_days = forms.ChoiceField(label="Ends after", choices=LIFETIMES, required=False)
-    requests_per_minute = _number("Requests a minute", "0 or empty: as many as it likes.")
-    tokens_per_minute = _number("Tokens a minute", "Prompt and completion.")
-    max_in_flight = _number("Requests at a time", "More of them wait for their turn.")
+    expires_in_days = forms.ChoiceField(label="Expires after", choices=LIFETIMES, required=False)
+    requests_per_minute = _number("Requests/min", "0 or empty: unlimited.")
+    tokens_per_minute = _number("Tokens/min", "Prompt and completion tokens.")
+    max_in_flight = _number("Concurrent requests", "Further requests are queued.")
     weight = forms.CharField(
-        label="Weight", required=False, help_text="Its share while several keys wait; 1 is usual."
+        label="Weight",
+        required=False,
+        help_text="Share of capacity while several keys queue; default 1.",
     )
-    budget_tokens = _number("Budget of tokens", "Then it is refused until the period ends.")
+    budget_tokens = _number(
+        "Token budget", "When exhausted, requests are rejected until the period ends."
+    )
     budget_period = forms.ChoiceField(
-        label="for each UTC", choices=[(word, word) for word in PERIODS], required=False
+        label="per (UTC)", choices=[(word, word) for word in PERIODS], required=False
     )
     models = forms.CharField(
-        label="Models it may name",
+        label="Allowed models",
         required=False,
-        help_text="One a line. Empty: every model and adapter.",
+        help_text="One per line. Empty: all models and adapters.",
         widget=forms.Textarea(attrs={"rows": 2}),
     )
-    pin = forms.BooleanField(label="May choose the worker itself", required=False)
-    control = forms.BooleanField(
-        label="May use paths which control a worker, such as /sleep", required=False
-    )
+    pin = forms.BooleanField(label="Allow pinning requests to a worker", required=False)
+    control = forms.BooleanField(label="Allow worker control paths, such as /sleep", required=False)
 
     def __init__(self, data: QueryDict | None = None, terms: KeyTerms | None = None) -> None:
         super().__init__(data, initial=_initial(terms or KeyTerms()))
@@ -60,7 +62,7 @@ class KeyForm(ActionForm):
         if terms is not None:
             del self.fields["name"]
             end = terms.expires_at
-            kept = f"as it is: {end:%Y-%m-%d %H:%M} UTC" if end else "as it is: no end"
+            kept = f"unchanged: {end:%Y-%m-%d %H:%M} UTC" if end else "unchanged: no expiry"
             field = self.fields["expires_in_days"]
             if isinstance(field, forms.ChoiceField):
                 field.choices = [(KEEP_CHOICE, kept), *LIFETIMES]
@@ -81,10 +83,10 @@ class KeyForm(ActionForm):
 
 
 class GroupForm(ActionForm):
-    name = forms.CharField(label="Name of the group", required=False)
-    description = forms.CharField(label="What it is for", required=False)
+    name = forms.CharField(label="Name", required=False)
+    description = forms.CharField(label="Description", required=False)
     endpoints = forms.MultipleChoiceField(
-        label="Endpoints its keys open", required=False, widget=forms.CheckboxSelectMultiple
+        label="Endpoints", required=False, widget=forms.CheckboxSelectMultiple
     )
 
     def __init__(

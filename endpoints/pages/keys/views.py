@@ -103,14 +103,17 @@ def group(request: HttpRequest, group_id: str) -> HttpResponseBase:
 def delete_group(request: HttpRequest, group_id: str) -> HttpResponseBase:
     one = _group(request, group_id)
     if request.POST.get("name", "").strip() != one.name:
-        messages.error(request, f"Type {one.name} to delete the group. Nothing was deleted.")
+        messages.error(
+            request,
+            f"Name does not match: type {one.name} to delete the group. Nothing was deleted.",
+        )
         return redirect("keys:group", group_id)
     try:
         actions.delete_group(request.user, group_id)
     except Refused as error:
         messages.error(request, str(error))
         return redirect("keys:group", group_id)
-    messages.success(request, f"The group {one.name} and its keys are gone.")
+    messages.success(request, f"Group {one.name} and its keys were deleted.")
     return redirect("keys:index")
 
 
@@ -198,14 +201,14 @@ def _group_page(
 def _group(request: HttpRequest, group_id: str) -> KeyGroup:
     one = selectors.groups(request.user).filter(pk=group_id).first()
     if one is None:
-        raise Http404("There is no such group of keys.")
+        raise Http404("Key group not found.")
     return one
 
 
 def _key(of: Any, key_id: str) -> InferenceKey:
     key: InferenceKey | None = of.filter(pk=key_id, revoked_at__isnull=True).first()
     if key is None:
-        raise Http404("There is no such key.")
+        raise Http404("Key not found.")
     return key
 
 
@@ -224,9 +227,9 @@ def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpR
         form.refuse(error.errors)
         return page(status=400, group_form=form)
     if group_id is None:
-        messages.success(request, f"The group {made.name} is there. Make its first key.")
+        messages.success(request, f"Group {made.name} created. Create its first key.")
     else:
-        messages.success(request, "The group is changed; routers follow within seconds.")
+        messages.success(request, "Group saved. Routers apply it within seconds.")
     return redirect("keys:group", made.pk)
 
 
@@ -255,7 +258,7 @@ def _edit(
             form.refuse(error.errors)
             status = error.status_code
         else:
-            messages.success(request, f"{key.name} is changed; routers follow within seconds.")
+            messages.success(request, f"{key.name} saved. Routers apply it within seconds.")
             return redirect(back)
     urls = {
         verb: reverse(f"{space}:key-{verb}", args=[within, key.pk])
@@ -285,7 +288,7 @@ def _revoke(request: HttpRequest, key_id: str, within: str, back: str) -> HttpRe
     except Refused as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"The key {key.name} is revoked; routers refuse it now.")
+        messages.success(request, f"Key {key.name} revoked. Routers reject it within seconds.")
     return redirect(back, within)
 
 
@@ -338,10 +341,10 @@ def _row(key: InferenceKey, used: KeyUse, now: datetime) -> KeyRow:
 
 def _describe_terms(terms: KeyTerms) -> Iterable[str]:
     if terms.requests_per_minute:
-        yield f"{terms.requests_per_minute:,} requests a minute"
+        yield f"{terms.requests_per_minute:,} requests/min"
     if terms.tokens_per_minute:
-        yield f"{terms.tokens_per_minute:,} tokens a minute"
+        yield f"{terms.tokens_per_minute:,} tokens/min"
     if terms.max_in_flight:
-        yield f"{terms.max_in_flight:,} at a time"
+        yield f"{terms.max_in_flight:,} concurrent"
     if terms.weight != 1:
         yield f"weight {terms.weight:g}"

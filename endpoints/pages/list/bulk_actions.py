@@ -46,8 +46,8 @@ _VERBS = (
     Verb(
         "scale",
         "Scale",
-        "is scaled",
-        "Workers that leave finish their requests first.",
+        "scaling",
+        "Removed workers finish their requests first.",
         "adjustments",
         lambda actor, item, replicas: actions.scale(
             actor, item.name, replicas, expected_generation=item.generation
@@ -56,24 +56,24 @@ _VERBS = (
     Verb(
         "pause",
         "Pause",
-        "is being paused",
-        "Its workers finish their requests and stop; then requests are refused.",
+        "pausing",
+        "Workers finish their requests and stop. Requests are rejected until resumed.",
         "player-pause",
         lambda actor, item, _: actions.pause(actor, item.name),
     ),
     Verb(
         "resume",
         "Resume",
-        "is resumed",
-        "It wants as many workers as before the pause.",
+        "resuming",
+        "Restores the number of workers before the pause.",
         "player-play",
         lambda actor, item, _: actions.resume(actor, item.name),
     ),
     Verb(
         "delete",
         "Delete",
-        "is being deleted",
-        "Its router and workers go; its keys, revisions and events are forgotten.",
+        "deleting",
+        "Router and workers stop; keys, revisions and events are deleted.",
         "trash",
         lambda actor, item, _: actions.delete(
             actor, item.name, expected_generation=item.generation

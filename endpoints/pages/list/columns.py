@@ -88,7 +88,7 @@ def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[s
     for one in wanted:
         if one.fill not in answers:
             answers[one.fill] = _fill_column(one, rows)
-    lost = Cell("", "It could not be found out; the console's log says why.")
+    lost = Cell("", "Query failed; see the console log.")
     return {
         one.column.key: {
             row.name: answers[one.fill].get(one.column.key, {}).get(row.name, lost) for row in rows

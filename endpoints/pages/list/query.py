@@ -29,6 +29,7 @@ SEVERITY = (
     Phase.PROVISIONING,
     Phase.PENDING,
     Phase.DELETING,
+    Phase.PAUSING,
     Phase.PAUSED,
     Phase.READY,
 )
@@ -92,7 +93,7 @@ def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
     clusters, teams, models = set(), set(), set()
     for cluster, slug, team, model in told:
         clusters.add((cluster or NONE_VALUE, cluster or "this machine"))
-        teams.add((slug or NONE_VALUE, team or "nobody's"))
+        teams.add((slug or NONE_VALUE, team or "No team"))
         models.add((model, model))
     every = {"cluster": clusters, "team": teams, "model": models}
     return {

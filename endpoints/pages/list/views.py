@@ -54,7 +54,10 @@ def index(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
     return {
         "phases": [str(phase) for phase in Phase],
-        "strategies": [*((name, name) for name in STRATEGIES), (list_query.ROUND_ROBIN, "in turn")],
+        "strategies": [
+            *((name, name) for name in STRATEGIES),
+            (list_query.ROUND_ROBIN, "round robin"),
+        ],
         "choices": list_query.choices(request.user),
         "columns": [(column, column in shown) for column in list_columns.columns()],
         "query": request.GET.urlencode(),
@@ -84,7 +87,7 @@ def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MAX_ITEMS]
     found = list(selectors.endpoints(request.user).filter(name__in=names))
     if verb is None or not found:
-        messages.error(request, "Tick some endpoints, and choose what to do with them.")
+        messages.error(request, "No endpoints selected. Select endpoints and an action.")
         return redirect("endpoints:list")
     context = {"verb": verb, "endpoints": found, "replicas": request.POST.get("replicas", "")}
     return render(request, "endpoints/bulk.html", context)
@@ -96,11 +99,11 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     items = _items(request)
     if verb is None or not items:
-        messages.error(request, "Nothing was chosen, and nothing was changed.")
+        messages.error(request, "No endpoints selected. Nothing was changed.")
         return redirect("endpoints:list")
     if verb.danger and request.POST.get("typed", "").strip() != str(len(items)):
         found = list(selectors.endpoints(request.user).filter(name__in=[i.name for i in items]))
-        error = f"Type {len(items)}, which is how many they are. Nothing was deleted."
+        error = f"Number does not match: type {len(items)} to confirm. Nothing was deleted."
         context = {"verb": verb, "endpoints": found, "error": error}
         return render(request, "endpoints/bulk.html", context, status=400)
     typed = request.POST.get("replicas", "").strip()

@@ -35,7 +35,7 @@
     source.addEventListener("error", function () {
       // The end of a response is an error event, too: report only repeated ones.
       gone += 1;
-      if (gone > 2) say("The console does not answer; it is asked again.");
+      if (gone > 2) say("Console unreachable; reconnecting.");
       if (source.readyState === EventSource.CLOSED) window.setTimeout(follow, 3000);
     });
   }

@@ -159,3 +159,7 @@ def test_the_last_line_of_one_that_was_killed_is_no_cause() -> None:
     assert death_text("signal 9", log, by_signal=True) == "signal 9"
     assert death_text("signal 6", f"{OOM}\n", by_signal=True).startswith("signal 6: OutOfMemory")
     assert last_message("") == ""
+
+
+def test_argparse_error_of_a_module_omits_the_program() -> None:
+    assert crash_cause("usage: x\npython -m a.worker: error: --size: bad\n") == "--size: bad"

@@ -47,7 +47,9 @@ def test_things_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
     ada = client_of(people.ada)
     assert hits(ada, "dem") == ["/endpoints/demo/", "/endpoints/other-demo/"], "beginnings first"
     assert hits(ada, "demo lo") == ["/endpoints/demo/logs/"]
-    assert hits(ada, "demo conf") == ["/endpoints/demo/configuration/"]
+    assert hits(ada, "demo conf") == [
+        f"/endpoints/demo/{page}/" for page in ("configuration", "revisions", "manifest")
+    ], "the pages of the group"
     assert "/costs/" in hits(ada, "COST")
     assert hits(ada, "smollm")[0] == "/endpoints/chat/", "by the model, too"
     for nothing in ("", "  ", "\0", "zzz", "%", "_" * 5000, "demo zzz qqq"):

@@ -36,7 +36,7 @@ def test_the_definition_is_installed_and_an_object_becomes_an_endpoint(followed:
     definition = followed.cluster.api.get("CustomResourceDefinition", "", schemas.NAME)
     assert {one["name"] for one in definition["spec"]["versions"]} == {"v1", "v1alpha1"}
     followed.apply()
-    assert followed.look().message == "1 objects."
+    assert followed.look().message == "1 object."
     spec = followed.endpoint().parsed
     assert (spec.placement.cluster, spec.placement.namespace) == ("west", followed.namespace)
     found = followed.get()
@@ -102,7 +102,7 @@ def test_an_annotation_counts_as_a_change(ready: Followed) -> None:
 
 def test_a_refused_object_says_why_and_changes_nothing(ready: Followed) -> None:
     ready.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
-    assert ready.look().message == "1 objects, 1 of them refused."
+    assert ready.look().message == "1 object, 1 rejected."
     assert ready.endpoint().generation == 1
     accepted = ready.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "SpecRefused")

@@ -62,7 +62,8 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Provisioning", "SupervisorAway", {"observed": False, "trouble": AWAY, **NEW}),
     ("Degraded", "NoProgram", {"trouble": REFUSED}),
     ("Failed", "NoProgram", {"trouble": REFUSED, "workers": (), **NEW}),
-    ("Provisioning", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
+    ("Pausing", "Scaling", {"wanted": 0, "workers": (SURPLUS,), **AUTO}),
+    ("Pausing", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
     ("Paused", "ScaledToZero", {"wanted": 0, "workers": (), **AUTO}),
     ("Paused", "Paused", {"wanted": 0, "workers": ()}),
     ("Failed", "WorkersCrashLooping", {"workers": (LOOPING,), **NEW}),
@@ -330,7 +331,7 @@ def test_more_than_wanted_is_nothing_missing() -> None:
     unsaid = decide(facts(**many))
     assert (unsaid.phase, unsaid.message) == (
         Phase.DEGRADED,
-        "2 workers are there, and 1 are wanted.",
+        "2 workers running, 1 desired.",
     )
     missing = {"wanted": 2, "workers": (GOOD, STARTING)}
     assert decide(facts(drifted=DRIFTED, **missing)).reason == PhaseReason.WORKER_UNAVAILABLE
@@ -357,7 +358,7 @@ def test_the_step_says_why_it_stands_still() -> None:
     workers = (replace(STUCK, stage="scheduling"),)
     found = build_steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
     said = {step.code: step.message for step in found}
-    assert said[ProgressStep.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
+    assert said[ProgressStep.SCHEDULED] == "0/1. 0/3 nodes have a GPU."
 
 
 def test_route_and_certificate_are_steps_of_their_own() -> None:

@@ -26,7 +26,7 @@ def test_a_password_file_of_bytes_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["redis://" + "x" * 64 + ":1", "redis://a..b:1"])
 def test_a_host_which_no_resolver_takes_is_told(url: str) -> None:
-    assert "cannot be asked" in l2_status._ping(L2Access(url))
+    assert "cannot be queried" in l2_status._ping(L2Access(url))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_one_that_answers_is_well(node: CacheNode, tmp_path: Path) -> None:
 @pytest.mark.parametrize("password", ["", "wrong"])
 def test_a_refused_password_is_told(node: CacheNode, tmp_path: Path, password: str) -> None:
     path = secret(tmp_path, password) if password else ""
-    assert "refuses the password" in l2_status._ping(L2Access(node.url, path, str(tmp_path)))
+    assert "rejects the password" in l2_status._ping(L2Access(node.url, path, str(tmp_path)))
 
 
 @pytest.mark.parametrize(("kind", "is_well"), [("list", False), ("cluster", True)])
@@ -84,5 +84,5 @@ def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
     there = l2_status.check_l2(parse({**wanted, "placement": {"cluster": "prod"}}))
     assert there.part is not None
     assert there.part.ready
-    assert "not here" in there.part.message
+    assert "only in the cluster" in there.part.message
     assert there.access == L2Access(url, folder=str(settings.EMBERLINE.l2_secrets))

@@ -311,6 +311,9 @@ def test_a_change_of_routing_restarts_no_worker(world: World, ready: Endpoint) -
 
 def test_pause_and_resume(world: World, ready: Endpoint) -> None:
     actions.pause(SYSTEM, "demo")
+    status = world.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Pausing", "Pausing")
     status = world.until(ready, "Paused")
     assert world.observe().replicas == ()
     assert states(status) == {"Accepted": "done", "WorkersStopped": "done"}

@@ -144,7 +144,7 @@ def test_start_is_measured_once_per_process(
 
 def test_ready_event_states_the_start_only_once() -> None:
     first = look([row("starting")], [seen(started_at=AGO)])
-    assert [one.message for one in first.happenings] == ["w-0 is ready after 81 s."]
+    assert [one.message for one in first.happenings] == ["w-0 is ready after 1 min 21 s."]
     again = look([row("starting", start_s=81.0)], [seen(started_at=AGO)])
     assert [one.message for one in again.happenings] == ["w-0 is ready."]
 
@@ -204,3 +204,16 @@ def test_a_worker_stops_when_its_callers_are_served(part: ComponentStatus, may: 
     assert may_stop(rows, [part], NOW) is may
     assert may_stop(rows, [part], NOW + DRAIN), "its time is up"
     assert may_stop([row("starting", draining_since=NOW)], [part], NOW), "it serves nobody"
+
+
+def test_restart_event_states_the_cause_once_and_counts_in_the_right_number() -> None:
+    crashed = {"restarts": 1, "message": "Crashed (exit code 2: no). Restarts automatically."}
+    (first,) = look([row("starting")], [seen("backoff", **crashed)]).happenings
+    assert first.message == (
+        "w-0 crashed and restarted (1 restart so far). "
+        "Crashed (exit code 2: no). Restarts automatically."
+    )
+    (second,) = look(
+        [row("starting", restarts=1)], [seen("backoff", **{**crashed, "restarts": 2})]
+    ).happenings
+    assert second.message == "w-0 crashed and restarted (2 restarts so far)."

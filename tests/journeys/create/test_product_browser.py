@@ -76,7 +76,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     page.get_by_role("button", name="Create endpoint").click()
     expect(page).to_have_url(re.compile("/endpoints/from-form/"))
     # The page follows without a reload.
-    expect(page.get_by_text("2 of 2 workers serve.", exact=True)).to_be_visible(timeout=90_000)
+    expect(page.get_by_text("2/2 workers ready.", exact=True)).to_be_visible(timeout=90_000)
     watched.shot("endpoint-ready")
 
     page.locator("[name=prompt]").fill("Tell me about warm caches. " * 20)

@@ -44,5 +44,28 @@ def test_a_tab_whose_page_is_not_there_is_left_out() -> None:
     ]
 
 
+def test_tabs_of_a_group_share_one_entry() -> None:
+    shown = [
+        navigation.Tab("cell", label, name, "server", order, group)
+        for label, name, order, group in (
+            ("Logs", "endpoints:logs", 20, "Observability"),
+            ("Summary", "endpoints:detail", 10, ""),
+            ("Events", "endpoints:events", 30, "Observability"),
+        )
+    ]
+    for tab in shown:
+        navigation.register_tab(tab)
+    try:
+        tabs = navigation.list_tabs("cell", "demo", "/endpoints/demo/events/")
+        summary, observability = navigation.group_tabs(tabs)
+    finally:
+        for tab in shown:
+            navigation._tabs.unregister(tab)
+    assert (summary["label"], summary["active"]) == ("Summary", False)
+    assert (observability["label"], observability["active"]) == ("Observability", True)
+    assert observability["url"] == "/endpoints/demo/logs/", "a group opens its first page"
+    assert [one["active"] for one in observability["tabs"]] == [False, True]
+
+
 def test_things_of_another_kind_have_tabs_of_their_own() -> None:
     assert navigation.list_tabs("tier", "default", "/") == []

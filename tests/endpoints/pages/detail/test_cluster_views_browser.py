@@ -85,7 +85,7 @@ def test_all_that_a_cluster_tells(
     assert watched.fits()
     page.click("text=Heal demo-worker")
     page.click("[data-confirm-go]")
-    page.wait_for_selector("text=is made as wanted again")
+    page.wait_for_selector("text=restoring the configuration")
     watched.open("/endpoints/demo/logs/?replica=demo-router-7c9f")
     page.wait_for_selector("#log >> text=router of demo-router-7c9f: line 2")
     assert page.locator("#log").inner_text().count("line 2") == 1

@@ -68,8 +68,8 @@ def test_any_two_states_are_compared(
 ) -> None:
     answer = page.get(f"{AT}configuration/compare/{query}")
     assert rows(answer) == fields
-    assert ("Both are the same" in text_of(answer)) is not fields
-    assert ("the workers restart" in text_of(answer)) is ("cache.l1.size_gib" in fields)
+    assert ("No differences" in text_of(answer)) is not fields
+    assert ("restarts the workers" in text_of(answer)) is ("cache.l1.size_gib" in fields)
 
 
 @pytest.mark.parametrize("side", ["4", "0", "-1", "x", "9" * 5000, "٣", "", "WANTED"])
@@ -81,13 +81,13 @@ def test_a_revision_which_is_not_there_is_404(page: Client, changed: Endpoint, s
 
 def test_the_configuration_says_what_waits_to_serve(page: Client, changed: Endpoint) -> None:
     answer = page.get(f"{AT}configuration/")
-    assert "Wanted, and not serving yet" in text_of(answer)
+    assert "Pending changes" in text_of(answer)
     assert rows(answer) == {"cache.l1.size_gib"}
     EndpointStatus.objects.update(served_generation=3)
-    assert "not serving yet" not in text_of(page.get(f"{AT}configuration/"))
+    assert "Pending changes" not in text_of(page.get(f"{AT}configuration/"))
     Revision.objects.filter(number__lt=3).delete()
     EndpointStatus.objects.update(served_generation=1)
-    assert "not serving yet" not in text_of(page.get(f"{AT}configuration/")), "1 is not kept"
+    assert "Pending changes" not in text_of(page.get(f"{AT}configuration/")), "1 is not kept"
 
 
 def test_every_field_has_its_place_in_the_configuration(ready: Endpoint) -> None:

@@ -63,7 +63,7 @@ def test_the_list_shows_each_endpoint(page: Client, ready: Endpoint) -> None:
     assert 'data-phase="Pending"' in text
     assert "simulated" in text
     assert "prefixaware" in text
-    assert "in turn" in text
+    assert "round robin" in text
     part = page.get("/endpoints/", headers={"HX-Request": "true"})
     assert b"<html" not in part.content
     assert b"every 2s" in part.content
@@ -177,15 +177,15 @@ SHOWN = {
         "Send a prompt",
         "simulated",
     ),
-    "workers/": ("demo-worker-1", "http://127.0.0.1:20001", "2 of 2 ready"),
-    "cache/": ("in each worker", "shared by all workers"),
-    "events/": ("Nothing has happened yet",),
+    "workers/": ("demo-worker-1", "http://127.0.0.1:20001", "2/2 ready"),
+    "cache/": ("L1 (worker memory)", "L2 (shared)"),
+    "events/": ("No events yet",),
     "logs/": ("demo-worker-0",),
-    "configuration/": ("kind: InferenceEndpointConfig", "What each worker is started with"),
-    "configuration/compare/": ("Both are the same",),
-    "revisions/": ("wanted now", "create"),
-    "revisions/1/": ("Both are the same",),
-    "access/": ("the console's own",),
+    "configuration/": ("kind: InferenceEndpointConfig", "Worker command"),
+    "configuration/compare/": ("No differences",),
+    "revisions/": ("current", "create"),
+    "revisions/1/": ("No differences",),
+    "access/": ("console key",),
     "settings/": ("Delete this endpoint", "Scale"),
 }
 
@@ -200,10 +200,11 @@ def test_every_tab_shows_what_is_its_own_under_the_same_head(
         assert words in text, words
     assert storage.read_console_key("demo") not in text
     assert 'id="endpoint-head"' in text
-    assert "2 of 2 workers ready" in text
+    assert "2/2 ready" in text
     assert text.count('aria-current="page"') >= 1
-    for label in ("Overview", "Workers", "Cache", "Configuration", "Revisions", "Access"):
-        assert f">{label}</a>" in text, f"{path} has no tab {label}"
+    groups = ("Overview", "Observability", "Traffic", "Configuration", "Access", "Settings")
+    for label in groups:
+        assert f">{label}</a>" in text, f"{path} has no group {label}"
 
 
 def test_the_live_part_is_a_part(page: Client, ready: Endpoint) -> None:
@@ -218,7 +219,7 @@ def test_the_live_part_is_a_part(page: Client, ready: Endpoint) -> None:
 
 
 def test_all_events_are_on_a_page_of_their_own(page: Client, ready: Endpoint) -> None:
-    assert "Nothing has happened yet" in text_of(page.get("/endpoints/demo/events/"))
+    assert "No events yet" in text_of(page.get("/endpoints/demo/events/"))
     for n in range(60):
         EndpointEvent.objects.create(endpoint=ready, kind="WorkerLost", message=f"event {n}!")
     assert text_of(page.get("/endpoints/demo/")).count("WorkerLost") == 8
@@ -264,7 +265,7 @@ def test_delete_wants_the_name_typed(page: Client, ready: Endpoint) -> None:
     assert Endpoint.objects.get().deleting
     text = text_of(page.get("/endpoints/demo/"))
     assert 'data-phase="Deleting"' in text
-    assert "It is being deleted" in text
+    assert "Being deleted" in text
 
 
 def test_a_key_is_shown_once(page: Client, ready: Endpoint) -> None:

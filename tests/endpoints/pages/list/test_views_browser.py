@@ -39,18 +39,18 @@ def test_search_tick_and_pause_without_a_mouse(chrome: Browser, cookie: dict[str
     page: Any = watched.page
     assert page.locator("#bulk-form").is_hidden(), "nothing is ticked"
     page.fill("#filter-q", "chat")
-    expect(page.locator("[aria-label='Tick docs']")).to_have_count(0)
+    expect(page.locator("[aria-label='Select docs']")).to_have_count(0)
     assert "q=chat" in page.url
-    page.check("[aria-label='Tick chat']")
+    page.check("[aria-label='Select chat']")
     assert page.locator("[data-bulk-count]").inner_text() == "1 endpoint"
     # The list asks for itself; what is ticked stays so.
     with page.expect_response(lambda answer: "/endpoints/?" in answer.url):
         pass
-    expect(page.locator("[aria-label='Tick chat']")).to_be_checked()
+    expect(page.locator("[aria-label='Select chat']")).to_be_checked()
     page.click("#bulk-form >> text=Pause")
     page.wait_for_selector("text=Pause 1 endpoint?")
     page.click("button:has-text('Pause 1 endpoint')")
-    page.wait_for_selector("[data-ok=yes] >> text=is being paused")
+    page.wait_for_selector("[data-ok=yes] >> text=pausing")
     page.keyboard.press("/")
     page.keyboard.type("docs lo")
     page.wait_for_selector("#palette-hits [aria-selected=true] >> text=docs: Logs")
