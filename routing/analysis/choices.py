@@ -12,11 +12,11 @@ from routing.engine.observe.decisions import has_failed
 from routing.engine.policies import cost
 
 OUTCOMES = {
-    "": "any",
-    "ok": "answered",
-    "failed": "failed",
-    "running": "running",
-    "missed": "expected in cache, and was not",
+    "": "Any",
+    "ok": "Completed",
+    "failed": "Failed",
+    "running": "Running",
+    "missed": "Expected cached, but missed",
 }
 NAMES = ("reason", "worker", "key", "outcome", "session")
 
@@ -132,41 +132,41 @@ def _has_outcome(outcome: str, decision: RoutingDecision) -> bool:
 
 REASONS: dict[str, tuple[str, str]] = {
     "prefix_hit": (
-        "Prefix known",
-        "This worker has served a prompt that begins the same way, so it likely still holds it.",
+        "Prefix hit",
+        "This worker served a prompt with the same prefix, so its cache likely holds it.",
     ),
     "kv_hit": (
-        "Cache reported",
-        "This worker has reported that it holds the beginning of this prompt.",
+        "KV cache hit",
+        "This worker reported that its cache holds the prefix of this prompt.",
     ),
     "session_sticky": (
-        "Same session",
-        "Requests of one session go to one worker, which holds what was said before.",
+        "Session affinity",
+        "Requests of one session go to one worker, whose cache holds the earlier turns.",
     ),
-    "round_robin": ("In turn", "Workers are taken in turn; the prompt does not matter."),
+    "round_robin": ("Round robin", "Workers are used in turn, whatever the prompt."),
     "fallback_no_match": (
-        "Nothing known",
-        "No worker is known to hold the beginning of this prompt; the least loaded one took it.",
+        "No cached prefix",
+        "No worker is known to hold the prefix of this prompt; the least loaded one was chosen.",
     ),
     "fallback_least_loaded": (
-        "Load won",
-        "A worker holds the beginning, but it had so much to do that another one is faster.",
+        "Diverted by load",
+        "A worker holds the prefix, but its load makes another worker faster.",
     ),
     "fallback_unhealthy": (
-        "Best was down",
-        "The best worker did not pass its health check; the next best one took the request.",
+        "Preferred worker down",
+        "The preferred worker failed its health check; the next best one was chosen.",
     ),
     "retry": (
-        "Sent again",
-        "The first worker failed before its first byte; another one took the request.",
+        "Retried",
+        "The first worker failed before its first byte; the request was retried on another one.",
     ),
-    "pinned": ("Pinned", "The caller named this worker (x-emberline-pin)."),
+    "pinned": ("Pinned", "The request names this worker (header x-emberline-pin)."),
 }
 STRATEGIES = {
-    "prefixaware": "to the worker that has seen the prompt's beginning, unless it is overloaded",
-    "kvaware": "to the worker that reports to hold the prompt's beginning",
-    "session": "every request of one session to the same worker",
-    "roundrobin": "to each worker in turn",
+    "prefixaware": "the worker that served the prompt's prefix before, unless it is overloaded",
+    "kvaware": "the worker whose KV cache holds most of the prompt, unless it is overloaded",
+    "session": "one worker for all requests of a session",
+    "roundrobin": "each worker in turn",
 }
 
 

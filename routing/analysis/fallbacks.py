@@ -15,47 +15,47 @@ TOLERATED_SHARE = 0.5
 IGNORED = frozenset({"starting", "bad_request"})
 
 _EVENTS = (
-    "Run the doctor: it names the workers whose events are not followed, and what to set. "
-    "Mostly --kv-events-config is missing."
+    "Run the doctor: it lists the workers without KV events and the setting to change. "
+    "Usually --kv-events-config is missing."
 )
 _TOKENS = (
-    "Run the doctor: it says where the router's tokens differ from the workers', and what to give "
-    "it (--tokenizer, --chat-template)."
+    "Run the doctor: it shows where the router's tokens differ from the workers' and which option "
+    "to set (--tokenizer, --chat-template)."
 )
 _CALLERS = (
-    "Nothing is broken: these requests cannot be placed by blocks. If most are such, prefixaware "
-    "costs less and does the same."
+    "No fault: these requests cannot be routed by cache contents. If most requests are like this, "
+    "prefixaware gives the same result at lower cost."
 )
 _SLOW = (
-    "Tokenizing takes too long: give the router the model's folder (--tokenizer) and a core of "
-    "its own, or raise --kv-wait."
+    "Tokenization is too slow: give the router the model folder (--tokenizer) and a dedicated "
+    "core, or raise --kv-wait."
 )
 
 REASON_TEXTS = {
-    "no_events": "no worker's events are followed",
+    "no_events": "no KV events from any worker",
     "starting": "the tokenizer is being loaded",
-    "streamed": "the body is too large to be held, or not JSON",
-    "bad_request": "the engine would refuse it, too",
-    "multimodal": "images or sound",
+    "streamed": "the body is too large to buffer, or not JSON",
+    "bad_request": "the engine rejects the request too",
+    "multimodal": "images or audio",
     "several_prompts": "a list of prompts",
     "unsupported_path": "a path other than completions and chat completions",
-    "unsupported_field": "a field which changes the prompt in its own way",
-    "template_error": "the chat template refuses the messages",
+    "unsupported_field": "a field that changes the prompt",
+    "template_error": "the chat template rejects the messages",
     "too_large": "the prompt is too large",
-    "no_tokenizer": "nobody can tokenize",
-    "unverified": "tokens were not compared with a worker's yet",
-    "mismatch": "tokens differ from the workers'",
-    "queue_full": "too many prompts wait for their tokens",
-    "timeout": "tokens took longer than --kv-wait",
-    "remote_error": "the worker did not tokenize",
+    "no_tokenizer": "no tokenizer available",
+    "unverified": "router tokens not verified yet",
+    "mismatch": "router tokens differ from the workers'",
+    "queue_full": "tokenization queue is full",
+    "timeout": "tokenization exceeded --kv-wait",
+    "remote_error": "the worker failed to tokenize",
     "tokenizer_error": "the tokenizer failed",
 }
 _REMEDIES = {
     "no_events": _EVENTS,
-    "template_error": "The model's chat template refuses these messages, or it has none: send "
+    "template_error": "The model's chat template rejects these messages, or it has none: use "
     "/v1/completions, or start the workers (and the router) with a --chat-template.",
-    "unsupported_path": "Only /v1/completions and /v1/chat/completions can be placed by blocks. "
-    "Use one of them, or let this endpoint run prefixaware.",
+    "unsupported_path": "Only /v1/completions and /v1/chat/completions are routed by cache contents. "
+    "Use one of them, or set this endpoint's strategy to prefixaware.",
     "queue_full": _SLOW,
     "timeout": _SLOW,
     "no_tokenizer": _TOKENS,
