@@ -54,7 +54,7 @@ _REMEDIES = {
     "no_events": _EVENTS,
     "template_error": "The model's chat template rejects these messages, or it has none: use "
     "/v1/completions, or start the workers (and the router) with a --chat-template.",
-    "unsupported_path": "Only /v1/completions and /v1/chat/completions are routed by cache contents. "
+    "unsupported_path": "Cache-aware routing covers /v1/completions and /v1/chat/completions. "
     "Use one of them, or set this endpoint's strategy to prefixaware.",
     "queue_full": _SLOW,
     "timeout": _SLOW,
