@@ -24,6 +24,7 @@ from console.commandline.platform import (
     dashboards,
     metrics_sources,
     people,
+    top,
 )
 from console.commandline.verbs import Verbs
 
@@ -33,6 +34,7 @@ _COMMANDS = (
     *(costs.add_tier_prices, dashboards.add_dashboards, alerts.add_alerts, alerts.add_silences),
     *(alerts.add_receivers, people.add_users, people.add_teams, people.add_tokens),
     *(people.add_audit, analysis.add_preflight, clusters.add_rekey),
+    top.add_top,
 )
 
 
