@@ -54,6 +54,7 @@ class Client:
         self.metrics_sources = resources.MetricsSources(self.http)
         self.follows = resources.Follows(self.http)
         self.alerts = resources.Alerts(self.http)
+        self.alert_routes = resources.AlertRoutes(self.http)
         self.grafana = resources.Grafana(self.http)
         self.users = resources.UserClient(self.http)
         self.teams = resources.Teams(self.http)

@@ -8,15 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from routing.analysis.kv_index import Readers, read_fields
+from routing.analysis.label_names import get_name
 from routing.engine.observe.decisions import has_failed
 from routing.engine.policies import cost
 
 OUTCOMES = {
     "": "Any",
-    "ok": "Completed",
-    "failed": "Failed",
-    "running": "Running",
-    "missed": "Expected cached, but missed",
+    **{code: get_name("outcome", code) for code in ("ok", "failed", "running", "missed")},
 }
 NAMES = ("reason", "worker", "key", "outcome", "session")
 
@@ -40,8 +38,8 @@ class Candidate:
     @property
     def tiers(self) -> list[tuple[str, str, int]]:
         """Return (key, label, tokens) per tier, if the router tracked cache contents."""
-        words = (("gpu", "device"), ("l1", "L1"), ("l2", "L2"))
-        return [(key, label, self.matched[key]) for key, label in words if key in self.matched]
+        held = (key for key in ("gpu", "l1", "l2") if key in self.matched)
+        return [(key, get_name("tier", key), self.matched[key]) for key in held]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,37 +128,24 @@ def _has_outcome(outcome: str, decision: RoutingDecision) -> bool:
     return outcome == "" or (decision.status is not None and not decision.failed)
 
 
-REASONS: dict[str, tuple[str, str]] = {
-    "prefix_hit": (
-        "Prefix hit",
-        "This worker served a prompt with the same prefix, so its cache likely holds it.",
-    ),
-    "kv_hit": (
-        "KV cache hit",
-        "This worker reported that its cache holds the prefix of this prompt.",
-    ),
-    "session_sticky": (
-        "Session affinity",
-        "Requests of one session go to one worker, whose cache holds the earlier turns.",
-    ),
-    "round_robin": ("Round robin", "Workers are used in turn, whatever the prompt."),
-    "fallback_no_match": (
-        "No cached prefix",
-        "No worker is known to hold the prefix of this prompt; the least loaded one was chosen.",
-    ),
-    "fallback_least_loaded": (
-        "Diverted by load",
-        "A worker holds the prefix, but its load makes another worker faster.",
-    ),
-    "fallback_unhealthy": (
-        "Preferred worker down",
-        "The preferred worker failed its health check; the next best one was chosen.",
-    ),
-    "retry": (
-        "Retried",
-        "The first worker failed before its first byte; the request was retried on another one.",
-    ),
-    "pinned": ("Pinned", "The request names this worker (header x-emberline-pin)."),
+_DESCRIPTIONS = {
+    "prefix_hit": "The worker served a prompt with the same prefix, so its cache likely holds it.",
+    "kv_hit": "The worker's KV events report that its cache holds the prefix of this prompt.",
+    "session_sticky": "All requests of a session go to one worker, whose cache holds its history.",
+    "round_robin": "Workers are selected in turn, regardless of the prompt.",
+    "fallback_no_match": "No worker is known to hold the prefix of this prompt; the least loaded "
+    "worker was selected.",
+    "fallback_least_loaded": "A worker holds the prefix but is overloaded; a less loaded worker "
+    "was selected.",
+    "fallback_unhealthy": "The preferred worker failed its health check; the next best worker was "
+    "selected.",
+    "retry": "The first worker failed before its first byte; another worker was selected.",
+    "pinned": "The request named this worker (x-emberline-pin).",
+}
+# Reason to its display name and description.
+REASONS = {
+    reason: (get_name("reason", reason), description)
+    for reason, description in _DESCRIPTIONS.items()
 }
 STRATEGIES = {
     "prefixaware": "the worker that served the prompt's prefix before, unless it is overloaded",
@@ -172,7 +157,7 @@ STRATEGIES = {
 
 def reason_label(reason: str) -> str:
     """Return the label of a reason, the code itself if unknown."""
-    return REASONS.get(reason, (reason, ""))[0]
+    return get_name("reason", reason)
 
 
 def reason_description(reason: str) -> str:

@@ -31,25 +31,6 @@ _SLOW = (
     "core, or raise --kv-wait."
 )
 
-REASON_TEXTS = {
-    "no_events": "no KV events from any worker",
-    "starting": "the tokenizer is being loaded",
-    "streamed": "the body is too large to buffer, or not JSON",
-    "bad_request": "the engine rejects the request too",
-    "multimodal": "images or audio",
-    "several_prompts": "a list of prompts",
-    "unsupported_path": "a path other than completions and chat completions",
-    "unsupported_field": "a field that changes the prompt",
-    "template_error": "the chat template rejects the messages",
-    "too_large": "the prompt is too large",
-    "no_tokenizer": "no tokenizer available",
-    "unverified": "router tokens not verified yet",
-    "mismatch": "router tokens differ from the workers'",
-    "queue_full": "tokenization queue is full",
-    "timeout": "tokenization exceeded --kv-wait",
-    "remote_error": "the worker failed to tokenize",
-    "tokenizer_error": "the tokenizer failed",
-}
 _REMEDIES = {
     "no_events": _EVENTS,
     "template_error": "The model's chat template rejects these messages, or it has none: use "

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from routing.analysis.fallbacks import REASON_TEXTS
 from routing.analysis.kv_index import NO_SOURCE, KvIndex, KvSource, PredictionAccuracy, Probe
+from routing.analysis.label_names import get_name
 
-TIERS = (("gpu", "Device"), ("l1", "L1"), ("l2", "L2"))
+TIERS = tuple((key, get_name("tier", key)) for key in ("gpu", "l1", "l2"))
 
 # state -> (label, level, description); level: good, busy, bad.
 _STATES = {
@@ -80,7 +80,7 @@ def worker_rows(index: KvIndex) -> tuple[WorkerRow, ...]:
 def fallback_reasons(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(
-        FallbackReason(reason, REASON_TEXTS.get(reason, ""), count) for reason, count in ordered
+        FallbackReason(reason, get_name("reason", reason), count) for reason, count in ordered
     )
 
 

@@ -25,6 +25,7 @@ from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, Worke
 from endpoints.lifecycle.facts import Impairment
 from routing.analysis import fallbacks
 from routing.analysis.kv_index import Recent
+from routing.analysis.label_names import get_name_in_sentence
 from routing.deployment import admin_client
 from routing.deployment.admin_client import STATES, RouterSilentError, RouterWorker, RunningConfig
 from routing.deployment.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
@@ -237,12 +238,12 @@ def judge_impairment(name: str, recent: Recent) -> Impairment | None:
     verdict = fallbacks.judge_fallbacks(recent.requests, recent.fallbacks)
     if recent.window_s < WARM_UP_S or not verdict.too_often:
         return None
-    words = fallbacks.REASON_TEXTS.get(verdict.main, verdict.main)
+    words = get_name_in_sentence("reason", verdict.main)
     return Impairment(
         ROUTING_FALLBACK,
         f"kvaware does not work: {verdict.share:.0%} of {verdict.requests} requests in the last "
-        f"{recent.window_s / 60:.0f} minutes were placed without knowing their blocks, mostly "
-        f"because {words} ({verdict.main}). All are served, by a guess of their prefix.",
+        f"{recent.window_s / 60:.0f} minutes were routed without KV cache contents. Main "
+        f"reason: {words} ({verdict.main}). All were served, routed by prefix instead.",
         f"{fallbacks.find_remedy(verdict.main)} "
         f"Here: emberline endpoint doctor {name}, or the Doctor "
         "of its routing page.",

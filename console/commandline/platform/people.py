@@ -33,7 +33,7 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
 
 def create_user(asked: CommandContext) -> str:
     made = asked.client.users.create(asked.options["username"], asked.options["role"])
-    asked.say(f"{made['username']} ({made['role']}) is added. Their password, once:")
+    asked.say(f"User {made['username']} ({made['role']}) created. Password (shown once):")
     return str(made["password"])
 
 
@@ -44,67 +44,70 @@ def change_user(asked: CommandContext, **facts: Any) -> dict[str, Any]:
 def reset_password(asked: CommandContext) -> str:
     found = asked.client.users.new_password(asked.options["username"])
     asked.say(
-        f"Ended: {found['sessions_ended']} sessions, {found['tokens_revoked']} API tokens."
+        f"Ended {output.count(found['sessions_ended'], 'session')}, revoked "
+        f"{output.count(found['tokens_revoked'], 'API token')}."
     )  # only the password goes to standard output
     return str(found["password"])
 
 
 _USERS = Table(
-    ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN"), _user, "Nobody is so."
+    ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN"), _user, "No user matches."
 )
 
 
 def add_users(rooms: Verbs) -> None:
-    verbs = rooms.group("user", "people and what they may", client="users")
-    verb = verbs.verb("list", "everybody", show=_USERS)
-    verb.add("--role", choices=_ROLES, default="", help="with this role everywhere")
-    verb.add("--team", default="", help="in this team, by its slug")
-    verbs.verb("get", "one person", "username", show=lambda found: _USERS.text([found]))
-    verb = verbs.verb("create", "prints the password, once and alone", "username", call=create_user)
-    verb.add("--role", choices=_ROLES, default="", help="held everywhere (member)")
+    verbs = rooms.group("user", "manage users and roles", client="users")
+    verb = verbs.verb("list", "list users", show=_USERS)
+    verb.add("--role", choices=_ROLES, default="", help="filter by platform role")
+    verb.add("--team", default="", help="filter by team slug")
+    verbs.verb("get", "show a user", "username", show=lambda found: _USERS.text([found]))
+    verb = verbs.verb(
+        "create", "create a user; prints only the password, once", "username", call=create_user
+    )
+    verb.add("--role", choices=_ROLES, default="", help="platform role (member)")
     verb = verbs.verb(
         "role",
-        "another role, held everywhere",
+        "change the platform role",
         "username",
         call=lambda asked: change_user(asked, role=asked.options["role"]),
-        show="{username} is {role} now.",
+        show="User {username} has role {role}.",
     )
     verb.add("role", choices=_ROLES)
     verbs.verb(
         "activate",
-        "let in again",
+        "allow a user to log in again",
         "username",
         call=lambda asked: change_user(asked, active=True),
-        show="{username} may log in again.",
+        show="User {username} can log in again.",
     )
     verbs.verb(
         "deactivate",
-        "every session ends, every token is revoked",
+        "block the login, end sessions and revoke tokens",
         "username",
         call=lambda asked: change_user(asked, active=False),
-        show="{username} cannot log in: sessions are ended, API tokens revoked.",
+        show="{username} deactivated: all sessions ended, API tokens revoked.",
     )
     verbs.verb(
         "reset-password",
-        "prints a new password, once and alone; sessions end, tokens are revoked",
+        "print a new password once; ends sessions and revokes tokens",
         "username",
         call=reset_password,
     )
 
 
 def _team(one: dict[str, Any]) -> tuple[str, ...]:
-    spaces = ", ".join(one["namespaces"]) or "anywhere"
+    spaces = ", ".join(one["namespaces"]) or "any"
     grants = ", ".join(one["grants"]) or "-"
     return one["slug"], one["name"], str(one["people"]), spaces, grants, one["description"]
 
 
 _TEAMS = Table(
-    ("SLUG", "NAME", "PEOPLE", "NAMESPACES", "GRANTS", "DESCRIPTION"),
+    ("SLUG", "NAME", "MEMBERS", "NAMESPACES", "GRANTS", "DESCRIPTION"),
     _team,
-    "There is no team. Make one: emberline team create NAME",
+    "No teams. Create one: emberline team create NAME",
 )
 _MEMBERS = Table(
-    ("USERNAME", "ROLE", "SAID BY", "SINCE"),
+    ("USERNAME", "ROLE", "SOURCE", "SINCE"),
     lambda one: (one["username"], one["role"], one["said_by"], output.format_time(one["since"])),
 )
 
@@ -137,13 +140,13 @@ _NO_GRANT = "none"
 
 
 def _add_facts(verb: Verb) -> None:
-    verb.add("--description", default=None, help="for people")
+    verb.add("--description", default=None, help="description")
     verb.add(
         "--namespace",
         action="append",
         dest="namespaces",
         default=None,
-        help="where on clusters its endpoints may be; several times; none: anywhere",
+        help="allowed cluster namespace, repeatable (any)",
     )
     verb.add(
         "--grant",
@@ -151,55 +154,55 @@ def _add_facts(verb: Verb) -> None:
         dest="grants",
         choices=(*Grant, _NO_GRANT),
         default=None,
-        help="what its endpoints may have beyond plain pods; several times, in place of the "
-        f"present ones; {_NO_GRANT}: take all away",
+        help="extra right of its endpoints, repeatable; replaces the current grants; "
+        f"{_NO_GRANT}: remove all",
     )
 
 
 def add_teams(rooms: Verbs) -> None:
-    verbs = rooms.group("team", "whose endpoints are whose", client="teams")
-    verbs.verb("list", "teams one may see", show=_TEAMS)
-    verbs.verb("get", "one team with its people", "slug", call=get_team, show=_format_team)
+    verbs = rooms.group("team", "manage teams", client="teams")
+    verbs.verb("list", "list teams", show=_TEAMS)
+    verbs.verb("get", "show a team with its members", "slug", call=get_team, show=_format_team)
     verb = verbs.verb(
         "create",
-        "a new team",
+        "create a team",
         "title",
         call=create_team,
-        show="Team {slug} is made. Take somebody in: emberline team add {slug} NAME ROLE",
+        show="Team {slug} created. Add a member: emberline team add {slug} USERNAME ROLE",
     )
-    verb.add("--slug", default="", help="stands in addresses and stays; from the name")
+    verb.add("--slug", default="", help="identifier in URLs, fixed (derived from the name)")
     _add_facts(verb)
     verb = verbs.verb(
         "update",
-        "change the given",
+        "change the given fields",
         "slug",
         call=lambda asked: asked.client.teams.change(asked.options["slug"], _facts(asked)),
-        show="Team {slug} is changed.",
+        show="Team {slug} changed.",
     )
-    verb.add("--name", dest="title", default=None, help="as people read it")
+    verb.add("--name", dest="title", default=None, help="display name")
     _add_facts(verb)
     verbs.verb(
         "delete",
-        "refused while it owns an endpoint",
+        "delete a team that owns no endpoint",
         "slug",
-        show="Team {slug} is deleted. Tokens for it alone have ended.",
+        show="Team {slug} deleted. API tokens limited to it are revoked.",
     )
     verb = verbs.verb(
         "add",
-        "take somebody in, or change their role",
+        "add a member or change their role",
         "slug",
         "username",
         call="set_member",
-        show="{username} is {role} of team {slug}.",
+        show="{username} is {role} in team {slug}.",
     )
     verb.add("role", choices=_TEAM_ROLES)
     verbs.verb(
         "remove",
-        "send somebody away",
+        "remove a member",
         "slug",
         "username",
         call="remove_member",
-        show="{username} is in team {slug} no longer.",
+        show="{username} removed from team {slug}.",
     )
 
 
@@ -228,34 +231,36 @@ def revoke_token(asked: CommandContext) -> str:
     rows, given = asked.client.tokens.list(), asked.options["id"]
     token = find_row(rows, given, "token", "emberline token list")
     asked.client.tokens.revoke(str(token["id"]))
-    return f"Token {token['name']} is revoked."
+    return f"Token {token['name']} revoked."
 
 
 _TOKENS = Table(
-    ("ID", "USER", "NAME", "BEGINS WITH", "ROLE", "TEAM", "EXPIRES", "LAST USED"),
+    ("ID", "USER", "NAME", "PREFIX", "ROLE", "TEAM", "EXPIRES", "LAST USED"),
     _token,
-    "There are no tokens.",
+    "No API tokens. Create one: emberline token create NAME --role ROLE",
     names=False,
 )
 
 
 def add_tokens(rooms: Verbs) -> None:
-    verbs = rooms.group("token", "API tokens of programs", client="tokens")
-    verb = verbs.verb("list", "one's own; an admin's list is everybody's", show=_TOKENS)
-    verb.add("--user", default="", help="of this person")
-    verb.add("--team", default="", help="for this team alone")
-    verb = verbs.verb("create", "prints the token, once and alone", "label", call=create_token)
-    verb.add("--role", choices=_TEAM_ROLES, required=True, help="at most this")
-    verb.add("--days", type=int, help="until it expires; never if left out")
-    verb.add("--team", default="", help="for this team alone, by its slug")
+    verbs = rooms.group("token", "manage API tokens", client="tokens")
+    verb = verbs.verb("list", "list your API tokens (admins: all)", show=_TOKENS)
+    verb.add("--user", default="", help="filter by user")
+    verb.add("--team", default="", help="filter by team slug")
+    verb = verbs.verb(
+        "create", "create an API token; prints only the token, once", "label", call=create_token
+    )
+    verb.add("--role", choices=_TEAM_ROLES, required=True, help="maximum role")
+    verb.add("--days", type=int, help="days until it expires (never)")
+    verb.add("--team", default="", help="limit to this team (slug)")
     verb.add(
         "--user",
         default="",
-        help="whose; needed on the console's own machine, and allowed only there",
+        help="owner; required on the console's machine, and available only there",
     )
     verbs.verb(
         "revoke",
-        "programs that use it stop working at once; by its id or name",
+        "revoke an API token by name or ID, effective immediately",
         "id",
         call=revoke_token,
     )
@@ -265,7 +270,7 @@ def audit(asked: CommandContext) -> Any:
     verb = asked.options["verb"]
     if verb:
         if asked.here is None:
-            text = f"audit {verb} runs on the console's own machine: run it there."
+            text = f"audit {verb} runs on the console's machine only."
             raise CommandError(text, USAGE)
         return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
     rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
@@ -293,31 +298,33 @@ def _pair(pair: Any) -> str:
 
 
 _ENTRIES = Table(
-    ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE"),
+    ("TIME", "ACTOR", "ACTION", "TARGET", "CHANGES", "NOTE"),
     _entry,
     "No audit log entry matches.",
     names=False,
 )
 _FILTERS = {
-    "actor": "who, by the whole name",
-    "verb": "what, from its beginning",
-    "target": "on what, from its beginning: endpoint/demo",
-    "team": "of this team, by its slug",
-    "since": "from this moment on: 2026-01-31T12:00:00Z",
-    "until": "before this moment",
+    "actor": "filter by actor, full name",
+    "verb": "filter by action prefix",
+    "target": "filter by target prefix, for example endpoint/demo",
+    "team": "filter by team slug",
+    "since": "from this time: 2026-01-31T12:00:00Z",
+    "until": "before this time",
 }
 
 
 def add_audit(rooms: Verbs) -> None:
-    verb = rooms.verb("audit", "who did what, latest last; verify the log", call=audit, form=OUTPUT)
+    verb = rooms.verb(
+        "audit", "list the audit log, latest last, or verify it", call=audit, form=OUTPUT
+    )
     verb.add(
         "verb",
         nargs="?",
         choices=("verify", "prune", "reseal"),
-        help="verify: every seal; prune: delete old rows; reseal: accept the rows as they are",
+        help="verify: check all seals; prune: delete old rows; reseal: accept the current rows",
     )
-    verb.add("--head", default="", help="verify: the head an earlier run printed")
-    verb.add("--before", default="", help="prune: rows older than this day, 2026-01-31")
+    verb.add("--head", default="", help="verify: head printed by an earlier run")
+    verb.add("--before", default="", help="prune: delete rows before this day, 2026-01-31")
     for name, text in _FILTERS.items():
         verb.add(f"--{name}", default="", help=text)
-    verb.add("--limit", type=int, default=50, help="so many of the latest (50)")
+    verb.add("--limit", type=int, default=50, help="number of latest entries (50)")

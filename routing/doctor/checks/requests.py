@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from routing.analysis.fallbacks import (
     FORM_REASONS,
     MIN_REQUESTS,
-    REASON_TEXTS,
     find_remedy,
     judge_fallbacks,
 )
+from routing.analysis.label_names import get_name
 from routing.doctor.facts import FleetFacts, PlacementFacts
 from routing.doctor.findings import (
     DoctorFinding,
@@ -36,7 +36,7 @@ def _recent_decisions(facts: FleetFacts) -> list[PlacementFacts]:
 
 def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
     return tuple(
-        f"{reason}: {count} of {total} ({REASON_TEXTS.get(reason, 'unknown to this console')})"
+        f"{reason}: {count} of {total} ({get_name('reason', reason)})"
         for reason, count in counted.most_common()
     )
 

@@ -97,17 +97,17 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
 
 def test_change_and_delete() -> None:
     make_endpoint()
-    assert "generation 2; 3 workers" in run("endpoint", "scale", "demo", "3")
+    assert "generation 2, target 3 workers" in run("endpoint", "scale", "demo", "3")
     assert "0 workers" in run("endpoint", "pause", "demo")
     assert "3 workers" in run("endpoint", "resume", "demo")
-    assert "1 workers" in run("endpoint", "rollback", "demo", "1")
+    assert "target 1 worker." in run("endpoint", "rollback", "demo", "1")
     assert "generation 6" in run("endpoint", "update", "demo", "--set", "routing.strategy=session")
     assert "changed meanwhile" in refused(
         "endpoint", "update", "demo", "--replicas", "2", "--generation", "3"
     )
-    assert "being deleted" in run("endpoint", "delete", "demo")
+    assert "being deleted" in run("endpoint", "delete", "demo", "--yes")
     assert Endpoint.objects.get().deleting
-    assert "no endpoint called other" in refused("endpoint", "delete", "other")
+    assert "no endpoint called other" in refused("endpoint", "delete", "other", "-y")
 
 
 def test_from_a_real_shell(settings: Any) -> None:
@@ -131,7 +131,7 @@ def test_from_a_real_shell(settings: Any) -> None:
 
 
 def test_list_and_get() -> None:
-    assert "no endpoints" in run("endpoint", "list")
+    assert "No endpoints" in run("endpoint", "list")
     pretend_ready(make_endpoint(), url="http://r", workers={"demo-worker-0": "http://w"})
     assert "Ready" in run("endpoint", "list")
     assert "demo-worker-0" in run("endpoint", "get", "demo")

@@ -110,7 +110,7 @@ def demo(router: Stub) -> Endpoint:
 
 def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/").text
-    for shown in ("Prefix hit", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
+    for shown in ("Prefix match", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
         assert shown in text
     assert "/routing/endpoints/demo/decisions/abc-1/" in text
     assert "running" in text, "a decision whose request is still running"
@@ -244,7 +244,7 @@ def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub
     assert 'hx-get="/routing/endpoints/demo/?outcome=failed"' in page
     reasons = page.partition('id="reasons-title"')[2].partition("</section>")[0]
     assert re.findall(r'text-secondary">(\d+)<', reasons) == ["1", "1"]
-    assert "Prefix hit" not in reasons
+    assert "Prefix match" not in reasons
     whole = browser("viewer").get("/routing/endpoints/demo/").text
     assert "Routing reasons: last 7 decisions" in whole
 

@@ -124,7 +124,7 @@ def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo: Endpoint) ->
     }
     assert (done["reason"], done["error"]) == ("kv_hit", "")
     assert done["explain_url"] == "/routing/endpoints/demo/decisions/d-1/"
-    assert "KV cache hit" in done["html"]
+    assert "KV cache match" in done["html"]
     assert SECRET not in json.dumps(done)
 
 
@@ -284,7 +284,7 @@ def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo: Endpoint) 
 
 def test_a_response_has_a_row_for_the_table_of_runs(demo: Endpoint) -> None:
     row = events(chat(browser("operator"), said(cold=True)))[-1][1]["row"]
-    for shown in ("demo-worker-0", "KV cache hit", "device", "L1", "computed", "Explain"):
+    for shown in ("demo-worker-0", "KV cache match", "device", "L1", "computed", "Explain"):
         assert shown in row
     assert row.count("<tr>") == 1
 
