@@ -44,7 +44,7 @@ def test_create_from_words() -> None:
         *("--set", "cache.l1.size_gib=0.25", "--set", "cache.l2.enabled=true"),
         *("--strategy", "session", "--worker-arg=--max-model-len=512"),
     )
-    assert "demo is accepted" in text
+    assert "demo created" in text
     spec = Endpoint.objects.get().parsed
     assert (spec.replicas, spec.cache.l1.size_gib, spec.cache.l2.enabled) == (2, 0.25, True)
     assert spec.routing.strategy == "session"
@@ -154,13 +154,13 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     for name in ("app", "other", "third"):
         run("endpoint", "key", "create", "demo", name)
     app, other, third = (InferenceKey.objects.get(name=name) for name in ("app", "other", "third"))
-    assert "app is changed" in run(
+    assert "Key app changed" in run(
         "endpoint", "key", "update", "demo", "app", "tokens_per_minute=9"
     )
     assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
     third.name = str(app.pk)
     third.save()
-    assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
+    assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
         commandline_input.find_row(rows, "other", "key of demo", "emberline endpoint key list demo")
@@ -175,7 +175,7 @@ def test_wait(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_seed_demo_once() -> None:
-    assert "accepted" in run("seed-demo")
+    assert "created" in run("seed-demo")
     assert "exists" in run("seed-demo")
     spec = Endpoint.objects.get().parsed
     assert (spec.name, spec.replicas, spec.engine) == ("demo", 2, "simulated")

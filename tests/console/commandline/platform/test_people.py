@@ -21,7 +21,7 @@ def test_people() -> None:
     assert ada.check_password(password) and ada.role == "operator"
     assert run("user", "list", "-o", "name") == "ada\n"
     assert password not in run("user", "get", "ada", "-o", "json")
-    assert "ada is viewer now" in run("user", "role", "ada", "viewer")
+    assert "User ada has role viewer" in run("user", "role", "ada", "viewer")
     new = run("user", "reset-password", "ada").strip()
     ada.refresh_from_db()
     assert ada.check_password(new) and new != password
@@ -44,9 +44,9 @@ def test_the_last_admin_stays_one() -> None:
 
 def test_teams() -> None:
     person("viewer")
-    assert "no team" in run("team", "list")
-    assert "Team west is made" in run("team", "create", "West", "--namespace", "llm")
-    assert "one-viewer is operator of team west" in run(
+    assert "No teams" in run("team", "list")
+    assert "Team west created" in run("team", "create", "West", "--namespace", "llm")
+    assert "one-viewer is operator in team west" in run(
         "team", "add", "west", "one-viewer", "operator"
     )
     assert Membership.objects.get().role == "operator"
@@ -55,7 +55,7 @@ def test_teams() -> None:
     assert json.loads(run("team", "get", "west", "-o", "json"))["members"][0]["role"] == "operator"
     run("team", "update", "west", "--description", "people of the west")
     assert "people of the west" in run("team", "list")
-    assert "no longer" in run("team", "remove", "west", "one-viewer")
+    assert "removed from team west" in run("team", "remove", "west", "one-viewer")
     assert "deleted" in run("team", "delete", "west")
     assert refused("team", "get", "west")[0] == 4
 
@@ -69,7 +69,7 @@ def test_tokens_are_made_for_somebody() -> None:
     assert found is not None and (found.user.username, found.role) == ("one-operator", "viewer")
     listed = run("token", "list", "--user", "one-operator")
     assert "ci" in listed and clear not in listed
-    assert "Token ci is revoked" in run("token", "revoke", "ci")
+    assert "Token ci revoked" in run("token", "revoke", "ci")
     assert not ApiToken.objects.exists()
     assert refused("token", "revoke", "999")[0] == 4
 
