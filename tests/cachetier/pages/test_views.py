@@ -60,7 +60,7 @@ def ready_tier() -> CacheTier:
 def test_without_a_tier_the_page_says_when_there_will_be_one() -> None:
     page = browser("viewer").get("/cache/")
     assert page.status_code == 200
-    assert "No cache tier yet" in page.text
+    assert "No cache tiers" in page.text
     assert "turns L2 on" in page.text
 
 
@@ -81,11 +81,11 @@ def test_htmx_gets_the_part_only() -> None:
 
 def test_the_page_says_that_a_restarted_node_lost_what_it_held(paper: FakeProvisioner) -> None:
     tier = ready_tier()
-    assert "what it held is gone" not in browser("viewer").get("/cache/").text
+    assert "cached data lost" not in browser("viewer").get("/cache/").text
     paper.crash(Ref("fake", "cache-default"), 0)
     for _ in range(3):
         reconciler.reconcile(str(tier.pk))
-    assert "</time>: what it held is gone" in browser("viewer").get("/cache/").text
+    assert "</time>: cached data lost" in browser("viewer").get("/cache/").text
     (node,) = program("viewer").get("/api/v1/cache-tiers/default/").json()["nodes"]
     assert node["restarts"] == 1
     assert node["last_restart_at"] == node["started_at"]
@@ -95,7 +95,7 @@ def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     ready_tier()
     text = browser("viewer").get("/cache/").text
-    assert "the node has not said any yet" in text
+    assert "No statistics yet" in text
     assert "not known" in text
 
 
@@ -103,7 +103,7 @@ def test_an_operator_changes_a_tier_and_is_told_what_was_refused() -> None:
     ready_tier()
     operator = browser("operator")
     done = operator.post("/cache/default/edit/", {"memory_bytes": "0.5"}, follow=True)
-    assert "is being changed" in done.text
+    assert "are being applied" in done.text
     assert CacheTier.objects.get().memory_bytes == 512 * MIB
     for typed in ("much", "0.001", "-1", "nan", "inf", "1e99"):
         refused = operator.post("/cache/default/edit/", {"memory_bytes": typed})
