@@ -229,15 +229,15 @@ def _call(
             headers=headers,
         )
     except httpx.ConnectError as error:
-        text = "The router does not answer: nothing listens at its admin port. It may be starting."
+        text = "The router does not respond: nothing listens on its admin port. It may be starting."
         raise RouterSilentError("refused", text) from error
     except httpx.TimeoutException as error:
-        text = f"The router did not answer within {timeout_s:g} s."
+        text = f"The router did not respond within {timeout_s:g} s."
         raise RouterSilentError("timeout", text) from error
     except TooLargeError as error:
         raise _invalid_reply() from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        text = f"The router could not be asked ({type(error).__name__})."
+        text = f"The router could not be queried ({type(error).__name__})."
         raise RouterSilentError("broken", text) from error
     if status != 200:
         raise RouterSilentError(f"http_{status}", _error_text(status, content))
@@ -253,13 +253,13 @@ def _call(
 def _error_text(status: int, content: bytes) -> str:
     """Return the router's error message, if any."""
     try:
-        return f"The router said: {json.loads(content)['error']['message']}"[:500]
+        return f"Router error: {json.loads(content)['error']['message']}"[:500]
     except (ValueError, KeyError, TypeError):
-        return f"The router answered {status}."
+        return f"The router returned HTTP {status}."
 
 
 def _invalid_reply() -> RouterSilentError:
-    text = "The router's answer is not understood. It may be of another version than this console."
+    text = "The router's response is not valid. Router and console may have different versions."
     return RouterSilentError("odd_answer", text)
 
 
@@ -299,4 +299,4 @@ def describe_missing(words: Sequence[RouterReply[T]]) -> str:
         return ""
     if len(words) == 1:
         return bad[0].error
-    return f"{len(bad)} of {len(words)} routers did not answer. {bad[0].error}"
+    return f"{len(bad)} of {len(words)} routers did not respond. {bad[0].error}"

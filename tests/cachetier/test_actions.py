@@ -96,7 +96,7 @@ def test_what_was_typed_stays_beside_what_is_wrong(browser: Client) -> None:
     assert "lower-case letters" in answer.text
     typed["name"] = "chat"
     answer = browser.post("/cache/new/", typed)
-    assert "Add a node, or keep one copy." in answer.text
+    assert "Add a node, or set the replication factor to 1." in answer.text
     assert not CacheTier.objects.exists()
 
 
@@ -222,7 +222,7 @@ def test_the_page_says_what_other_sizes_would_find(browser: Client, operator: Us
         "<polyline",
         "3f9c0a",
         "250 MiB",
-        "no endpoint. Choose it",
+        "no endpoint; select it",
     ):
         assert shown in page.text
     part = browser.get("/cache/chat/", headers={"HX-Request": "true"})
@@ -322,7 +322,7 @@ def test_the_page_flushes_only_what_was_typed_out(browser: Client, operator: Use
         assert "Nothing was flushed. Type 3f9c0a" in refused.text
         assert asked == []
         done = browser.post("/cache/chat/flush/", form | {"typed": "3f9c0a"}, follow=True)
-        assert "3 values were forgotten" in done.text
+        assert "Flushed 3 values" in done.text
         browser.post("/cache/chat/flush/", {"namespace": "", "typed": "chat"})
     assert asked == ["/flush?namespace=3f9c0a", "/flush"]
 

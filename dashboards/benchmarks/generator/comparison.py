@@ -104,7 +104,7 @@ def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, in
 
 def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
     talks = len({sample.session for sample in samples})
-    for count, what in ((len(samples), "answers"), (talks, "conversations")):
+    for count, what in ((len(samples), "responses"), (talks, "conversations")):
         if count < _MIN_SAMPLES:
             text = f"at least {_MIN_SAMPLES} are required."
             return [f"{which} has {count} {what}; {text}"]

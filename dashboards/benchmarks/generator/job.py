@@ -42,10 +42,10 @@ class Field:
 
 
 FIELDS = (
-    Field("rate", "Request rate", 2.0, 0.01, 2000, "requests/s", False, RATE, "Poisson arrivals with "
-          "this mean, independent of earlier responses."),
-    Field("concurrency", "Concurrent users", 4, 1, 512, "", True, CONCURRENCY, "Each user sends the "
-          "next request after the previous response, so a slow endpoint gets fewer requests."),
+    Field("rate", "Request rate", 2.0, 0.01, 2000, "requests/s", False, RATE, "Poisson arrivals "
+          "with this mean, independent of earlier responses."),
+    Field("concurrency", "Concurrent users", 4, 1, 512, "", True, CONCURRENCY, "Each user sends "
+          "the next request after the previous response, so a slow endpoint gets fewer requests."),
     Field("turns", "Turns per conversation", 4, 1, 50, "", True, CHAT),
     Field("system_tokens", "System prompt", 200, 0, 100_000, "tokens", True, CHAT,
           "Shared by all conversations."),

@@ -53,7 +53,7 @@ def list_doubts(seen: Mapping[str, Any]) -> list[str]:
     if own["late"]:
         lag = seen.get("result", seen["now"])["lag"]
         found.append(
-            f"The load generator was late (up to {ms(lag['max'])}) and could not send at this rate. "
+            f"The load generator was late (up to {ms(lag['max'])}) and below the rate. "
             "The delay is included in the times above."
         )
     if own["busy"]:

@@ -53,13 +53,13 @@ def test_what_is_typed_is_judged_as_the_api_would() -> None:
     text = page.post("/cache/new/look/", typed).content.decode()
     assert "2 errors" in text
     slot = text.split('id="live-copies" hx-swap-oob="innerHTML">')[1].split("</div>")[0]
-    assert "2 copies need as many nodes" in slot
+    assert "Replication factor 2 requires 2 nodes" in slot
     assert 'id="live-name" hx-swap-oob="innerHTML"></div>' in text, "nobody was there yet"
     fine = page.post("/cache/new/look/", {**TYPED, "name": "chat"}).content.decode()
     assert "Ready to create" in fine
     actions.create(user("operator"), "chat", {})
     taken = page.post("/cache/new/look/", {**TYPED, "name": "chat"}).content.decode()
-    assert "There is a cache tier chat already" in taken
+    assert "Cache tier chat already exists" in taken
     assert not CacheTier.objects.exclude(name="chat").exists()
     assert page.post("/cache/new/look/", {}).status_code == 200
 
@@ -69,8 +69,8 @@ def test_a_change_says_what_it_does(tier: CacheTier) -> None:
     text = page.post(f"{EDIT}look/", {**TYPED, "memory_bytes": "0.25"}).content.decode()
     assert "Applied without a restart" in text
     text = page.post(f"{EDIT}look/", {**TYPED, "policy": "lru", "node_count": "2", "copies": "2"})
-    assert "The workers of every endpoint that uses it restart" in text.content.decode()
-    assert "Each node restarts in turn" in text.content.decode()
+    assert "Rolling restart of the workers" in text.content.decode()
+    assert "Rolling restart of the nodes" in text.content.decode()
     tier.refresh_from_db()
     assert tier.generation == 1
     assert browser("viewer").post(f"{EDIT}look/", TYPED).status_code == 403
@@ -85,7 +85,7 @@ def test_what_somebody_else_changed_is_shown_before_it_is_changed_again(tier: Ca
     answer = page.post(EDIT, typed)
     html = answer.content.decode()
     assert answer.status_code == 409
-    assert "it is 2 now, you typed 1" in html
+    assert "current 2, your input 1" in html
     assert 'value="0.25"' in html
     assert 'name="generation" value="2"' in html
     tier.refresh_from_db()

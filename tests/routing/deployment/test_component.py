@@ -178,7 +178,7 @@ def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
     assert found is not None
     assert found.reason == "RoutingFallback"
     assert "75% of 40 requests in the last 5 minutes" in found.message
-    assert "no worker's events are followed (no_events)" in found.message
+    assert "no KV events received (no_events)" in found.message
     assert "--kv-events-config" in found.remedy
     assert "emberline endpoint doctor demo" in found.remedy
 

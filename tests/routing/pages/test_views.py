@@ -259,11 +259,11 @@ def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ((HANG, ""), "did not answer within"),
-        ((200, "<html>not json"), "not understood"),
-        ((200, [1, 2]), "not understood"),
-        ((200, {"workers": [{"id": 1}]}), "not understood"),
-        ((500, "boom"), "answered 500"),
+        ((HANG, ""), "did not respond within"),
+        ((200, "<html>not json"), "response is not valid"),
+        ((200, [1, 2]), "response is not valid"),
+        ((200, {"workers": [{"id": 1}]}), "response is not valid"),
+        ((500, "boom"), "returned HTTP 500"),
     ],
 )
 def test_a_router_that_answers_badly_is_a_message(

@@ -96,14 +96,14 @@ def test_reasons_come_by_how_often_they_happened() -> None:
 def test_a_state_of_another_version_is_shown_as_it_is() -> None:
     row = rows(sources=[source("w", state="brand_new")])["w"]
     assert (row.state, row.level) == ("brand_new", "bad")
-    assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == ""
+    assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == "brand_new"
 
 
 def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -> None:
     text = browser("viewer").get(KV).text
     for shown in (
         *("demo-worker-0", "1300", "not trusted", "71 % missing", "1 lost"),
-        *("no events", "--kv-events-config", "not_cached", "multimodal", "images or audio"),
+        *("no events", "--kv-events-config", "not_cached", "multimodal", "Images or audio"),
         *("2 of 4", "0.3 s", "Router tokenizer, verified"),
     ):
         assert shown in text, shown
@@ -121,7 +121,7 @@ def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
     page = browser("viewer").get(KV)
     assert page.status_code == 200
     assert "Stale data" in page.text
-    assert "did not answer within" in page.text
+    assert "did not respond within" in page.text
     assert "demo-worker-1" in page.text
     router.answers["/index"] = (200, answer())
     assert "Stale" not in browser("viewer").get(KV).text
@@ -140,7 +140,7 @@ def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
     assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", told["kv"])
     router.answers["/index"] = (500, "boom")
     old = program("viewer").get(path).json()
-    assert "answered 500" in old["stale"]
+    assert "returned HTTP 500" in old["stale"]
     assert (old["at"], old["kv"]) == (fresh["at"], told["kv"])
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
     assert program("viewer").get(path).json()["kv"] is None
@@ -178,7 +178,7 @@ def test_its_findings_have_evidence_and_a_fix(demo: Endpoint, worker: Stub) -> N
     assert "<html" not in part
     assert 'data-finding="IndexNotBelieved"' in part
     assert 'data-verdict="error"' in part
-    assert "demo-worker-2: 71% of promised tokens missing" in part
+    assert "demo-worker-2: 71% of predicted tokens missing" in part
     for check in CHECKS:
         assert f'data-check="{check.code}"' in part
     whole = browser("viewer").get(f"{DOCTOR}?run=1").text

@@ -102,7 +102,7 @@ def test_who_watches_is_told_what_is_new_or_has_changed(demo: Endpoint, router: 
     router.answers["/decisions"] = (500, "boom")
     away = watching.look()
     assert away is not None
-    assert "answered 500" in away.data["error"]
+    assert "returned HTTP 500" in away.data["error"]
     router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
     back = watching.look()
     assert back is not None
