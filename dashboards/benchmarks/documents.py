@@ -108,8 +108,8 @@ def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:
         found.append("One run used simulated workers, whose times are not representative.")
     if a.job["mode"] != RATE:
         found.append(
-            "With a number of users the faster endpoint was asked more: compare at a rate for a "
-            "verdict on times."
+            "At fixed concurrency the faster endpoint receives more requests. Compare at a fixed "
+            "request rate for a verdict on latency."
         )
     return found
 

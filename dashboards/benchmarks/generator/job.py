@@ -146,8 +146,8 @@ def parse_job(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
             facts[one.name] = _number(one, given[one.name], problems)
     nonce = given.get("nonce", WARM)
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
-        remedy = "Write 1 to 40 letters, digits or hyphens."
-        problems.append(Problem("nonce", nonce, "This is not a name.", remedy, "invalid"))
+        remedy = "Use 1 to 40 letters, digits or hyphens."
+        problems.append(Problem("nonce", nonce, "Invalid nonce.", remedy, "invalid"))
     facts["nonce"] = nonce
     known_names = {"workload", "mode", "api", "nonce", *_BY_NAME}
     problems += [_unknown(name, value) for name, value in given.items() if name not in known_names]
@@ -168,25 +168,25 @@ def _choice(name: str, value: Any, known: Mapping[str, str], problems: list[Prob
     if isinstance(value, str) and value in known:
         return value
     remedy = f"Choose one of {', '.join(known)}."
-    problems.append(Problem(name, value, "There is no such choice.", remedy, "unknown_choice"))
+    problems.append(Problem(name, value, "Unknown value.", remedy, "unknown_choice"))
     return next(iter(known))
 
 
 def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
-    remedy = f"Write {'a whole' if one.whole else 'a'} number from {one.low:g} to {one.high:g}."
+    remedy = f"Enter {'an integer' if one.whole else 'a number'} from {one.low:g} to {one.high:g}."
     try:
         if isinstance(value, bool):
             raise ValueError("a yes or no")
         found = float(value)
     except (TypeError, ValueError):
-        problems.append(Problem(one.name, value, "This is not a number.", remedy, "type"))
+        problems.append(Problem(one.name, value, f"{one.label}: not a number.", remedy, "type"))
         return one.default
     if not math.isfinite(found) or (one.whole and not found.is_integer()):
-        problems.append(Problem(one.name, value, "This is no such number.", remedy, "type"))
+        problems.append(Problem(one.name, value, f"{one.label}: invalid number.", remedy, "type"))
         return one.default
     if not one.low <= found <= one.high:
         word = "too small" if found < one.low else "too large"
-        problems.append(Problem(one.name, value, f"This is {word}.", remedy, "out_of_range"))
+        problems.append(Problem(one.name, value, f"{one.label} is {word}.", remedy, "out_of_range"))
         return one.default
     return int(found) if one.whole else found
 
@@ -194,15 +194,15 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
 def _validate_combinations(job: Job) -> list[Problem]:
     found = []
     if job.workload == TRACE and not job.rows:
-        remedy = "Upload a file of one JSON object a line, or choose the built-in sample."
-        found.append(Problem("trace", "", "A trace has no request.", remedy, "required"))
+        remedy = "Upload a file with one JSON object per line, or use the built-in sample."
+        found.append(Problem("trace", "", "The trace has no requests.", remedy, "required"))
     if job.warmup_s >= job.duration_s:
-        remedy = "Leave time that is counted: make it less than the duration."
-        text = "Nothing would be counted."
+        remedy = "Set a warm-up shorter than the duration."
+        text = "The warm-up covers the whole run, so no request is counted."
         found.append(Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range"))
     return found
 
 
 def _unknown(name: str, value: Any) -> Problem:
-    remedy = f"Leave it out; there are {', '.join(sorted(_BY_NAME))}, workload, mode, api, nonce."
-    return Problem(name, value, "There is no such field.", remedy, "unknown_field")
+    remedy = f"Omit it. Known: {', '.join(sorted(_BY_NAME))}, workload, mode, api, nonce."
+    return Problem(name, value, "Unknown field.", remedy, "unknown_field")

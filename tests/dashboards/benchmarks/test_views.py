@@ -135,10 +135,10 @@ def test_nothing_starts_without_the_word_that_one_knows() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"rate": "0"}, "This is too small. Write a number from 0.01 to 2000."),
-        ({"rate": "many"}, "This is not a number."),
-        ({"turns": "1.5"}, "Write a whole number"),
-        ({"warmup_s": "30"}, "Nothing would be counted."),
+        ({"rate": "0"}, "Request rate is too small. Enter a number from 0.01 to 2000."),
+        ({"rate": "many"}, "not a number."),
+        ({"turns": "1.5"}, "Enter an integer"),
+        ({"warmup_s": "30"}, "so no request is counted."),
         ({"second": "nobody"}, "nobody"),
         ({"caches": "odd"}, "odd"),
         ({"title": "x" * 81}, "80"),
