@@ -68,8 +68,8 @@ class Decisions(APIView):
     @extend_schema(
         summary="List routing decisions",
         operation_id="endpoints_decisions_list",
-        description="Filters select among the latest `limit` decisions. With `watch`, each `status` "
-        "event has the new and changed ones.",
+        description="Filters select among the latest `limit` decisions. With `watch`, each "
+        "`status` event has the new and changed ones.",
         parameters=[_LIMIT, *_FILTERS, WATCH, LAST_EVENT_ID],
         responses={200: DecisionsSerializer, 503: ErrorSerializer},
     )
@@ -114,7 +114,7 @@ class KvIndexSerializer(serializers.Serializer[Any]):
 class KvIndex(APIView):
     @extend_schema(
         summary="Read the KV index by worker",
-        description="While the router does not respond, its last known state; 503 if there is none.",
+        description="The last known state while the router does not respond; 503 without any.",
         operation_id="endpoints_kv_index",
         responses={200: KvIndexSerializer, 503: ErrorSerializer},
     )
@@ -162,8 +162,8 @@ class ExaminationSerializer(serializers.Serializer[Any]):
 class Doctor(APIView):
     @extend_schema(
         summary="Check router, workers, KV events and tokenizers",
-        description="Queries the router and its workers for at most 8 s. An unreachable router is a "
-        "finding, with status 200.",
+        description="Queries the router and its workers for at most 8 s. An unreachable router is "
+        "a finding, with status 200.",
         operation_id="endpoints_doctor",
         responses=ExaminationSerializer,
     )
