@@ -98,7 +98,7 @@ def flush(actor: User, name: str, namespace: Any) -> int:
     require(actor, "operator")
     if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
         remedy = "Copy it from the list of namespaces."
-        text = "Not a cache namespace."
+        text = "Unknown namespace."
         raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))
     with transaction.atomic():
         tier = _lock_tier(name)
@@ -108,10 +108,8 @@ def flush(actor: User, name: str, namespace: Any) -> int:
         record(actor, "flush", f"cache-tier/{name}", {"namespace": namespace or "(all)"})
     dropped, silent = node_admin.flush(nodes, namespace)
     if silent:
-        text = (
-            f"Nodes without response: {', '.join(silent)}. Removed {dropped} values on the others."
-        )
-        remedy = "Retry when they are back; flushing twice is safe."
+        text = f"No response from {', '.join(silent)}. Flushed {dropped} values on other nodes."
+        remedy = "Flush again when they respond."
         raise Refused(Problem("namespace", namespace, text, remedy, "node_silent"), status_code=502)
     return dropped
 
@@ -126,7 +124,7 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
         used_by = signals.users(name)
         if used_by:
             text = f"Cache tier {name} is used by {', '.join(used_by)}."
-            remedy = "Turn L2 off there first, or delete them."
+            remedy = "Disable L2 there first, or delete the endpoints."
             raise Refused(Problem("name", name, text, remedy, "in_use"), status_code=409)
         tier.deleted_at = timezone.now()
         tier.generation += 1

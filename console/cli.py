@@ -15,8 +15,8 @@ from console.commandline import context, parser, profiles
 from console.commandline.context import CommandError, LocalConsole
 
 _NO_CONSOLE = (
-    "No console is named, and none is installed here. Name one: emberline login https://HOST, or "
-    "EMBERLINE_URL and EMBERLINE_TOKEN_FILE. On a console's own machine: pip install "
+    "No console selected, and none is installed here. Select one with emberline login "
+    "https://HOST, or EMBERLINE_URL and EMBERLINE_TOKEN_FILE. To install a console: pip install "
     "'emberline[console]'."
 )
 _COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion")

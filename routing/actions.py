@@ -29,10 +29,10 @@ def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
     endpoint = endpoint_selectors.get(endpoint_name)
     text = name.strip() if isinstance(name, str) else None
     if text is None or len(text) > MAX_NAME_LENGTH or not text.isprintable():
-        remedy = f"Give up to {MAX_NAME_LENGTH} characters in one line."
-        raise Refused(Problem("name", name, "This cannot be a name.", remedy, "invalid"))
+        remedy = f"Enter up to {MAX_NAME_LENGTH} printable characters."
+        raise Refused(Problem("name", name, "Invalid name.", remedy, "invalid"))
     if not _DIGEST.fullmatch(digest):
-        message, remedy = "This is no prefix.", "Take one of the list, 16 hexadecimal digits."
+        message, remedy = "Unknown prefix.", "Use a prefix ID from the list: 16 hexadecimal digits."
         raise Refused(Problem("prefix", digest, message, remedy, "invalid"))
     with transaction.atomic():
         found = PrefixName.objects.filter(endpoint=endpoint, digest=digest).first()
@@ -40,8 +40,8 @@ def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
         if before == text:
             return text
         if found is None and PrefixName.objects.filter(endpoint=endpoint).count() >= MAX_NAMES:
-            message = f"{MAX_NAMES} beginnings have names already."
-            raise Refused(Problem("name", text, message, "Take one away first.", "too_many"))
+            message = f"The limit of {MAX_NAMES} named prefixes is reached."
+            raise Refused(Problem("name", text, message, "Remove a name first.", "too_many"))
         if text:
             named = {"name": text, "named_by": stored_actor(actor), "named_at": timezone.now()}
             PrefixName.objects.update_or_create(endpoint=endpoint, digest=digest, defaults=named)

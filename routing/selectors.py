@@ -201,8 +201,8 @@ def require_session_name(endpoint: Endpoint, session: str) -> tuple[dict[str, st
     if not session:
         return {}, {}
     if not session.isprintable() or not session.isascii() or len(session) > 200:
-        text = "This cannot be sent in a header."
-        remedy = "Give up to 200 plain characters."
+        text = "Not valid in a header."
+        remedy = "Enter up to 200 printable ASCII characters."
         raise Refused(Problem("session", session, text, remedy, "invalid"))
     source, _, name = endpoint.parsed.routing.session_key.partition(":")
     if source == "header":

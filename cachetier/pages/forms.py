@@ -44,7 +44,7 @@ class TierForm(ActionForm):
             self.fields["name"] = forms.CharField(
                 label="Name",
                 required=False,
-                help_text="Endpoints name it under L2 cache, such as chat. It cannot be changed.",
+                help_text="Used in the L2 cache settings of endpoints. Cannot be changed.",
                 widget=forms.TextInput(attrs={"spellcheck": "false", "required": True}),
             )
         for one in self.shown:
@@ -95,7 +95,7 @@ def _is_in_gib(one: TierField) -> bool:
 
 
 def _make_field(one: TierField) -> forms.Field:
-    label = f"{one.label}, GiB" if _is_in_gib(one) else one.label
+    label = f"{one.label} (GiB)" if _is_in_gib(one) else one.label
     if one.choices:
         widget: forms.Widget = forms.Select(choices=[(name, name) for name in one.choices])
     elif one.text:

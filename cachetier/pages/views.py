@@ -26,9 +26,9 @@ from console.web.forms import submit
 
 _GENERATION = re.compile(r"[0-9]{1,18}")
 _EFFECT_TEXTS = {
-    Effect.LIVE: "Restarts nothing, and forgets nothing that still fits.",
-    Effect.NODES: "Each node restarts in turn: what it holds in memory is forgotten.",
-    Effect.WORKERS: "The workers of every endpoint that uses it restart, one at a time.",
+    Effect.LIVE: "Applied without a restart; cached data that still fits is kept.",
+    Effect.NODES: "Rolling restart of the nodes; cached data in memory is lost.",
+    Effect.WORKERS: "Rolling restart of the workers of every endpoint that uses the tier.",
 }
 
 
@@ -43,7 +43,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.get_tier(name)
     if found is None:
         if responses.wants_partial(request):  # deleted while the page was open
-            messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
+            messages.info(request, f"Cache tier {name} was deleted.")
             return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
         raise Http404
     context = {"row": selectors.detail(found, request.user), "form": TierForm(spec=found.spec)}
@@ -61,7 +61,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
         return actions.create(actor_of(request), name, form.typed())
 
     def done(made: CacheTier) -> HttpResponse:
-        messages.success(request, f"Cache tier {made.name} is accepted and starts now.")
+        messages.success(request, f"Cache tier {made.name} created. Its nodes are starting.")
         return redirect("cachetier:tier", made.name)
 
     return submit(request, form, act, partial(_render_form, request, form, None), done)
@@ -82,7 +82,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
                 return _render_conflict(request, form, selectors.get_tier_or_404(name))
             form.refuse(error.errors)
             return _render_form(request, form, found, error.status_code)
-        messages.success(request, f"Cache tier {name} is being changed.")
+        messages.success(request, f"Changes to cache tier {name} are being applied.")
         return redirect("cachetier:tier", name)
     return _render_form(request, form, found, 200)
 
@@ -115,16 +115,17 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
     found = selectors.get_tier_or_404(name)
     namespace = request.POST.get("namespace", "")
     if request.POST.get("typed", "").strip() != (namespace or found.name):
-        messages.error(
-            request, f"Nothing was flushed: type {namespace or found.name} to confirm it."
-        )
+        messages.error(request, f"Nothing was flushed. Type {namespace or found.name} to confirm.")
         return redirect("cachetier:tier", name)
     try:
         dropped = actions.flush(actor_of(request), name, namespace)
     except Refused as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"{dropped} values were forgotten. Workers compute them anew.")
+        messages.success(
+            request,
+            f"Flushed {dropped} value{'' if dropped == 1 else 's'}. Workers compute them again.",
+        )
     return redirect("cachetier:tier", name)
 
 

@@ -103,16 +103,14 @@ def _interpolate(curve: Curve, size: float) -> float:
 def _advise(points: Sequence[Point], knee: Point, now: float) -> str:
     best = points[-1]
     if best.hit_rate < _MIN_GAIN:
-        return "Almost no block is requested twice: no size would help. L2 may not pay off here."
-    found = f"{knee.share:.2g} times the size would find {_format_percent(knee.hit_rate)}"
+        return "Few lookups repeat, so no size gives many hits. Consider disabling L2."
+    at = f"At {knee.share:.2g} × the current size"
+    found = f"{at}, the estimated hit rate is {_format_percent(knee.hit_rate)}"
     if knee.share > 1 and knee.hit_rate - now >= _MIN_GAIN:
-        return f"{found} instead of {_format_percent(now)}; beyond that little is gained."
+        return f"{found} (now {_format_percent(now)}); larger sizes add little."
     if knee.share < 1:
-        return f"{found}, nearly as much as now ({_format_percent(now)}): memory can be given back."
-    return (
-        "The size is right: more memory would raise the hit rate to at most "
-        f"{_format_percent(best.hit_rate)}."
-    )
+        return f"{found}, close to the current {_format_percent(now)}: the size can be reduced."
+    return f"The size is adequate: at most {_format_percent(best.hit_rate)} hit rate at any size."
 
 
 def _format_percent(rate: float) -> str:

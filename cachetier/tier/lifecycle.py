@@ -58,9 +58,9 @@ def judge_tier(
     broken = [r for r in seen.replicas if r.state in (ReplicaState.BACKOFF, ReplicaState.EXITED)]
     outdated = [r for r in seen.replicas if r.spec_hash != spec_hash]
     if outdated:
-        text = f"{outdated[0].name} restarts with its new settings."
+        text = f"{outdated[0].name} is restarting with its new settings."
         return TierVerdict(phase, TierReason.REPLACING_NODES, text)
     if broken:
-        text = f"{broken[0].name} ended and is restarting. {broken[0].message}".strip()
+        text = f"{broken[0].name} exited and is being restarted. {broken[0].message}".strip()
         return TierVerdict(phase, TierReason.NODE_RESTARTING, text)
     return TierVerdict(phase, TierReason.STARTING_NODES, f"{current} of {wanted} ready.")

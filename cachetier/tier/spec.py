@@ -88,43 +88,43 @@ class TierField:
 FIELDS = (
     TierField(
         "memory_bytes",
-        "Memory of each node",
-        "Memory for values on each node. Changes apply live, without restarts.",
+        "Memory per node",
+        "Cache memory of a node. Changes apply without a restart.",
         Effect.LIVE,
         minimum=MIN_BYTES,
     ),
     TierField(
         "node_count",
         "Nodes",
-        "Keys are distributed over the nodes; adding or losing a node affects only its share.",
+        "Keys are distributed over the nodes. Adding or losing a node affects only its share.",
         Effect.LIVE,
         minimum=1,
         maximum=MAX_NODES,
     ),
     TierField(
         "disk_bytes",
-        "Disk of each node",
-        "Receives values evicted from memory and survives restarts. 0 for memory only.",
+        "Disk per node",
+        "Data evicted from memory is kept on disk and survives restarts. 0: memory only.",
         Effect.NODES,
     ),
     TierField(
         "policy",
         "Eviction policy",
-        "Eviction order of a full node: arc (default), s3fifo or lru.",
+        "Replacement policy when a node is full: arc (default), s3fifo or lru.",
         Effect.NODES,
         choices=POLICIES,
     ),
     TierField(
         "copies",
-        "Copies",
-        "2 keeps every value on two nodes: half the capacity, no loss when a node fails.",
+        "Replication factor",
+        "2 stores every value on two nodes: half the capacity, no data loss if a node fails.",
         Effect.WORKERS,
         minimum=1,
         maximum=2,
     ),
     TierField(
         "cpu_millis",
-        "CPU request of each node",
+        "CPU request per node",
         "Millicores: 1000 is one core.",
         Effect.NODES,
         minimum=MIN_CPU_MILLIS,
@@ -133,7 +133,7 @@ FIELDS = (
     ),
     TierField(
         "cpu_limit_millis",
-        "CPU limit of each node",
+        "CPU limit per node",
         "Millicores. 0: no limit.",
         Effect.NODES,
         maximum=MAX_CPU_MILLIS,
@@ -141,29 +141,29 @@ FIELDS = (
     ),
     TierField(
         "memory_limit_bytes",
-        "Memory limit of each node",
-        "0: same as the request, the node's memory plus 192 MiB for the process.",
+        "Memory limit per node",
+        "0: equal to the request (node memory plus 192 MiB for the process).",
         Effect.NODES,
         on_cluster=True,
     ),
     TierField(
         "cluster",
         "Cluster",
-        "Cluster to run on; endpoints of the same cluster can use the tier. Empty: this machine.",
+        "Cluster of the tier and of the endpoints that can use it. Empty: this machine.",
         Effect.FIXED,
         text=True,
     ),
     TierField(
         "namespace",
         "Namespace",
-        "Namespace of the cluster. Empty: the cluster's default.",
+        "Namespace on the cluster. Empty: the cluster's default namespace.",
         Effect.FIXED,
         text=True,
     ),
     TierField(
         "storage_class",
         "Storage class",
-        "Storage class for node disks on a cluster. Empty: the cluster's default.",
+        "Storage class of node disks on a cluster. Empty: the cluster's default.",
         Effect.FIXED,
         text=True,
     ),
@@ -176,15 +176,13 @@ def check_name(name: Any) -> str:
     if isinstance(name, str) and _NAME.fullmatch(name) and name not in _RESERVED:
         return name
     text = "Invalid cache tier name."
-    remedy = (
-        "Use 1 to 40 lower-case letters, digits and dashes, beginning with a letter, such as chat."
-    )
+    remedy = "Use 1 to 40 lower-case letters, digits and hyphens, starting with a letter."
     raise Refused(Problem("name", name, text, remedy, "invalid_name"))
 
 
 def name_taken(name: str) -> Problem:
     text = f"Cache tier {name} already exists."
-    return Problem("name", name, text, "Choose another name, or change that one.", "taken")
+    return Problem("name", name, text, "Choose another name, or change the existing tier.", "taken")
 
 
 def create_spec(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
@@ -246,7 +244,7 @@ def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
         if isinstance(value, str) and (not value or _OBJECT.fullmatch(value)):
             return None
         remedy = "Use lower-case letters, digits, dashes and dots, or leave it empty."
-        return f"{found.label} is not a valid name.", remedy, "invalid_name"
+        return f"{value!r} is not a valid {found.label.lower()}.", remedy, "invalid_name"
     if found.choices:
         if value in found.choices:
             return None
@@ -254,7 +252,7 @@ def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
         return f"{value!r} is not a known {found.label.lower()}.", remedy, "invalid_choice"
     remedy = _describe_range(found)
     if isinstance(value, bool) or not isinstance(value, int):
-        return f"{found.label} must be a whole number.", remedy, "type"
+        return f"{found.label} must be an integer.", remedy, "type"
     if value < found.minimum:
         return f"{found.label} is too small.", remedy, "min_value"
     if found.maximum and value > found.maximum:
@@ -264,24 +262,24 @@ def _find_error(found: TierField, value: Any) -> tuple[str, str, str] | None:
 
 def _describe_range(found: TierField) -> str:
     if found.maximum:
-        return f"Give {found.minimum} to {found.maximum}."
-    return f"Use whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
+        return f"Enter {found.minimum} to {found.maximum}."
+    return f"Enter at least {found.minimum} bytes ({found.minimum // MIB} MiB)."
 
 
 def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
     if wanted.cluster:
         if wanted.cluster in room.clusters:
             return []
-        known = ", ".join(sorted(room.clusters)) or "none yet"
-        text = f"Cluster {wanted.cluster} does not exist."
-        remedy = f"Choose one of: {known}; or add it on the page Clusters."
+        known = ", ".join(sorted(room.clusters)) or "none"
+        text = f"Unknown cluster {wanted.cluster}."
+        remedy = f"Choose one of: {known}; or add it on the Clusters page."
         return [Problem("cluster", wanted.cluster, text, remedy, "unknown_cluster")]
     found = []
     for name in ("namespace", "storage_class", *(one.name for one in FIELDS if one.on_cluster)):
         value = getattr(wanted, name)
         if value != getattr(TierSpec(), name):
-            text = f"{BY_NAME[name].label} is for a tier on a cluster only."
-            remedy = "Remove it or set cluster."
+            text = f"{BY_NAME[name].label} applies only to tiers on a cluster."
+            remedy = "Omit it, or set a cluster."
             found.append(Problem(name, value, text, remedy, "cluster_only"))
     return found
 
@@ -293,13 +291,13 @@ def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> lis
     if here and wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
         largest = room.memory_bytes // wanted.node_count
         size = f"{wanted.node_count} x {wanted.memory_bytes / GIB:.1f} GiB"
-        text = f"{size} exceeds this machine's available memory."
-        remedy = f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or fewer nodes."
+        text = f"{size} exceeds the memory available on this machine."
+        remedy = f"Enter at most {largest} bytes ({largest / GIB:.1f} GiB), or fewer nodes."
         found.append(Problem("memory_bytes", wanted.memory_bytes, text, remedy, "max_value"))
     found += [*_check_disk(wanted, before, room), *_check_limits(wanted)]
     if wanted.copies > wanted.node_count:
-        text = f"{wanted.copies} copies need at least as many nodes."
-        remedy = "Add a node, or keep one copy."
+        text = f"Replication factor {wanted.copies} requires {wanted.copies} nodes."
+        remedy = "Add a node, or set the replication factor to 1."
         found.append(Problem("copies", wanted.copies, text, remedy, "too_few_nodes"))
     return found
 
@@ -309,13 +307,13 @@ def _check_limits(wanted: TierSpec) -> list[Problem]:
     found = []
     if 0 < wanted.cpu_limit_millis < wanted.cpu_millis:
         text = f"The CPU limit is below the request of {wanted.cpu_millis} millicores."
-        remedy = f"Give 0 for none, or at least {wanted.cpu_millis}."
+        remedy = f"Enter 0 for no limit, or at least {wanted.cpu_millis}."
         value = wanted.cpu_limit_millis
         found.append(Problem("cpu_limit_millis", value, text, remedy, "min_value"))
     least = wanted.memory_bytes + NODE_OVERHEAD_BYTES
     if 0 < wanted.memory_limit_bytes < least:
         text = f"The node needs {least} bytes: its memory and {NODE_OVERHEAD_BYTES // MIB} MiB."
-        remedy = f"Use 0 for exactly that, or at least {least}."
+        remedy = f"Enter 0 for that minimum, or at least {least}."
         value = wanted.memory_limit_bytes
         found.append(Problem("memory_limit_bytes", value, text, remedy, "min_value"))
     return found
@@ -326,12 +324,12 @@ def _check_disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list
         return []
     total = wanted.disk_bytes * wanted.node_count
     if wanted.disk_bytes < MIN_DISK_BYTES:
-        remedy = f"Give 0 for none, or at least {MIN_DISK_BYTES} (256 MiB)."
+        remedy = f"Enter 0 for no disk, or at least {MIN_DISK_BYTES} bytes (256 MiB)."
         text = "The disk is too small."
         return [Problem("disk_bytes", wanted.disk_bytes, text, remedy, "min_value")]
     if not wanted.cluster and total > max(room.disk_bytes, before.disk_bytes * before.node_count):
         largest = room.disk_bytes // wanted.node_count
-        text = "Exceeds the available disk space of this machine."
-        remedy = f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or 0 for none."
+        text = "The disk size exceeds the space available on this machine."
+        remedy = f"Enter at most {largest} bytes ({largest / GIB:.1f} GiB), or 0 for no disk."
         return [Problem("disk_bytes", wanted.disk_bytes, text, remedy, "max_value")]
     return []

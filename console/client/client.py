@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -54,6 +54,7 @@ class Client:
         self.metrics_sources = resources.MetricsSources(self.http)
         self.follows = resources.Follows(self.http)
         self.alerts = resources.Alerts(self.http)
+        self.alert_routes = resources.AlertRoutes(self.http)
         self.grafana = resources.Grafana(self.http)
         self.users = resources.UserClient(self.http)
         self.teams = resources.Teams(self.http)
@@ -83,6 +84,11 @@ class Client:
 
     def me(self) -> documents.Me:
         return cast(documents.Me, self.http.get("me/"))
+
+    def board(self, board: str, panel: str, endpoint: str = "") -> dict[str, Any]:
+        """Return the latest 15 minutes of a panel, for all endpoints or for one."""
+        params = {"panel": panel, "endpoint": endpoint, "range": "15m"}
+        return cast(dict[str, Any], self.http.get(f"boards/{board}/", params))
 
     def costs(self, range_: str = "") -> documents.Costs:
         return cast(documents.Costs, self.http.get("costs/", {"range": range_}))

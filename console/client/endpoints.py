@@ -146,6 +146,10 @@ class Endpoints(ListClient[documents.Endpoint]):
     def doctor(self, name: str) -> documents.Examination:
         return cast(documents.Examination, self.http.get(self._at(name, "doctor")))
 
+    def routing(self, name: str) -> Document:
+        """Return the strategy and the workers with their load, as the routers see them."""
+        return self._get(self._at(name, "routing"))
+
     def decisions(self, name: str, limit: int = 50) -> Objects:
         body = self.http.get(self._at(name, "decisions"), {"limit": limit})
         return cast(Objects, body["decisions"])

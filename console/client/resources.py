@@ -139,6 +139,12 @@ class Audit(ListClient[Document]):
     path = "audit/"
 
 
+class AlertRoutes(ObjectClient[Document]):
+    """Which alerts go to which receiver."""
+
+    path = "alert-routes/"
+
+
 class Alerts(ResourceClient):
     """Alerts and rules. `endpoint` "" selects the settings shared by all endpoints."""
 
@@ -209,7 +215,7 @@ class Silences(ObjectClient[Document]):
         self.delete(silence)
 
 
-class Receivers(ListClient[Document]):
+class Receivers(ObjectClient[Document]):
     path = "receivers/"
 
     def test(self, name: str) -> Document:

@@ -142,6 +142,6 @@ def run(
 def _error_text(error: EmberlineError, here: LocalConsole | None) -> str:
     lines = [str(error)]
     if isinstance(error, ApiError) and error.code in ("unknown", "server_error"):
-        lines += [f"Its log has the request as {error.request_id}."] if error.request_id else []
-        lines += ["Whether the console lacks something: emberline doctor"] if here else []
+        lines += [f"Request ID in the console log: {error.request_id}."] if error.request_id else []
+        lines += ["Check the installation: emberline doctor"] if here else []
     return "\n".join(lines)

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from console.client import NotFound
-from console.commandline.context import NOT_FOUND, REFUSED, USAGE, CommandContext, CommandError
+from console.commandline.context import (
+    FAILED,
+    NOT_FOUND,
+    REFUSED,
+    USAGE,
+    CommandContext,
+    CommandError,
+)
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
 from endpoints.manifests import documents
@@ -37,7 +44,7 @@ def read_document(path: str) -> dict[str, Any]:
     except YamlError as error:
         raise CommandError(f"{path} is neither JSON nor YAML: {error}", USAGE) from error
     if not isinstance(data, dict):
-        raise CommandError(f"{path} must hold one object with its fields.", USAGE)
+        raise CommandError(f"{path}: expected one object with its fields.", USAGE)
     return data
 
 
@@ -47,7 +54,7 @@ def read_objects(path: str) -> list[dict[str, Any]]:
         return _objects(path)
     files = sorted(one for one in Path(path).iterdir() if one.suffix in _ENDINGS)
     if not files:
-        raise CommandError(f"{path} holds no file that ends with {', '.join(_ENDINGS)}.", USAGE)
+        raise CommandError(f"{path} has no files ending in {', '.join(_ENDINGS)}.", USAGE)
     return [item for one in files for item in _objects(str(one))]
 
 
@@ -88,9 +95,22 @@ def known_name(
     try:
         yield
     except NotFound:
-        known = ", ".join(one["name"] for one in resource.list()) or "none yet"
-        text = f"There is no {what} {asked.name}. There are: {known}."
+        known = ", ".join(one["name"] for one in resource.list()) or "none"
+        text = f"Unknown {what} {asked.name}. Known: {known}."
         raise CommandError(text, exit_code) from None
+
+
+def confirm(asked: CommandContext, name: str, consequence: str) -> None:
+    """Return if the user confirmed: by `--yes`, or on the terminal by y or the name."""
+    if asked.options["yes"]:
+        return
+    if not sys.stdin.isatty():
+        text = f"{consequence} Not confirmed, because standard input is no terminal. Add --yes."
+        raise CommandError(text, USAGE)
+    asked.err.write(f"{consequence}\nContinue? Enter y or {name} [y/N]: ")
+    asked.err.flush()
+    if sys.stdin.readline().strip() not in ("y", "Y", "yes", name):
+        raise CommandError("Canceled. Nothing was changed.", FAILED)
 
 
 def read_fields(asked: CommandContext) -> dict[str, Any]:
@@ -125,7 +145,7 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
     for word in words:
         path, separator, said = word.partition("=")
         if not separator:
-            raise CommandError(f"--set {word}: write FIELD=VALUE, such as --set replicas=2.", USAGE)
+            raise CommandError(f"{word!r}: expected FIELD=VALUE, for example replicas=2.", USAGE)
         found.append((path.strip(), said))
     return found
 

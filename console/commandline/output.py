@@ -84,6 +84,18 @@ def format_number(value: float | None, unit: str = "") -> str:
     return "?" if value is None else f"{value:,.2f}{unit}"
 
 
+def format_seconds(value: float | None) -> str:
+    """Format three significant digits: "303 ms", "1.23 s"."""
+    if value is None:
+        return "-"
+    return f"{value:.3g} s" if value >= 0.9995 else f"{1000 * value:.3g} ms"
+
+
+def count(number: int, noun: str) -> str:
+    """Format a number with its noun: "1 worker", "2 workers"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def size(count: float | None) -> str:
     """Format bytes as "1.5 GiB"."""
     if count is None:

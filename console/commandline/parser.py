@@ -24,6 +24,8 @@ from console.commandline.platform import (
     dashboards,
     metrics_sources,
     people,
+    receivers,
+    top,
 )
 from console.commandline.verbs import Verbs
 
@@ -32,8 +34,9 @@ _COMMANDS = (
     *(cache_tiers.add_cache_tiers, costs.add_instance_types, costs.add_cost, costs.add_budgets),
     *(costs.add_prices, costs.add_calibrations),
     *(costs.add_tier_prices, dashboards.add_dashboards, alerts.add_alerts, alerts.add_silences),
-    *(alerts.add_receivers, people.add_users, people.add_teams, people.add_tokens),
+    *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
     *(people.add_audit, analysis.add_preflight, clusters.add_rekey),
+    top.add_top,
 )
 
 
@@ -41,22 +44,23 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the `emberline` script, with console selection options."""
     parser = argparse.ArgumentParser(
         prog="emberline",
-        description="Create, change, watch and delete endpoints, here or on a console far away.",
-        epilog="Without a login it asks the console of this machine. Exit codes: 0 done, 1 failed, "
-        "2 usage, 3 refused, 4 not found, 5 not allowed, 6 conflict, 7 timeout, 8 unreachable.",
+        description="Operate inference endpoints on this machine's console or a remote one.",
+        epilog="Without a login, commands use the console of this machine. Exit codes: 0 done, "
+        "1 failed, 2 usage, 3 refused, 4 not found, 5 not allowed, 6 conflict, 7 timeout, "
+        "8 unreachable.",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--profile", default="", help="a saved login, or its name to be")
-    where.add_argument("--local", action="store_true", help="the console of this machine")
+    where.add_argument("--profile", default="", help="saved login to use, or to create with login")
+    where.add_argument("--local", action="store_true", help="use the console of this machine")
     add_commands(parser, session.add_to)
     return parser
 
 
 def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]) -> None:
     rooms = Verbs(parser.add_subparsers(dest="room", required=True, metavar="COMMAND"))
-    text = "create the demo endpoint if there is none (on the console's own machine)"
+    text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
-    verbs = rooms.group("endpoint", "endpoints", client="endpoints")
+    verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
     for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks):
         module.add_to(verbs)
     for add_to in (*_COMMANDS, *more):
@@ -66,5 +70,5 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
 
 def seed_demo(asked: CommandContext) -> str:
     if asked.here is None:
-        raise CommandError("The demo is made to the measure of the console's own machine.", USAGE)
+        raise CommandError("seed-demo runs on the console's machine only.", USAGE)
     return asked.here.seed_demo()

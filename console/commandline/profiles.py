@@ -59,8 +59,8 @@ def select_console(options: Mapping[str, Any], env: Mapping[str, str]) -> Consol
     named = named or env.get("EMBERLINE_PROFILE", "")
     saved = read(profiles_path(env))
     if named and named not in saved:
-        known = ", ".join(saved) or "none yet"
-        text = f"{by}: there is no profile {named}. There are: {known}. Make it: "
+        known = ", ".join(saved) or "none"
+        text = f"{by}: unknown profile {named}. Known: {known}. Create it: "
         raise CommandError(f"{text}emberline --profile {named} login URL", USAGE)
     if not named and DEFAULT not in saved:
         return None
@@ -75,7 +75,7 @@ def profiles_path(env: Mapping[str, str]) -> Path:
 def read(path: Path) -> dict[str, Profile]:
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            text = f"{path} holds tokens and can be read by others: chmod 600 {path}"
+            text = f"{path} contains tokens and is readable by other users. Run: chmod 600 {path}"
             raise CommandError(text, USAGE)
         found = json.loads(path.read_text(encoding="utf-8"))
         return {str(name): Profile(**facts) for name, facts in found.items()}
@@ -84,7 +84,7 @@ def read(path: Path) -> dict[str, Profile]:
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}.", USAGE) from None
     except (ValueError, TypeError, AttributeError):
-        raise CommandError(f"{path} is damaged. Delete it and log in again.", USAGE) from None
+        raise CommandError(f"{path} is not valid. Delete it and log in again.", USAGE) from None
 
 
 def write(path: Path, profiles: Mapping[str, Profile]) -> None:
@@ -105,8 +105,8 @@ def require_safe_url(profile: Profile) -> Profile:
     parts = urlsplit(profile.url)
     if parts.scheme == "http" and not profile.plain and not _loopback(parts.hostname or ""):
         raise CommandError(
-            f"{profile.url} is not encrypted: whoever listens on the way would have the token. "
-            "Use https://, or say that you know (login --allow-http, or EMBERLINE_ALLOW_HTTP=1).",
+            f"{profile.url} is not encrypted, so the token could be intercepted. "
+            "Use https://, or allow it with login --allow-http or EMBERLINE_ALLOW_HTTP=1.",
             USAGE,
         )
     return profile

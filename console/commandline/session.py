@@ -30,7 +30,7 @@ def login(asked: CommandContext) -> str:
         try:
             me = client.me()
         except NotAllowed as error:
-            raise CommandError(f"{url} does not take this token. {error}", NOT_ALLOWED) from None
+            raise CommandError(f"{url} rejected the token. {error}", NOT_ALLOWED) from None
     known = Profile(profile.url, token, ca_file, profile.plain)
     profiles.write(path, {**saved, name: known})
     which = "" if name == DEFAULT else f" as profile {name}"
@@ -39,12 +39,16 @@ def login(asked: CommandContext) -> str:
 
 def _read_token(url: str) -> str:
     if sys.stdin.isatty():
-        sys.stderr.write(f"Make a token on your profile page, {url}/profile/, and paste it here.\n")
+        sys.stderr.write(
+            f"Create an API token on your profile page, {url}/profile/, and paste it here.\n"
+        )
         token = getpass.getpass("Token: ").strip()
     else:
         token = sys.stdin.readline().strip()
     if not token:
-        raise CommandError("No token was given; paste it, or pipe it in.", USAGE)
+        raise CommandError(
+            "No token entered. Paste the token, or pipe it to standard input.", USAGE
+        )
     return token
 
 
@@ -53,9 +57,9 @@ def logout(asked: CommandContext) -> str:
     saved = profiles.read(path)
     gone = saved.pop(name, None)
     if gone is None:
-        return f"There is no saved login{'' if name == DEFAULT else f' {name}'}."
+        return f"No saved login{'' if name == DEFAULT else f' {name}'}. Nothing was changed."
     profiles.write(path, saved)
-    return f"The token for {gone.url} is forgotten here. Revoke it on your profile page, too."
+    return f"Deleted the saved token for {gone.url}. Revoke it on your profile page."
 
 
 def whoami(asked: CommandContext) -> str:
@@ -64,9 +68,9 @@ def whoami(asked: CommandContext) -> str:
     form = asked.options["output"]
     if form != output.TABLE:
         return output.format_data(facts, form)
-    token = f", by the token {me['token']}" if me["token"] else ""
-    where = "the console of this machine" if asked.here else asked.client.url
-    by = f" (named by {facts['named_by']})" if facts["named_by"] else ""
+    token = f", API token {me['token']}" if me["token"] else ""
+    where = "the local console" if asked.here else asked.client.url
+    by = f" (selected by {facts['named_by']})" if facts["named_by"] else ""
     return f"{me['username']} ({me['role']}{token}) at {where}{by}"
 
 
@@ -82,12 +86,14 @@ def completion(asked: CommandContext) -> str:
 
 
 def add_to(rooms: Verbs) -> None:
-    verb = rooms.verb("login", "save the address of a console and a token for it", call=login)
-    verb.add("url", help="such as https://emberline.example.com")
-    verb.add("--ca-file", default="", help="authorities of its certificate")
-    text = "send the token unencrypted to another machine"
+    verb = rooms.verb("login", "save the URL of a console and an API token", call=login)
+    verb.add("url", help="for example https://emberline.example.com")
+    verb.add("--ca-file", default="", help="CA bundle for its certificate")
+    text = "allow sending the token unencrypted to another machine"
     verb.add("--allow-http", action="store_true", help=text)
-    rooms.verb("logout", "forget the saved token", call=logout)
-    rooms.verb("whoami", "which console is asked, as whom", call=whoami, form=OUTPUT)
-    verb = rooms.verb("completion", 'eval "$(emberline completion bash)"', call=completion)
+    rooms.verb("logout", "delete the saved token", call=logout)
+    rooms.verb("whoami", "show the selected console and user", call=whoami, form=OUTPUT)
+    verb = rooms.verb(
+        "completion", 'print shell completion: eval "$(emberline completion bash)"', call=completion
+    )
     verb.add("shell", choices=("bash", "zsh", "tcsh"))

@@ -14,13 +14,17 @@ OUTPUT: dict[str, Any] = {
     "type": lambda word: output.TABLE if word == "text" else word,  # former name
     "choices": _FORMS,
     "default": output.TABLE,
-    "help": "for people or programs",
+    "help": "output format",
 }
 OUTPUT_NAMES = OUTPUT | {
     "choices": (*_FORMS, output.NAME),
-    "help": "for people, for programs, or the names alone",
+    "help": "output format; name: names only",
 }
-OUTPUT_DATA = {"choices": (output.YAML, output.JSON), "default": output.YAML, "help": "(yaml)"}
+OUTPUT_DATA = {
+    "choices": (output.YAML, output.JSON),
+    "default": output.YAML,
+    "help": "output format (yaml)",
+}
 
 
 class Table:
@@ -81,7 +85,7 @@ class Verb:
 
     def spec(self, text: str) -> None:
         """Add a file with fields, and `--set` for single ones."""
-        self.add("-f", "--file", default="", help="JSON or YAML; - for standard input")
+        self.add("-f", "--file", default="", help="JSON or YAML file; - reads standard input")
         options = {"action": "append", "default": [], "metavar": "FIELD=VALUE"}
         self.add("--set", dest="fields", help=text, **options)
 
@@ -178,5 +182,5 @@ class Verbs:
 def endpoint_verb(verbs: Verbs, name: str, text: str, **options: Any) -> Verb:
     """Add a verb whose first argument is an endpoint."""
     verb = verbs.verb(name, text, **options)
-    verb.add("name", help="the endpoint")
+    verb.add("name", help="endpoint name")
     return verb

@@ -36,8 +36,8 @@ KEPT = 200
 TITLE = 80
 FRESH, SHARED = "fresh", "shared"
 CACHES = {
-    FRESH: "Begin cold: prompts nobody has sent",
-    SHARED: "The same prompts as earlier runs of this seed: they may be warm",
+    FRESH: "Cold: new prompts",
+    SHARED: "Warm: same prompts as earlier runs with this seed",
 }
 
 
@@ -59,11 +59,13 @@ class BenchmarkRequest:
             rows = traces.parse(self.trace) if self.trace else traces.sample()
         job = parse_job(self.given, rows)
         if len(self.title) > TITLE:
-            remedy = f"Write at most {TITLE} characters."
-            raise Refused(Problem("title", self.title, "This is too long.", remedy, "too_long"))
+            remedy = f"Enter at most {TITLE} characters."
+            raise Refused(
+                Problem("title", self.title, "The title is too long.", remedy, "too_long")
+            )
         if self.caches not in CACHES:
             remedy = f"Choose one of {', '.join(CACHES)}."
-            text = "There is no such choice."
+            text = "Unknown value."
             raise Refused(Problem("caches", self.caches, text, remedy, "unknown_choice"))
         return replace(job, nonce=f"seed-{job.seed}") if self.caches == SHARED else job
 
@@ -76,14 +78,14 @@ def start(actor: Any, name: str, wish: BenchmarkRequest) -> list[Benchmark]:
     job = wish.job()
     found = [_loadable(actor, one) for one in names]
     if wish.second == name:
-        remedy = "Choose another endpoint, or run it twice, one after the other."
-        text = "It is the same endpoint."
+        remedy = "Choose another endpoint, or start two runs one after the other."
+        text = "The second endpoint equals the first."
         raise Refused(Problem("second", name, text, remedy, "same_endpoint"))
     if count_live() + len(found) > MAX_CONCURRENT:
         raise ConflictError(
             "too_many_benchmarks",
-            f"{count_live()} benchmarks wait or run; this console runs {MAX_CONCURRENT} at once.",
-            "Wait until one has ended, or abort one.",
+            f"{count_live()} benchmarks are queued or running; the limit is {MAX_CONCURRENT}.",
+            "Wait for one to end, or abort one.",
         )
     made: list[Benchmark] = []
     with transaction.atomic():
@@ -121,7 +123,7 @@ def _create_run(
                 endpoint_facts=load_plan.read_endpoint_facts(endpoint),
                 simulated=endpoint.parsed.simulated,
                 trace_digest=digest,
-                stage=f"Waiting for {after.endpoint.name}" if after else "Waiting for its turn",
+                stage=f"Waiting for {after.endpoint.name}" if after else "Queued",
                 after=after,
                 started_by=stored_actor(actor),
             )
@@ -157,8 +159,8 @@ def delete(actor: Any, run: Benchmark) -> None:
     if run.live or run.left:
         raise ConflictError(
             "benchmark_running",
-            "It is running, or its process is still ending.",
-            "Abort it first, and wait until it has ended.",
+            "The benchmark is running, or its process is still ending.",
+            "Abort it and wait for its end.",
         )
     with transaction.atomic():
         target = f"endpoint/{run.endpoint.name}"
@@ -176,6 +178,6 @@ def _delete_old_runs(endpoint: Endpoint) -> None:
 def _make_running_conflict(name: str) -> ConflictError:
     return ConflictError(
         "benchmark_running",
-        f"A benchmark of {name} waits or runs already.",
-        "Wait for its result, or abort it.",
+        f"A benchmark of {name} is already queued or running.",
+        "Wait for its end, or abort it.",
     )

@@ -20,14 +20,14 @@ _COLOURS = {
     BenchmarkState.FAILED: "red",
 }
 _ERRORS = {
-    "timeout": "No answer in time",
-    "connect": "No connection",
-    "connect_timeout": "No connection in time",
-    "broken": "Broken off",
-    "protocol": "No HTTP",
-    "no_token": "Without a token",
+    "timeout": "Timeout",
+    "connect": "Connection failed",
+    "connect_timeout": "Connection timeout",
+    "broken": "Stream interrupted",
+    "protocol": "Invalid HTTP response",
+    "no_token": "Empty response",
     "cut_at_the_end": "Cut off at the end",
-    "closed_idle": "Closed before it was read",
+    "closed_idle": "Idle connection closed",
 }
 
 
@@ -84,7 +84,7 @@ def build_page(row: Benchmark) -> dict[str, Any]:
 
 def list_settings(row: Benchmark) -> list[tuple[str, str]]:
     job = row.job
-    found = [("How", MODES[job["mode"]]), ("Asked through", job["api"])]
+    found = [("Load", MODES[job["mode"]]), ("API", job["api"])]
     for one in FIELDS:
         if applies_to(one, job["workload"], job["mode"]):
             unit = f" {one.unit}" if one.unit else ""
@@ -97,20 +97,20 @@ def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:
     other = list_differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
         listed = "; ".join(other) or "another trace"
-        found.append(f"They were not asked the same: {listed}.")
+        found.append(f"The runs have different parameters: {listed}.")
     for which, row in (("A", a), ("B", b)):
         if row.state != BenchmarkState.DONE:
-            found.append(f"{which} did not come to its end ({row.get_state_display().lower()}).")
+            found.append(f"{which} did not finish ({row.get_state_display().lower()}).")
         if row.progress.get("stopped_by") == "errors" or row.result.get("failed"):
-            found.append(f"{which} had requests that failed: {row.result.get('failed', 0)}.")
+            found.append(f"{which} had failed requests: {row.result.get('failed', 0)}.")
         if row.progress.get("generator", {}).get("late"):
-            found.append(f"The generator of {which} was late: its times are partly its own.")
+            found.append(f"The load generator of {which} was late, which affects its times.")
     if a.simulated != b.simulated:
-        found.append("One of them ran on simulated workers, whose times are made up.")
+        found.append("One run used simulated workers, whose times are not representative.")
     if a.job["mode"] != RATE:
         found.append(
-            "With a number of users the faster endpoint was asked more: compare at a rate for a "
-            "verdict on times."
+            "At fixed concurrency the faster endpoint receives more requests. Compare at a fixed "
+            "request rate for a verdict on latency."
         )
     return found
 
@@ -145,10 +145,10 @@ def _get_ttft(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | Non
 
 def _measures(result: dict[str, Any]) -> list[dict[str, Any]]:
     labels = (
-        ("ttft", "First token", "from when the request was due"),
-        ("tpot", "A token after the first", "the mean of each answer"),
-        ("duration", "Whole answer", "from when the request was due"),
-        ("lag", "Sent late by", "the generator's own lateness, which is in the times above"),
+        ("ttft", "TTFT", "from the scheduled send time"),
+        ("tpot", "TPOT", "time per output token, mean per response"),
+        ("duration", "E2E latency", "from the scheduled send time"),
+        ("lag", "Send delay", "of the load generator, included in the times above"),
     )
     return [
         {"label": label, "about": about, **result[name]}

@@ -35,19 +35,19 @@ class BenchmarkForm(ActionForm):
         max_length=80,
         required=False,
         label="Title",
-        help_text="So that you find it again, such as what you changed before it.",
+        help_text="Optional, for example the change being measured.",
     )
     second = forms.ChoiceField(
         required=False,
-        label="And the same to",
-        help_text="Afterwards, so that the two can be compared.",
+        label="Second endpoint",
+        help_text="Measured after the first, for comparison.",
     )
     caches = forms.ChoiceField(choices=list(CACHES.items()), initial=FRESH, label="Caches")
     api = forms.ChoiceField(
         choices=list(APIS.items()),
         initial=CHAT_API,
-        label="Asked through",
-        help_text="A model without a chat template takes completions only.",
+        label="API",
+        help_text="Models without a chat template support completions only.",
     )
 
     def __init__(self, workload: str, mode: str, others: list[str], *args: Any, **kw: Any) -> None:
@@ -55,13 +55,13 @@ class BenchmarkForm(ActionForm):
         self.workload = workload if workload in WORKLOADS else CHAT
         self.mode = mode if mode in MODES else RATE
         second: Any = self.fields["second"]
-        second.choices = [("", "no other"), *((name, name) for name in others)]
+        second.choices = [("", "None"), *((name, name) for name in others)]
         if self.workload == TRACE:
             self.fields["trace"] = forms.FileField(
                 required=False,
-                label="A trace of your own",
-                help_text="Mooncake's format, one JSON object a line, at most 8 MiB. Without one, "
-                "a built-in sample of 300 requests is played.",
+                label="Trace file",
+                help_text="Mooncake format, one JSON object per line, up to 8 MiB. Without a file, "
+                "a built-in sample of 300 requests is used.",
             )
         self.numbers = [one for one in FIELDS if applies_to(one, self.workload, self.mode)]
         for one in self.numbers:
@@ -109,7 +109,7 @@ class BenchmarkForm(ActionForm):
     def clean_trace(self) -> Any:
         upload = self.cleaned_data.get("trace")
         if upload is not None and upload.size > MAX_TRACE_BYTES:
-            raise forms.ValidationError("The file is larger than 8 MiB. Cut it.")
+            raise forms.ValidationError("The file is larger than 8 MiB. Upload a shorter trace.")
         return upload
 
 

@@ -41,7 +41,7 @@ ABANDONED_S = 60.0
 PROGRESS_DEADLINE_S = 30.0
 # Added to the job's own limit, for the drain and a busy machine.
 OVERTIME_S = 90.0
-KILLED = "The load generator ended before the run did. What it had told until then is below."
+KILLED = "The load generator exited early. Results up to then are shown below."
 
 
 def sweep() -> None:
@@ -95,7 +95,7 @@ def read_current_progress(row: Benchmark) -> dict[str, Any]:
 
 def _start_run(row: Benchmark, kept: Keeper) -> None:
     if row.abort_at:
-        _end(row, BenchmarkState.ABORTED, "It was aborted before it began.")
+        _end(row, BenchmarkState.ABORTED, "Aborted before the start.")
         return
     if row.after is not None and row.after.live:
         return
@@ -122,7 +122,7 @@ def why_not_measurable(row: Benchmark) -> str:
     """Return the reason why nothing can be measured now, "" if it can."""
     endpoint = row.endpoint
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
-        return f"{endpoint.name} was {endpoint.shown_phase} when its turn came."
+        return f"{endpoint.name} was {endpoint.shown_phase} at the start."
     return ""
 
 
@@ -164,7 +164,7 @@ def _observe_run(row: Benchmark, kept: Keeper) -> None:
         _end(
             row,
             BenchmarkState.FAILED,
-            "The load generator fell silent and was ended.",
+            "The load generator stopped reporting and was terminated.",
             progress=seen,
         )
     elif gone:
@@ -198,9 +198,9 @@ def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
         BenchmarkData.objects.update_or_create(run=row, defaults={"samples": packed})
         state, message = (BenchmarkState.ABORTED, "") if aborted else (BenchmarkState.DONE, "")
         if aborted and not row.abort_at:
-            message = "It was ended from outside, as when this machine's programs are stopped."
+            message = "Terminated externally, for example by stopping the console."
         if not aborted and not result.get("requests"):
-            state, message = BenchmarkState.FAILED, "No request was answered."
+            state, message = BenchmarkState.FAILED, "No request was completed."
         progress = {name: value for name, value in seen.items() if name != "result"}
         _end(row, state, message, progress=progress, result=result)
 
@@ -210,7 +210,7 @@ def _fail_abandoned(row: Benchmark) -> None:
     if timezone.now() - row.touched_at < timedelta(seconds=ABANDONED_S):
         return
     if row.state == BenchmarkState.RUNNING:
-        _end(row, BenchmarkState.FAILED, f"The background worker that ran it ({row.host}) is gone.")
+        _end(row, BenchmarkState.FAILED, f"The background worker of this run ({row.host}) is gone.")
     else:
         Benchmark.objects.filter(pk=row.pk).update(left=False)
 

@@ -15,10 +15,10 @@ from routing.deployment.admin_client import RouterSilentError
 DEADLINE_S = 0.5
 
 ENDS = {
-    "duration_s": "its time is over",
+    "duration_s": "the duration is reached",
     "max_requests": "all requests are sent",
-    "max_tokens": "its tokens are used up",
-    "trace": "the trace has come to its end",
+    "max_tokens": "the token limit is reached",
+    "trace": "the trace ends",
 }
 
 

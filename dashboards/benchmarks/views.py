@@ -31,7 +31,7 @@ from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError
 
 PAGE = 25
-NEEDS_WORD = "Tick that you know whom this loads."
+NEEDS_WORD = "Confirm that you are allowed to load these endpoints."
 
 
 @require_safe
@@ -134,7 +134,7 @@ def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
 def abort(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     row = _run(name, run)
     actions.abort(request.user, row)
-    messages.success(request, "The benchmark is being ended: nothing more is sent.")
+    messages.success(request, "The benchmark is being aborted; no more requests are sent.")
     return redirect(row)
 
 
@@ -147,7 +147,7 @@ def delete(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     except Refused as refused:
         messages.error(request, str(refused))
         return redirect(row)
-    messages.success(request, "The benchmark is deleted.")
+    messages.success(request, "Benchmark deleted.")
     return redirect("benchmarks:endpoint", name=name)
 
 
@@ -189,7 +189,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Compare `?run=...&run=...`; the older run is A."""
     chosen = request.GET.getlist("run")
     if len(set(chosen)) != 2:
-        messages.error(request, "Tick two benchmarks to compare.")
+        messages.error(request, "Select two finished runs to compare.")
         return redirect("benchmarks:index")
     rows = [_found(partial(selectors.get_visible_run, request.user, one)) for one in chosen]
     a, b = sorted(rows, key=lambda row: row.created_at)

@@ -28,9 +28,9 @@ MEMORY_GIB = {"vllm": 3.0, "simulated": 0.25}
 def seed_demo() -> str:
     """Create the demo endpoint unless it exists, and return a report."""
     if Endpoint.objects.filter(name=NAME).exists():
-        return f"The endpoint {NAME} exists."
+        return f"Endpoint {NAME} already exists."
     actions.create(SYSTEM, spec())
-    return f"The endpoint {NAME} is accepted."
+    return f"Endpoint {NAME} created."
 
 
 def spec() -> dict[str, Any]:
@@ -71,12 +71,12 @@ class ThisMachine:
 
     def rekey(self) -> str:
         found = key_rotation.rekey(record)
-        told = f"Sealed anew: {', '.join(found.done)}." if found.done else ""
+        told = f"Re-encrypted: {', '.join(found.done)}." if found.done else ""
         if found.unreadable:
-            lost = f"No key here opens what is kept for {', '.join(found.unreadable)}."
-            remedy = "Put the earlier key behind the present one, or give those secrets anew."
+            lost = f"No configured key decrypts the secrets of {', '.join(found.unreadable)}."
+            remedy = "Add the earlier key after the current one, or enter these secrets again."
             raise CommandError(" ".join(part for part in (told, lost, remedy) if part), FAILED)
-        return told or "All are sealed with the first key."
+        return told or "All secrets are encrypted with the first key."
 
     def audit(self, verb: str, argument: str) -> str:
         if verb == "reseal":
@@ -85,7 +85,7 @@ class ThisMachine:
             try:
                 return integrity.prune(argument)
             except ValueError:
-                text = f"--before {argument!r} cannot be used: write a day as 2026-01-31."
+                text = f"--before {argument!r} is not a date. Enter a date such as 2026-01-31."
                 raise CommandError(text, USAGE) from None
             except chain.BrokenChainError as error:
                 text = f"Nothing was deleted: the log was changed outside the console: {error}."

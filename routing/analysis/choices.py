@@ -148,10 +148,10 @@ REASONS = {
     for reason, description in _DESCRIPTIONS.items()
 }
 STRATEGIES = {
-    "prefixaware": "to the worker that has seen the prompt's beginning, unless it is overloaded",
-    "kvaware": "to the worker that reports to hold the prompt's beginning",
-    "session": "every request of one session to the same worker",
-    "roundrobin": "to each worker in turn",
+    "prefixaware": "the worker that served the prompt's prefix before, unless it is overloaded",
+    "kvaware": "the worker whose KV cache holds most of the prompt, unless it is overloaded",
+    "session": "one worker for all requests of a session",
+    "roundrobin": "each worker in turn",
 }
 
 

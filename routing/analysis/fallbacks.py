@@ -15,28 +15,28 @@ TOLERATED_SHARE = 0.5
 IGNORED = frozenset({"starting", "bad_request"})
 
 _EVENTS = (
-    "Run the doctor: it lists the workers whose events are not followed and the "
-    "setting to change, usually --kv-events-config."
+    "Run the doctor: it lists the workers without KV events and the setting to change. "
+    "Usually --kv-events-config is missing."
 )
 _TOKENS = (
-    "Run the doctor: it shows where the router's tokens differ from the workers' "
-    "and what to set (--tokenizer, --chat-template)."
+    "Run the doctor: it shows where the router's tokens differ from the workers' and which option "
+    "to set (--tokenizer, --chat-template)."
 )
 _CALLERS = (
-    "No fault: these requests cannot be placed by blocks. If most are of this "
-    "kind, prefixaware does the same at lower cost."
+    "No fault: these requests cannot be routed by cache contents. If most requests are like this, "
+    "prefixaware gives the same result at lower cost."
 )
 _SLOW = (
-    "Tokenizing takes too long: give the router the model's folder (--tokenizer) "
-    "and a dedicated core, or raise --kv-wait."
+    "Tokenization is too slow: give the router the model folder (--tokenizer) and a dedicated "
+    "core, or raise --kv-wait."
 )
 
 _REMEDIES = {
     "no_events": _EVENTS,
-    "template_error": "The model's chat template refuses these messages, or it has none: send "
+    "template_error": "The model's chat template rejects these messages, or it has none: use "
     "/v1/completions, or start the workers (and the router) with a --chat-template.",
-    "unsupported_path": "Only /v1/completions and /v1/chat/completions can be placed by blocks. "
-    "Use one of them, or let this endpoint run prefixaware.",
+    "unsupported_path": "Cache-aware routing covers /v1/completions and /v1/chat/completions. "
+    "Use one of them, or set this endpoint's strategy to prefixaware.",
     "queue_full": _SLOW,
     "timeout": _SLOW,
     "no_tokenizer": _TOKENS,

@@ -16,19 +16,19 @@ TIERS = tuple((key, get_name("tier", key)) for key in ("gpu", "l1", "l2"))
 
 # state -> (label, level, description); level: good, busy, bad.
 _STATES = {
-    "following": ("following", "good", "What its cache holds is known, event by event."),
-    "catching_up": ("catching up", "busy", "Events that were missed are being repeated."),
-    "connecting": ("connecting", "bad", "Nothing has answered at its endpoint yet."),
-    "waiting": ("waiting", "busy", "The connection is being made."),
-    "disconnected": ("disconnected", "bad", "The connection broke; it is made again by itself."),
-    NO_SOURCE: ("no events", "bad", "It is placed by its load alone."),
+    "following": ("following", "good", "KV events are received; the index is current."),
+    "catching_up": ("catching up", "busy", "Missed KV events are being replayed."),
+    "connecting": ("connecting", "bad", "No connection to its KV event endpoint yet."),
+    "waiting": ("waiting", "busy", "Connecting to its KV event endpoint."),
+    "disconnected": ("disconnected", "bad", "The connection was lost; reconnecting."),
+    NO_SOURCE: ("no events", "bad", "Requests are routed to it by load only."),
 }
-_UNDISCOVERED = "It has not been asked yet where it publishes."
+_UNDISCOVERED = "Its KV event endpoint has not been discovered yet."
 _SKIPPED = {
-    "busy": "not now: it has requests to do",
-    "down": "not now: it is down",
-    "not_followed": "not possible: its events are not followed",
-    "several_ranks": "not possible: several engines answer behind its address",
+    "busy": "skipped: the worker is busy",
+    "down": "skipped: the worker is down",
+    "not_followed": "skipped: no KV events",
+    "several_ranks": "skipped: several engines share its address",
 }
 
 
@@ -91,10 +91,10 @@ def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> Wo
     state, level, why = _state(worst)
     honesty = index.honesty.get(name)
     if honesty is not None and not honesty.believed:
-        state, level = "not believed", "bad"
-        why = "It promised blocks its engine did not have; it is placed by load until built anew."
+        state, level = "not trusted", "bad"
+        why = "Predicted blocks were not in its cache; routed by load until its index is rebuilt."
     elif worst.partial and worst.following:
-        why += " Of the time before the router listened, part is not known."
+        why += " Events before the router connected are partly unknown."
     counted = [source.counts for source in sources]
     probe = index.probes.get(name)
     return WorkerRow(
@@ -140,5 +140,5 @@ def _state(source: KvSource) -> tuple[str, str, str]:
     if source.state != NO_SOURCE:
         return word, level, sentence
     if source.reason == "undiscovered":
-        return "asking", "busy", _UNDISCOVERED
+        return "discovering", "busy", _UNDISCOVERED
     return word, level, f"{sentence} {source.message or source.reason}"

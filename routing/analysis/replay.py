@@ -74,7 +74,7 @@ def replay_strategies(records: Sequence[dict[str, Any]], current: str) -> list[R
     for strategy in STRATEGIES:
         why_not = "" if strategy == current else _why_not(strategy, current, chains)
         if len(requests) < MIN_REQUESTS:
-            why_not = f"Fewer than {MIN_REQUESTS} requests are kept; send some first."
+            why_not = f"Fewer than {MIN_REQUESTS} requests are recorded. Send some requests first."
         if why_not:
             outcomes.append(ReplayOutcome(strategy, strategy == current, why_not))
             continue
@@ -86,13 +86,13 @@ def replay_strategies(records: Sequence[dict[str, Any]], current: str) -> list[R
 def _why_not(strategy: str, current: str, chains: bool) -> str:
     if strategy == "kvaware":
         return (
-            "It goes by what workers report of their caches, which the router follows only while "
-            "this is its strategy. The doctor says beforehand whether it would work."
+            "Needs the workers' KV events, which the router receives only while kvaware is its "
+            "strategy. The doctor checks the requirements first."
         )
     if strategy == "prefixaware" and not chains:
-        return f"Under {current} the router reads no prefixes, so its records hold none."
+        return f"Decisions under {current} record no prefixes."
     if strategy == "session":
-        return f"Under {current} the router reads no sessions, so its records hold none."
+        return f"Decisions under {current} record no sessions."
     return ""
 
 

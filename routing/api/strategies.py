@@ -34,7 +34,9 @@ class WorkerSeenSerializer(serializers.Serializer[Any]):
     url = serializers.CharField()
     state = serializers.CharField(help_text="up, draining or down.")
     in_flight = serializers.IntegerField()
-    in_flight_tokens = serializers.IntegerField(help_text="The work it has, as strategies weigh.")
+    in_flight_tokens = serializers.IntegerField(
+        help_text="Queued tokens, as strategies weigh them."
+    )
     served = serializers.IntegerField()
     failures = serializers.IntegerField()
     last_error = serializers.CharField(allow_blank=True)
@@ -47,12 +49,12 @@ class StrategySerializer(serializers.Serializer[Any]):
     current = serializers.BooleanField()
     why_not = serializers.CharField(allow_blank=True)
     requests = serializers.IntegerField()
-    moved = serializers.IntegerField(help_text="Requests which would go to another worker.")
+    moved = serializers.IntegerField(help_text="Requests routed to another worker.")
     tokens = serializers.IntegerField()
     known_tokens = serializers.IntegerField(
-        allow_null=True, help_text="Of these, sent before to the worker which gets them."
+        allow_null=True, help_text="Tokens that the chosen worker had received before."
     )
-    busiest = serializers.FloatField(help_text="Share of the worker which gets most requests.")
+    busiest = serializers.FloatField(help_text="Share of the worker with most requests.")
 
 
 class RoutingSerializer(serializers.Serializer[Any]):
@@ -73,8 +75,8 @@ class StrategiesSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class Routing(APIView):
     @extend_schema(
-        summary="How an endpoint's routers stand, and their workers",
-        description="The strategy is changed by a PATCH of the endpoint's `routing`.",
+        summary="Read the routing state and its workers",
+        description="To change the strategy, PATCH the endpoint's `routing`.",
         operation_id="endpoints_routing",
         parameters=[WATCH, LAST_EVENT_ID],
         responses={200: RoutingSerializer, **AWAY},
@@ -102,9 +104,8 @@ def _routing(name: str) -> dict[str, Any]:
 @extend_schema(tags=["routing"])
 class Strategies(APIView):
     @extend_schema(
-        summary="The latest requests once more, under each strategy",
-        description="Replayed from the routers' records with the strategies' own code; loads are "
-        "taken as they were.",
+        summary="Replay the latest requests under each strategy",
+        description="Uses the recorded decisions and loads, and the strategies' own code.",
         operation_id="endpoints_strategies",
         responses={200: StrategiesSerializer, **AWAY},
     )
@@ -116,15 +117,15 @@ class Strategies(APIView):
 
 
 class ExplainSerializer(serializers.Serializer[Any]):
-    request = serializers.DictField(
-        help_text="The body as it would be sent to the endpoint; `model` may be left out."
+    request = serializers.DictField(help_text="Request body; `model` is optional.")
+    strategy = serializers.ChoiceField(
+        STRATEGIES, required=False, help_text="Strategy to evaluate (the current one)."
     )
-    strategy = serializers.ChoiceField(STRATEGIES, required=False, help_text="Another than now.")
     key = serializers.CharField(
         required=False,
         allow_blank=True,
         max_length=64,
-        help_text="Id of the key it is sent with, whose cache counts; the console's without it.",
+        help_text="ID of the inference key (the console's).",
     )
     session = serializers.CharField(required=False, allow_blank=True, max_length=200)
 
@@ -180,12 +181,12 @@ class ChatSerializer(serializers.Serializer[Any]):
     parameters = serializers.DictField(required=False, help_text="Such as max_tokens.")
     stop = serializers.ListField(child=serializers.CharField(), required=False)
     route = serializers.ChoiceField(
-        ROUTES, required=False, help_text="The worker that this strategy would choose."
+        ROUTES, required=False, help_text="Pin to the worker that this strategy chooses."
     )
-    worker = serializers.CharField(required=False, help_text="This worker and no other.")
+    worker = serializers.CharField(required=False, help_text="Pin to this worker.")
     session = serializers.CharField(required=False)
     cold = serializers.BooleanField(
-        required=False, help_text="Nothing computed before may be used: a random cache salt."
+        required=False, help_text="Use a random cache salt, so that no cached tokens are used."
     )
 
 
@@ -194,7 +195,7 @@ class TokensSerializer(serializers.Serializer[Any]):
     device = serializers.IntegerField()
     l1 = serializers.IntegerField()
     l2 = serializers.IntegerField()
-    cache = serializers.IntegerField(help_text="From some cache; which one is not known.")
+    cache = serializers.IntegerField(help_text="Cached tokens of unknown tier.")
     computed = serializers.IntegerField(allow_null=True)
 
 
@@ -205,7 +206,7 @@ class ChatAnswerSerializer(serializers.Serializer[Any]):
     endpoint = serializers.CharField()
     error = serializers.CharField(allow_blank=True)
     code = serializers.CharField(allow_blank=True)
-    status = serializers.IntegerField(help_text="Of the endpoint's answer; 0: there was none.")
+    status = serializers.IntegerField(help_text="HTTP status of the response; 0: none.")
     worker = serializers.CharField(allow_blank=True)
     decision = serializers.CharField(allow_blank=True)
     explain_url = serializers.CharField(allow_blank=True)
@@ -226,11 +227,10 @@ class ChatAnswerSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class Chat(APIView):
     @extend_schema(
-        summary="One answer through the endpoint's router, and what it took",
-        description="With the console's own key, for trying things; at most five minutes. For work "
-        "call the endpoint itself, with a key of its own. An endpoint that refuses is answered "
-        "with 200 and its words in `error`; one without an address, whose router does not serve "
-        "yet, is 409.",
+        summary="Send a chat and return the response with its measurements",
+        description="For tests: uses the console's key, at most 5 minutes. Applications call the "
+        "endpoint itself with their own key. An error of the endpoint is returned in `error` with "
+        "status 200; an endpoint without a URL is 409.",
         operation_id="endpoints_chat",
         request=ChatSerializer,
         responses={200: ChatAnswerSerializer, 400: ErrorSerializer, 409: ErrorSerializer},

@@ -46,13 +46,13 @@ def require_reply(reply: RouterReplies[T]) -> RouterReplies[T]:
 _LIMIT = OpenApiParameter(
     "limit",
     {"type": "integer", "minimum": 1, "maximum": selectors.MAX_DECISIONS, "default": 50},
-    description="Of the latest, how many.",
+    description="Number of latest decisions.",
 )
 _FILTERS = [
-    OpenApiParameter("reason", str, description="Such as prefix_hit."),
-    OpenApiParameter("worker", str, description="Chosen for it."),
-    OpenApiParameter("key", str, description="The id of the caller's key."),
-    OpenApiParameter("session", str, description="Its hash, as records show it."),
+    OpenApiParameter("reason", str, description="Routing reason, such as prefix_hit."),
+    OpenApiParameter("worker", str, description="Chosen worker."),
+    OpenApiParameter("key", str, description="ID of the inference key."),
+    OpenApiParameter("session", str, description="Session hash, as in decisions."),
     OpenApiParameter("outcome", str, enum=[one for one in OUTCOMES if one]),
 ]
 
@@ -66,10 +66,10 @@ class DecisionsSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class Decisions(APIView):
     @extend_schema(
-        summary="The router's latest decisions",
+        summary="List routing decisions",
         operation_id="endpoints_decisions_list",
-        description="Filters leave some of the latest `limit` decisions. Watched, each event "
-        "`status` holds those which are new or have changed.",
+        description="Filters select among the latest `limit` decisions. With `watch`, each "
+        "`status` event has the new and changed ones.",
         parameters=[_LIMIT, *_FILTERS, WATCH, LAST_EVENT_ID],
         responses={200: DecisionsSerializer, 503: ErrorSerializer},
     )
@@ -89,7 +89,7 @@ class Decisions(APIView):
 @extend_schema(tags=["routing"])
 class OneDecision(APIView):
     @extend_schema(
-        summary="One decision with its candidates",
+        summary="Read a routing decision with its candidates",
         responses={200: OpenApiTypes.OBJECT, 503: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, number: str) -> Response:
@@ -113,8 +113,8 @@ class KvIndexSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class KvIndex(APIView):
     @extend_schema(
-        summary="What the router knows of each worker's cache",
-        description="While the router is silent, what it said last; 503 where it never said any.",
+        summary="Read the KV index by worker",
+        description="The last known state while the router does not respond; 503 without any.",
         operation_id="endpoints_kv_index",
         responses={200: KvIndexSerializer, 503: ErrorSerializer},
     )
@@ -161,9 +161,9 @@ class ExaminationSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class Doctor(APIView):
     @extend_schema(
-        summary="Everything that can keep kvaware from work, with what to do about it",
-        description="Asks the endpoint's router and its workers now, which takes eight seconds at "
-        "most. It answers 200 also where the router is away: that is a finding.",
+        summary="Check router, workers, KV events and tokenizers",
+        description="Queries the router and its workers for at most 8 s. An unreachable router is "
+        "a finding, with status 200.",
         operation_id="endpoints_doctor",
         responses=ExaminationSerializer,
     )
@@ -178,21 +178,23 @@ class PrefixGroupSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(allow_blank=True)
     requests = serializers.IntegerField()
     share = serializers.FloatField()
-    tokens = serializers.IntegerField(help_text="Of the beginning, about.")
-    workers = serializers.DictField(child=serializers.IntegerField(), help_text="Requests by it.")
+    tokens = serializers.IntegerField(help_text="Approximate prefix length.")
+    workers = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Requests by worker."
+    )
     cached_share = serializers.FloatField(
-        allow_null=True, help_text="Of these prompts' tokens, as engines reported; null: unknown."
+        allow_null=True, help_text="Hit rate of these prompts; null: not reported."
     )
 
 
 class PrefixesSerializer(serializers.Serializer[Any]):
-    requests = serializers.IntegerField(help_text="The latest which had a prefix.")
+    requests = serializers.IntegerField(help_text="Number of evaluated requests.")
     prefixes = PrefixGroupSerializer(many=True)
 
 
 class PrefixNameSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(
-        allow_blank=True, max_length=actions.MAX_NAME_LENGTH, help_text="Empty takes it away."
+        allow_blank=True, max_length=actions.MAX_NAME_LENGTH, help_text="Empty removes the name."
     )
 
 
@@ -203,8 +205,8 @@ class NamedSerializer(PrefixNameSerializer):
 @extend_schema(tags=["routing"])
 class Prefixes(APIView):
     @extend_schema(
-        summary="The beginnings that prompts share",
-        description="Those with most tokens in common first, from the routers' latest records.",
+        summary="List shared prompt prefixes",
+        description="Most shared tokens first, from the latest decisions.",
         operation_id="endpoints_prefixes_list",
         responses={200: PrefixesSerializer, **AWAY},
     )
@@ -217,7 +219,7 @@ class Prefixes(APIView):
 @extend_schema(tags=["routing"])
 class OnePrefix(APIView):
     @extend_schema(
-        summary="Name a beginning",
+        summary="Name a prefix",
         operation_id="endpoints_prefixes_name",
         request=PrefixNameSerializer,
         responses={200: NamedSerializer, 400: ErrorSerializer},

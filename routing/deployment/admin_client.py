@@ -253,13 +253,13 @@ def _call(
 def _error_text(status: int, content: bytes) -> str:
     """Return the router's error message, if any."""
     try:
-        return f"Router response: {json.loads(content)['error']['message']}"[:500]
+        return f"Router error: {json.loads(content)['error']['message']}"[:500]
     except (ValueError, KeyError, TypeError):
-        return f"The router responded with {status}."
+        return f"The router returned HTTP {status}."
 
 
 def _invalid_reply() -> RouterSilentError:
-    text = "The router's response is not understood. Its version may differ from the console's."
+    text = "The router's response is not valid. Router and console may have different versions."
     return RouterSilentError("odd_answer", text)
 
 

@@ -22,9 +22,11 @@ def main(arguments: list[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="NAME=URL",
-        help="a worker the router should know; repeat for each. Else those it knows",
+        help="worker the router should have registered, repeatable (all registered)",
     )
-    parser.add_argument("--timeout", type=float, default=Limits().all_s, help="seconds for it all")
+    parser.add_argument(
+        "--timeout", type=float, default=Limits().all_s, help="total timeout in seconds"
+    )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     given = parser.parse_args(arguments)
     workers = [_named(parser, word) for word in given.worker] or None

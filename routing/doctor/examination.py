@@ -40,7 +40,7 @@ def format_examination(found: Examination) -> str:
         lines += [*_format_finding(finding), ""]
     if found.skipped:
         width = max(len(outcome.code) for outcome in found.skipped)
-        lines += ["Not made:"]
+        lines += ["Skipped checks:"]
         lines += [f"  {one.code:{width}}  {one.why}" for one in found.skipped]
         lines += [""]
     return "\n".join([*lines, summarize(found)])
@@ -54,8 +54,8 @@ def summarize(found: Examination) -> str:
         ]
         verdict = ", ".join(words)
     else:
-        verdict = "nothing found"
-    left = f", {len(found.skipped)} not made" if found.skipped else ""
+        verdict = "no problems"
+    left = f", {len(found.skipped)} skipped" if found.skipped else ""
     name = found.endpoint or "The router"
     return (
         f"{name}: {verdict}. {len(found.passed)} of {len(found.outcomes)} checks passed{left}; "

@@ -159,7 +159,7 @@ def always_runs(_facts: FleetFacts) -> str:
 
 
 def require_router(facts: FleetFacts) -> str:
-    return "The router did not answer." if facts.router.error else ""
+    return "The router did not respond." if facts.router.error else ""
 
 
 def require_kvaware(facts: FleetFacts) -> str:
@@ -167,16 +167,16 @@ def require_kvaware(facts: FleetFacts) -> str:
     if facts.router.error:
         return require_router(facts)
     if facts.router.strategy != KVAWARE:
-        return f"The strategy is {facts.router.strategy}: the router follows no cache."
+        return f"Strategy {facts.router.strategy} uses no KV index."
     if facts.router.kv is None:
-        return f"The router shows no KV index. {facts.router.kv_error}".rstrip()
+        return f"The router reports no KV index. {facts.router.kv_error}".rstrip()
     return ""
 
 
 def require_workers(facts: FleetFacts) -> str:
     if not facts.workers:
-        return "There is no worker."
-    return "" if any(worker.answers for worker in facts.workers) else "No worker answered."
+        return "No workers."
+    return "" if any(worker.answers for worker in facts.workers) else "No worker responded."
 
 
 def _require_known(
@@ -192,13 +192,13 @@ def _require_known(
 
 
 def require_two(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
-    return _require_known(part, 2, "There are no two workers to compare.")
+    return _require_known(part, 2, "Fewer than two workers to compare.")
 
 
 def require_one(
     part: Callable[[WorkerFacts], Statement[Any]], what: str
 ) -> Callable[[FleetFacts], str]:
-    return _require_known(part, 1, f"No worker told {what}.")
+    return _require_known(part, 1, f"No worker reported {what}.")
 
 
 Look = Callable[[FleetFacts], Iterable[DoctorFinding]]

@@ -91,7 +91,7 @@ def gather_facts(
             for name, url in named.items()
         }
         found = tuple(
-            _wait(asked[name], end, _unreachable_worker(name, url, "it was not asked in time"))
+            _wait(asked[name], end, _unreachable_worker(name, url, "not queried in time"))
             for name, url in named.items()
         )
     finally:
@@ -108,7 +108,7 @@ def gather_facts(
     )
 
 
-_LATE: Statement[Any] = Statement(error="There was no answer in time.")
+_LATE: Statement[Any] = Statement(error="No response in time.")
 _WORKERS, _CONFIG, _INDEX = "/workers", "/config", "/index"
 _DECISIONS = f"/decisions?limit={DECISIONS}"
 
@@ -148,7 +148,7 @@ def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> 
     try:
         return Statement(reader(page.found), status=200)
     except _UNEXPECTED_REPLY:
-        return Statement(error="The router's answer is of another version than this doctor.")
+        return Statement(error="The router's response is of another version than the doctor.")
 
 
 def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
@@ -157,7 +157,7 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
     def ask(path: str, reader: Callable[[bytes], T], body: Any = None) -> Statement[T]:
         left = min(deadline_s, end - time.monotonic())
         if left <= 0:
-            return Statement(error=f"{path} was not asked in time")
+            return Statement(error=f"{path} was not queried in time")
         method = "GET" if body is None else "POST"
         said = _send_request(method, url.rstrip("/") + path, left, body)
         return _parse_reply(said, path, reader)
@@ -195,9 +195,9 @@ def _send_request(method: str, url: str, deadline_s: float, body: Any = None) ->
     try:
         status, content = fetch(method, url, deadline_s=deadline_s, max_bytes=_MAX_BYTES, json=body)
     except httpx.TimeoutException:
-        return Statement(error=f"no answer within {deadline_s:.1f} s")
+        return Statement(error=f"no response within {deadline_s:.1f} s")
     except TooLargeError:
-        return Statement(error="the answer is too large", status=200)
+        return Statement(error="the response is too large", status=200)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Statement(error=f"cannot be reached ({type(error).__name__})")
     return Statement(content, status=status)
@@ -219,11 +219,11 @@ def _parse_reply(said: Statement[bytes], path: str, read: Callable[[bytes], T]) 
         return Statement(error=said.error, status=said.status)
     if said.status != 200:
         told = said.found[:_MAX_QUOTED].decode(errors="replace").strip()
-        return Statement(error=f"{path} answered {said.status}: {told}", status=said.status)
+        return Statement(error=f"{path} returned HTTP {said.status}: {told}", status=said.status)
     try:
         return Statement(read(said.found), status=200)
     except _UNEXPECTED_REPLY:
-        return Statement(error=f"{path} answered something else than expected", status=200)
+        return Statement(error=f"{path} returned an unexpected response", status=200)
 
 
 def _read_version(body: bytes) -> str:

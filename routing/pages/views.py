@@ -28,8 +28,10 @@ from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
 from routing.prompts.conversation import read_dry_run
 
-MAX_DECISIONS_SHOWN = 50
 ROWS_A_PAGE = 50
+DECISIONS_A_PAGE = 20
+LISTED_DECISIONS = 200  # without a filter; filters search all that routers report
+MAX_STREAMED = 50
 
 
 @require_safe
@@ -49,11 +51,11 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    """Show workers (refreshed by htmx) and decisions (by `decision_stream`)."""
+    """Show workers (refreshed by htmx) and a page of decisions (the first by `decision_stream`)."""
     found = find_endpoint(name)
     workers = selectors.workers(found)
     wanted = DecisionFilter.read(request.GET)
-    limit = selectors.MAX_DECISIONS if wanted.active else MAX_DECISIONS_SHOWN
+    limit = selectors.MAX_DECISIONS if wanted.active else LISTED_DECISIONS
     decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
     looked_at = decided.found if decided else []
     matched = [one for one in looked_at if wanted.takes(one)]
@@ -63,7 +65,8 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
         "looked_at": len(looked_at),
         "matched": len(matched),
-        "decisions": matched[:MAX_DECISIONS_SHOWN],
+        "page": Paginator(matched, DECISIONS_A_PAGE).get_page(request.GET.get("page")),
+        "streamed": MAX_STREAMED,
         "error": workers.error or (decided.error if decided else ""),
         "note": workers.note,
         "reasons": _count_reasons(matched),
@@ -72,7 +75,9 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "every_reason": choices.REASONS,
         "keys": sorted({one.key_id for one in looked_at if one.key_id}),
     }
-    return responses.render(request, "routing/endpoint.html", "routing/htmx/workers.html", context)
+    refreshed = request.headers.get("HX-Target") == "workers"
+    part = "routing/htmx/workers.html" if refreshed else "routing/htmx/decisions.html"
+    return responses.render(request, "routing/endpoint.html", part, context)
 
 
 @require_safe
@@ -80,7 +85,7 @@ def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream new and changed rows of the page above."""
     find_endpoint(name)
     look = pages_decision_stream.DecisionStream(
-        name, DecisionFilter.read(request.GET), MAX_DECISIONS_SHOWN
+        name, DecisionFilter.read(request.GET), MAX_STREAMED
     ).look
     try:
         return sse.stream(request, sse.poll_changes(look))
@@ -188,7 +193,12 @@ def name_prefix(request: HttpRequest, name: str, digest: str) -> HttpResponseBas
     except Refused as refused:
         messages.error(request, str(refused))
     else:
-        messages.success(request, f"It is called {called}." if called else "Its name is gone.")
+        messages.success(
+            request,
+            f"Prefix {digest} is named {called}."
+            if called
+            else f"The name of prefix {digest} is removed.",
+        )
     return redirect("routing:prefixes", found.name)
 
 
@@ -245,10 +255,12 @@ def _switch_strategy(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
         status = error.status_code
         return _render_strategy(request, found, problems=error.errors, status=status)
     if changed.generation == found.generation:
-        messages.info(request, "That is how it is already; nothing was changed.")
+        messages.info(request, "Nothing changed: these settings are already in effect.")
     else:
         now = changed.parsed.routing.effective_strategy
-        messages.success(request, f"Asked for {now}. Routers take it over without a restart.")
+        messages.success(
+            request, f"Strategy {now} is being applied. Routers reload without a restart."
+        )
     return redirect("routing:strategy", found.name)
 
 

@@ -45,8 +45,8 @@ class TokenCounts:
 def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
     """Build the request; raise `Refused` if invalid."""
     if not endpoint.status.url:
-        text = "The endpoint has no address yet."
-        remedy = "Wait until its router serves."
+        text = "The endpoint has no URL yet."
+        remedy = "Wait until its router is running."
         problem = Problem("endpoint", endpoint.name, text, remedy, "no_address")
         raise Refused(problem, status_code=409)
     headers, fields = selectors.require_session_name(endpoint, said.session)
@@ -77,7 +77,7 @@ def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -
             endpoint.status.admin_url, body, strategy=strategy, headers=ask.headers
         )
     except RouterSilentError as silence:
-        remedy = "Let the router decide, or switch the strategy on the Routing page."
+        remedy = "Choose the router's own strategy, or switch it on the Strategy tab."
         raise Refused(Problem("route", strategy, silence.message, remedy, "refused")) from None
     return str(found.get("chosen") or "")
 
@@ -145,4 +145,8 @@ async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> 
 def _render_facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     found = facts(endpoint, answer, said)
     shown = {"answer": found, "endpoint": endpoint}
-    return {**found, "html": render_to_string("playground/inc/facts.html", shown)}
+    return {
+        **found,
+        "html": render_to_string("playground/inc/facts.html", shown),
+        "row": render_to_string("playground/inc/run.html", shown),
+    }

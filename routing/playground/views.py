@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.paginator import Paginator
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,6 +17,7 @@ from console.accounts.permissions import allows
 from console.core.errors import Problem, Refused
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
+from endpoints.choices import Phase
 from endpoints.models import Endpoint
 from endpoints.pages.head import find_endpoint
 from endpoints.prompt import client
@@ -24,27 +25,28 @@ from routing.playground import answers
 from routing.prompts import snippets
 from routing.prompts.conversation import PARAMETERS, Conversation, from_form, from_json
 
-ROWS_A_PAGE = 50
 MAX_BODY = 2 * 1024**2
 _FACTS_TIME_S = 15.0  # after the response deadline, for its facts
 # Strategies whose state the router keeps under every strategy; kvaware also keeps prefixes.
 _EVALUABLE_STRATEGIES = ("session", "roundrobin")
+_LAST_USED = "playground_endpoint"  # cookie
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponseBase:
-    """Show the chosen or first serving endpoint; `with` adds a second one beside it."""
-    listed = list(endpoint_selectors.endpoints(request.user))
-    name = request.GET.get("endpoint", "")
-    if name:
-        second = request.GET.get("with", "")
-        query = f"?with={second}" if second in {one.name for one in listed} else ""
-        if name in {one.name for one in listed}:
-            return redirect(reverse("playground:endpoint", args=[name]) + query)
+    """Open the chat of the requested, last used or first Ready endpoint; `with` adds a second."""
+    listed = [one for one in endpoint_selectors.endpoints(request.user) if not one.deleting]
+    names = {one.name for one in listed}
+    wanted, second = request.GET.get("endpoint", ""), request.GET.get("with", "")
+    if wanted and wanted not in names:
         raise Http404
-    page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    context = {"endpoints": listed, "page": page}
-    return render(request, "playground/index.html", context)
+    if not listed:
+        return render(request, "playground/index.html")
+    last = request.COOKIES.get(_LAST_USED, "")
+    ready = next((one.name for one in listed if one.status.phase == Phase.READY), listed[0].name)
+    name = wanted or (last if last in names else ready)
+    query = f"?with={second}" if second in names else ""
+    return redirect(reverse("playground:endpoint", args=[name]) + query)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -53,7 +55,10 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
     context = _context(request, find_endpoint(name))
     if request.method == "POST":
         return _one_shot(request, context)
-    return render(request, "playground/endpoint.html", context)
+    response = render(request, "playground/endpoint.html", context)
+    path, secure = reverse("playground:index"), settings.SESSION_COOKIE_SECURE
+    response.set_cookie(_LAST_USED, name, path=path, secure=secure, httponly=True, samesite="Lax")
+    return response
 
 
 @role_required("operator")
@@ -104,8 +109,9 @@ def _parse_conversation(request: HttpRequest) -> Conversation:
             raise ValueError
         data = json.loads(request.body)
     except (ValueError, RecursionError):
-        problem = Problem("", "", "This is not JSON, or too much of it.", "Send less.", "invalid")
-        raise Refused(problem) from None
+        text = f"The body is not JSON, or larger than {MAX_BODY >> 20} MiB."
+        remedy = "Send one JSON object with messages."
+        raise Refused(Problem("", "", text, remedy, "invalid")) from None
     return from_json(data)
 
 
@@ -120,11 +126,13 @@ def _error_response(refused: Refused) -> HttpResponse:
 def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
     others = [one for one in endpoint_selectors.endpoints(request.user) if not one.deleting]
     second = next((one for one in others if one.name == request.GET.get("with", "")), None)
+    ready = (one for one in others if one.status.phase == Phase.READY and one.name != here.name)
     panes = [_pane("a", here)] + ([_pane("b", second)] if second else [])
     return {
         "endpoint": here,
         "panes": panes,
         "second": second,
+        "suggested": next(ready, here).name,
         "others": others,
         "parameters": [(one, request.POST.get(one.name, one.initial)) for one in PARAMETERS],
         "typed": request.POST,

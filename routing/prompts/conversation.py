@@ -36,18 +36,25 @@ class Parameter:
 
 
 PARAMETERS = (
-    Parameter("max_tokens", "Answer tokens", int, 1, MAX_TOKENS, 128, "The longest answer."),
-    Parameter("temperature", "Temperature", float, 0, 2, 0, "0: always the likeliest.", "0.1"),
-    Parameter("min_tokens", "At least", int, 0, MAX_TOKENS, "", "No end before so many tokens."),
-    Parameter("top_p", "Top p", float, 0.001, 1, "", "Of the likeliest tokens, this share.", "any"),
-    Parameter("top_k", "Top k", int, 0, 1_000_000, "", "Of so many likeliest tokens; 0: of all."),
-    Parameter("min_p", "Min p", float, 0, 1, "", "None below this share of the likeliest.", "any"),
-    Parameter("seed", "Seed", int, 0, 2**31 - 1, "", "The same seed, the same dice."),
+    Parameter("max_tokens", "Max output tokens", int, 1, MAX_TOKENS, 128, "1 to 32,768."),
+    Parameter("temperature", "Temperature", float, 0, 2, 0, "0: greedy decoding.", "0.1"),
+    Parameter("min_tokens", "Min output tokens", int, 0, MAX_TOKENS, "", "No stop token earlier."),
+    Parameter("top_p", "Top p", float, 0.001, 1, "", "Nucleus sampling.", "any"),
+    Parameter("top_k", "Top k", int, 0, 1_000_000, "", "0: all tokens."),
+    Parameter("min_p", "Min p", float, 0, 1, "", "Relative to the top token.", "any"),
+    Parameter("seed", "Seed", int, 0, 2**31 - 1, "", "For repeatable sampling."),
     Parameter(
-        "presence_penalty", "Presence penalty", float, -2, 2, "", "Above 0: new words.", "0.1"
+        "presence_penalty", "Presence penalty", float, -2, 2, "", "Above 0: more new tokens.", "0.1"
     ),
     Parameter(
-        "frequency_penalty", "Frequency penalty", float, -2, 2, "", "Above 0: fewer repeats.", "0.1"
+        "frequency_penalty",
+        "Frequency penalty",
+        float,
+        -2,
+        2,
+        "",
+        "Above 0: fewer repetitions.",
+        "0.1",
     ),
 )
 
@@ -86,14 +93,12 @@ class Conversation:
 def from_json(data: Any) -> Conversation:
     """Parse JSON from the page's script or a program; raise `Refused`."""
     if not isinstance(data, Mapping):
-        raise Refused(_problem("", data, "This is not a JSON object.", "Send an object."))
+        raise Refused(_problem("", data, "The body is not a JSON object.", "Send an object."))
     known = {"messages", "api", "parameters", "stop", "route", "worker", "session", "cold"}
     for name in data:
         if name not in known:
             allowed = ", ".join(sorted(known))
-            raise Refused(
-                _problem(str(name), data[name], "There is no such field.", f"Known: {allowed}.")
-            )
+            raise Refused(_problem(str(name), data[name], "Unknown field.", f"Known: {allowed}."))
     problems: list[Problem] = []
     api = _parse_choice("api", data.get("api", "chat"), APIS, problems)
     route = _parse_choice("route", data.get("route", ""), ROUTES, problems)
@@ -137,17 +142,17 @@ def parse_route(choice: str) -> dict[str, str]:
 def _messages(given: Any, problems: list[Problem]) -> tuple[dict[str, str], ...]:
     remedy = 'Give a list such as [{"role": "user", "content": "Hello"}].'
     if not isinstance(given, list) or not given:
-        problems.append(_problem("messages", given, "There is nothing to send.", remedy))
+        problems.append(_problem("messages", given, "The conversation has no message.", remedy))
         return ()
     if len(given) > MAX_TURNS:
-        text = f"These are {len(given)} messages."
+        text = f"{len(given)} messages exceed the limit."
         problems.append(_problem("messages", len(given), text, f"Send up to {MAX_TURNS}."))
         return ()
     found = []
     for number, one in enumerate(given):
         good = isinstance(one, Mapping) and one.get("role") in ROLES
         if not good or not isinstance(one.get("content"), str):
-            text = f"Message {number + 1} has no role of {', '.join(ROLES)}, or no text."
+            text = f"Message {number + 1} has no text, or a role other than {', '.join(ROLES)}."
             problems.append(_problem(f"messages.{number}", "", text, remedy))
             return ()
         found.append({"role": str(one["role"]), "content": str(one["content"])})
@@ -159,21 +164,23 @@ def _check_messages(
 ) -> tuple[dict[str, str], ...]:
     size = sum(len(one["content"]) for one in found)
     if size > MAX_CHARACTERS:
-        text = f"This is {size} characters."
+        text = f"{size} characters exceed the limit."
         problems.append(_problem("messages", size, text, f"Send up to {MAX_CHARACTERS}."))
     if not found[-1]["content"].strip():
-        problems.append(_problem("message", "", "There is nothing to send.", "Type a message."))
+        problems.append(_problem("message", "", "The message is empty.", "Enter a message."))
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        text = "A text holds half of a surrogate pair."
-        problems.append(_problem("messages", "", text, "Send whole characters."))
+        text = "A message contains an unpaired surrogate."
+        problems.append(_problem("messages", "", text, "Send valid Unicode."))
     return tuple(found)
 
 
 def _parameters(given: Any, problems: list[Problem]) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        problems.append(_problem("parameters", given, "This is not an object.", "Send an object."))
+        problems.append(
+            _problem("parameters", given, "Parameters are not an object.", "Send an object.")
+        )
         return {}
     by_name = {one.name: one for one in PARAMETERS}
     found = {}
@@ -181,12 +188,13 @@ def _parameters(given: Any, problems: list[Problem]) -> dict[str, Any]:
         parameter = by_name.get(str(name))
         if parameter is None:
             remedy = f"Known: {', '.join(by_name)}."
-            problems.append(_problem(str(name), value, "There is no such parameter.", remedy))
+            problems.append(_problem(str(name), value, "Unknown parameter.", remedy))
             continue
         number = _number(parameter, value)
         if number is None:
-            remedy = f"Give a number from {parameter.low:g} to {parameter.high:g}."
-            problems.append(_problem(parameter.name, value, "This is out of range.", remedy))
+            whole = "an integer" if parameter.kind is int else "a number"
+            remedy = f"Enter {whole} from {parameter.low:.10g} to {parameter.high:.10g}."
+            problems.append(_problem(parameter.name, value, "Invalid or out of range.", remedy))
             continue
         found[parameter.name] = number
     return found
@@ -208,8 +216,8 @@ def _stop(given: Any, problems: list[Problem]) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     good = isinstance(texts, list) and len(texts) <= 4
     if not good or not all(isinstance(one, str) and 0 < len(one) <= 200 for one in texts):
-        text = "These are no texts at which an answer may stop."
-        problems.append(_problem("stop", "", text, "Give up to four, of up to 200 characters."))
+        text = "Invalid stop sequences."
+        problems.append(_problem("stop", "", text, "Enter up to 4, each of up to 200 characters."))
         return ()
     return tuple(texts)
 
@@ -218,15 +226,15 @@ def _parse_choice(name: str, value: Any, choices: tuple[str, ...], problems: lis
     if value in choices and isinstance(value, str):
         return value
     remedy = f"Choose one of: {', '.join(one or '(empty)' for one in choices)}."
-    problems.append(_problem(name, value, "There is no such choice.", remedy))
+    problems.append(_problem(name, value, "Unknown value.", remedy))
     return choices[0]
 
 
 def _parse_short_text(name: str, value: Any, problems: list[Problem]) -> str:
     if isinstance(value, str) and len(value) <= 200 and value.isprintable() and value.isascii():
         return value
-    remedy = "Give up to 200 plain characters."
-    problems.append(_problem(name, value, "This cannot be sent in a header.", remedy))
+    remedy = "Enter up to 200 printable ASCII characters."
+    problems.append(_problem(name, value, "Not valid in a header.", remedy))
     return ""
 
 
@@ -237,7 +245,7 @@ def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
 # ---- dry runs: a pasted prompt, chat messages or whole request, as a request body
 
 _DRY_RUN_REMEDY = (
-    'Paste a prompt, chat messages such as [{"role": "user", "content": "Hello"}], or the JSON of '
+    'Enter a prompt, chat messages such as [{"role": "user", "content": "Hello"}], or the JSON of '
     "a whole request."
 )
 
@@ -245,30 +253,30 @@ _DRY_RUN_REMEDY = (
 def read_dry_run(text: str) -> dict[str, Any]:
     """Parse the text, as JSON if it starts like JSON."""
     if not text.strip():
-        raise _rejection("Type a prompt first.")
+        raise _rejection("The prompt is empty.")
     if len(text) > MAX_CHARACTERS:
-        raise _rejection(f"This is {len(text)} characters; {MAX_CHARACTERS} at most.")
+        raise _rejection(f"{len(text)} characters exceed the limit of {MAX_CHARACTERS}.")
     if text.lstrip()[0] not in "[{":
         return check_body({"prompt": text})
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _rejection(f"This begins as JSON and is none: {str(error)[:200]}.") from None
+        raise _rejection(f"Invalid JSON: {str(error)[:200]}.") from None
     return check_body({"messages": data} if isinstance(data, list) else data)
 
 
 def check_body(data: Any) -> dict[str, Any]:
     """Validate a request body as far as the router needs it."""
     if not isinstance(data, dict) or not ({"prompt", "messages", "input"} & set(data)):
-        raise _rejection("There is neither a prompt nor messages in it.")
+        raise _rejection("The request has neither a prompt nor messages.")
     if "messages" in data and not isinstance(data["messages"], list):
-        raise _rejection("The messages are no list.")
+        raise _rejection("`messages` is not a list.")
     try:
         size = len(json.dumps(data, ensure_ascii=False).encode())
     except (ValueError, TypeError, RecursionError):
-        raise _rejection("A text holds half of a surrogate pair.") from None
+        raise _rejection("The request contains an unpaired surrogate.") from None
     if size > 4 * MAX_CHARACTERS:
-        raise _rejection(f"This is {size} bytes; {4 * MAX_CHARACTERS} at most.")
+        raise _rejection(f"{size} bytes exceed the limit of {4 * MAX_CHARACTERS}.")
     return data
 
 

@@ -79,7 +79,7 @@ def test_a_tier_is_created_in_the_form(browser: Client) -> None:
     typed = {"name": "chat", "memory_bytes": "0.25", "node_count": "3", "policy": "lru"}
     answer = browser.post("/cache/new/", typed | {"copies": "2", "disk_bytes": ""}, follow=True)
     assert answer.redirect_chain == [("/cache/chat/", 302)]
-    assert "starts now" in answer.text
+    assert "Its nodes are starting" in answer.text
     tier = settle("chat")
     assert (tier.status.phase, tier.memory_bytes, tier.policy) == ("Ready", 256 * MIB, "lru")
     assert listed(tier) == ["cache-chat-0", "cache-chat-1", "cache-chat-2"]
@@ -96,7 +96,7 @@ def test_what_was_typed_stays_beside_what_is_wrong(browser: Client) -> None:
     assert "lower-case letters" in answer.text
     typed["name"] = "chat"
     answer = browser.post("/cache/new/", typed)
-    assert "Add a node, or keep one copy." in answer.text
+    assert "Add a node, or set the replication factor to 1." in answer.text
     assert not CacheTier.objects.exists()
 
 
@@ -218,11 +218,11 @@ def test_the_page_says_what_other_sizes_would_find(browser: Client, operator: Us
     settle("chat")
     page = browser.get("/cache/chat/")
     for shown in (
-        "4 times the size would find 50 % instead of 20 %",
+        "the estimated hit rate is 50 % (now 20 %)",
         "<polyline",
         "3f9c0a",
         "250 MiB",
-        "no endpoint. Choose it",
+        "no endpoint; select it",
     ):
         assert shown in page.text
     part = browser.get("/cache/chat/", headers={"HX-Request": "true"})
@@ -319,10 +319,10 @@ def test_the_page_flushes_only_what_was_typed_out(browser: Client, operator: Use
         point_at(nodes, 1)
         form = {"namespace": "3f9c0a", "typed": "chat"}
         refused = browser.post("/cache/chat/flush/", form, follow=True)
-        assert "Nothing was flushed: type 3f9c0a" in refused.text
+        assert "Nothing was flushed. Type 3f9c0a" in refused.text
         assert asked == []
         done = browser.post("/cache/chat/flush/", form | {"typed": "3f9c0a"}, follow=True)
-        assert "3 values were forgotten" in done.text
+        assert "Flushed 3 values" in done.text
         browser.post("/cache/chat/flush/", {"namespace": "", "typed": "chat"})
     assert asked == ["/flush?namespace=3f9c0a", "/flush"]
 

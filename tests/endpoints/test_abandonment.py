@@ -236,7 +236,7 @@ def test_by_rest(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
 
 def test_from_a_shell(cluster: PaperCluster, lost: Endpoint) -> None:
     out = io.StringIO()
-    words = ("emberline", "endpoint", "delete", "demo", "--abandon")
+    words = ("emberline", "endpoint", "delete", "demo", "--abandon", "--yes")
     cluster.away = False
     with pytest.raises(CommandError, match="is not gone"):
         call_command(*words, stdout=out)

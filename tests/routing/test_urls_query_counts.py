@@ -22,7 +22,6 @@ PAGES = (
     f"{HOME}strategy/",
     f"{HOME}explain/",
     f"{HOME}prefixes/",
-    "/playground/",
     "/playground/endpoints/demo/",
 )
 

@@ -22,6 +22,7 @@ from console.commandline.context import (
     CommandError,
     CommandResult,
 )
+from console.commandline.endpoint.keys import find_key_id
 from console.commandline.input import merge, parse_settings, read_document, read_text
 from console.commandline.verbs import Table, Verbs
 from console.core.money import format_usd_hour
@@ -33,7 +34,9 @@ _EVIDENCE = 8
 
 def preflight(asked: CommandContext) -> str:
     if asked.here is None:
-        text = "The doctor of a console runs on its own machine: kubectl exec, or log in there."
+        text = (
+            "emberline doctor runs on the console's machine only. Use kubectl exec or log in there."
+        )
         raise CommandError(text, USAGE)
     text, well = asked.here.doctor()
     if not well:
@@ -56,7 +59,11 @@ def _format_examination(found: Examination) -> str:
     skipped = [check for check in found["checks"] if check["state"] == "skipped"]
     if skipped:
         width = max(len(check["code"]) for check in skipped)
-        lines += ["Not made:", *(f"  {one['code']:{width}}  {one['why']}" for one in skipped), ""]
+        lines += [
+            "Skipped checks:",
+            *(f"  {one['code']:{width}}  {one['why']}" for one in skipped),
+            "",
+        ]
     return "\n".join([*lines, _summary(found, len(skipped))])
 
 
@@ -65,12 +72,12 @@ def _summary(found: Examination, skipped: int) -> str:
     counts = {one: severities.count(one) for one in _SEVERITIES}
     words = [f"{count} {one}{'s' if count != 1 else ''}" for one, count in counts.items() if count]
     passed = sum(check["state"] == "passed" for check in found["checks"])
-    left = f", {skipped} not made" if skipped else ""
+    left = f", {skipped} skipped" if skipped else ""
     return (
-        f"{found['endpoint']}: {', '.join(words) or 'nothing found'}. "
+        f"{found['endpoint']}: {', '.join(words) or 'no problems'}. "
         f"{passed} of {len(found['checks'])} checks passed{left}; "
-        f"{len(found['workers'])} workers, strategy {found['strategy'] or 'unknown'}, "
-        f"{found['seconds']:.1f} s."
+        f"{output.count(len(found['workers']), 'worker')}, "
+        f"strategy {found['strategy'] or 'unknown'}, {found['seconds']:.1f} s."
     )
 
 
@@ -136,6 +143,7 @@ def _format_time(epoch: Any) -> str:
 def explain(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
     settings = {name: options[name] for name in ("strategy", "session", "key")}
+    settings["key"] = find_key_id(asked, settings["key"])
     return asked.client.endpoints.explain(asked.name, _body(options), **settings)
 
 
@@ -199,7 +207,8 @@ def _format_fit(found: dict[str, Any]) -> Iterator[str]:
         price = routers["usd_hour"]
         cost = f", {format_usd_hour(price)}" if price is not None else ""
         size = output.size(routers["memory_bytes"])
-        yield f"{routers['replicas']} routers: {routers['cpus']:g} CPU, {size}{cost}"
+        count = output.count(routers["replicas"], "router")
+        yield f"{count}: {routers['cpus']:g} CPU, {size}{cost}"
 
 
 def _amount(line: dict[str, Any]) -> str:
@@ -211,7 +220,7 @@ def _amount(line: dict[str, Any]) -> str:
 def _format_preview(found: dict[str, Any]) -> Iterator[str]:
     yield from (f"# {note}" for note in found["notes"])
     if found["refused"]:
-        yield f"# refused: {found['refused']}"
+        yield f"# rejected: {found['refused']}"
     yield from (f"{name}={shlex.quote(value)} \\" for name, value in found["env"].items())
     yield shlex.join(found["command"])
     for one in found["objects"]:
@@ -221,7 +230,7 @@ def _format_preview(found: dict[str, Any]) -> Iterator[str]:
 _DECISIONS = Table(
     ("ID", "TIME", "STRATEGY", "CHOSEN", "REASON", "PROMPT", "CACHED", "TTFT", "STATUS"),
     _decision,
-    "The router of {name} has decided nothing yet.",
+    "No routing decisions of {name} since its router started.",
     names=False,
 )
 
@@ -229,36 +238,36 @@ _DECISIONS = Table(
 def add_to(verbs: Verbs) -> None:
     verbs.verb(
         "doctor",
-        "look for everything that can keep kvaware from work",
+        "check router, workers, KV events and tokenizers",
         "name",
         call=examine_endpoint,
         show=_format_examination,
     )
-    verb = verbs.verb("decisions", "the router's latest, latest first", "name", show=_DECISIONS)
-    verb.add("--limit", type=int, default=50, help="1 to 500 (50)")
-    text = "one with its candidates and their scores"
+    verb = verbs.verb("decisions", "list routing decisions, latest first", "name", show=_DECISIONS)
+    verb.add("--limit", type=int, default=50, help="number of decisions, 1 to 500 (50)")
+    text = "show a decision with the compared workers"
     verb = verbs.verb("decision", text, "name", show=format_decision)
-    verb.add("id", help="as decisions shows it, or an answer's x-emberline-decision")
-    text = "where a request would go now, and why"
+    verb.add("id", help="decision ID, or the x-emberline-decision header of a response")
+    text = "routing dry run: rank workers for a request, send nothing"
     verb = verbs.verb("explain", text, "name", call=explain, show=_format_explanation)
     what = verb.one_of(required=True)
-    what.add_argument("--prompt", help="one user's message; - reads standard input")
-    text = "a request's body as JSON or YAML; - standard input"
+    what.add_argument("--prompt", help="user message; - reads standard input")
+    text = "request body as JSON or YAML; - reads standard input"
     what.add_argument("-f", "--file", help=text)
-    verb.add("--strategy", default="", help="another than the one in force")
-    verb.add("--session", default="", help="as callers name theirs")
-    verb.add("--key", default="", help="id of the key it is sent with")
+    verb.add("--strategy", default="", help="strategy to evaluate (the current one)")
+    verb.add("--session", default="", help="session ID")
+    verb.add("--key", default="", help="name or ID of the inference key (the console's)")
     _add_spec_verb(
         verbs,
         "fit",
-        "whether it fits on what it asks for; exit 1 where it does not",
+        "capacity check; exit code 1 if the spec does not fit",
         call=fit,
         show=_format_fit,
     )
     _add_spec_verb(
         verbs,
         "preview",
-        "the command, environment and objects of its workers",
+        "show the command, environment and objects of the workers",
         call=lambda asked: asked.client.endpoints.preview(_spec(asked)),
         show=_format_preview,
     )
@@ -266,11 +275,11 @@ def add_to(verbs: Verbs) -> None:
 
 def _add_spec_verb(verbs: Verbs, name: str, text: str, **options: Any) -> None:
     verb = verbs.verb(name, text, **options)
-    verb.add("name", nargs="?", default="", help="an endpoint, to start from")
-    verb.spec("any field by its path, such as cache.l2.enabled=true")
+    verb.add("name", nargs="?", default="", help="existing endpoint whose spec is the base")
+    verb.spec("spec field by path, for example cache.l2.enabled=true")
     verb.add("--model", default="", help="short for --set model=...")
 
 
 def add_preflight(rooms: Verbs) -> None:
-    text = "whether the console has what it needs; exit 1 where it has not (on its own machine)"
+    text = "check the console's requirements; exit code 1 if one is missing (on its machine)"
     rooms.verb("doctor", text, call=preflight)

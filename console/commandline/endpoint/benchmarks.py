@@ -13,7 +13,7 @@ from console.commandline.verbs import OUTPUT, Table, Verb, Verbs, endpoint_verb
 
 _LIVE = ("queued", "running")
 _TIMES = ("ttft", "tpot", "itl", "duration", "lag")
-_FIELDS = "such as workload=chat mode=rate rate=4 duration_s=60"
+_FIELDS = "for example workload=chat mode=rate rate=4 duration_s=60"
 POLL_S = 1.0
 
 
@@ -53,15 +53,16 @@ def _run_parameters(asked: CommandContext) -> dict[str, Any]:
 def _format_plan(found: dict[str, Any]) -> Iterator[str]:
     most = "at most " if found["at_most"] else ""
     yield (
-        f"It would send {most}{found['requests']:,} requests ({found['requests_s']:.4g} a second) "
-        f"of {found['prompt_tokens']:,} prompt and {found['answer_tokens']:,} answer tokens "
-        f"in all, for {found['seconds']:,.0f} s; {found['ends_by']} ends it."
+        f"Planned load: {most}{output.count(found['requests'], 'request')} "
+        f"({found['requests_s']:.4g} requests/s), {found['prompt_tokens']:,} prompt tokens and "
+        f"{found['answer_tokens']:,} output tokens in {found['seconds']:,.0f} s. "
+        f"Ends by: {found['ends_by']}."
     )
     for one in found["endpoints"]:
-        others = "?" if one["in_flight"] is None else one["in_flight"]
+        others = "unknown" if one["in_flight"] is None else one["in_flight"]
         yield (
             f"  {one['name']} ({one['phase']}, {one['strategy']}) on {one['where']}: "
-            f"{len(one['workers'])} workers, {others} requests of others in flight"
+            f"{output.count(len(one['workers']), 'worker')}, other requests in flight: {others}"
         )
 
 
@@ -71,7 +72,7 @@ def plan(asked: CommandContext) -> dict[str, Any]:
 
 def start(asked: CommandContext) -> str:
     made = asked.client.benchmarks.start(asked.name, _run_parameters(asked))
-    text = f"Benchmark {made['id']} of {asked.name} is accepted."
+    text = f"Benchmark {made['id']} of {asked.name} started."
     if not asked.options["wait"]:
         return _text_or_data(asked, made, text)
     asked.say(text)
@@ -89,12 +90,14 @@ def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
             told = line
         if time.monotonic() > end:
             stop = f"emberline endpoint benchmark abort {asked.name} {run['id']}"
-            text = f"Not within {asked.options['timeout']:g} s, and it goes on. Stop it: {stop}"
+            text = (
+                f"Timed out after {asked.options['timeout']:g} s. The run continues. Stop: {stop}"
+            )
             raise CommandError(text, TIMEOUT)
         asked.client.http.pause(POLL_S)
         run = asked.client.benchmarks.get(asked.name, run["id"])
     if run["state"] == "failed":
-        raise CommandError(f"It has failed. {run['message']}", FAILED)
+        raise CommandError(f"The benchmark failed. {run['message']}", FAILED)
     return run
 
 
@@ -112,7 +115,7 @@ def _format_run(run: dict[str, Any]) -> str:
     told = run["message"] or run["stage"]
     lines = [
         f"{run['id']} of {run['endpoint']}: {run['state']}. {told}".rstrip(),
-        *(["  Its workers are simulated: times are made up."] if run["simulated"] else []),
+        *(["  Simulated workers: times are not representative."] if run["simulated"] else []),
         f"  job: {' '.join(f'{key}={value}' for key, value in run['job'].items())}",
     ]
     for key, value in _numbers(run).items():
@@ -132,48 +135,48 @@ def _format_value(name: str, value: Any) -> str:
 
 def _format_comparison(found: dict[str, Any]) -> Iterator[str]:
     yield found["verdict"]
-    yield from (f"  But: {caveat}" for caveat in found["caveats"])
+    yield from (f"  Caveat: {caveat}" for caveat in found["caveats"])
     yield _COMPARISON.text(found["rows"])
 
 
 def _comparison(row: dict[str, Any]) -> tuple[str, ...]:
-    a, b = ("?" if row[key] is None else f"{row[key]:,.4g}" for key in ("a", "b"))
-    verdict = ("better" if row["better"] else "worse") if row["sure"] else "not sure"
+    a, b = ("-" if row[key] is None else f"{row[key]:,.4g}" for key in ("a", "b"))
+    verdict = ("better" if row["better"] else "worse") if row["sure"] else "inconclusive"
     return row["label"], a, b, _format_change(row), verdict
 
 
 def _format_change(row: dict[str, Any]) -> str:
     if row["change"] is None or row["low"] is None or row["high"] is None:
-        return "?"
+        return "-"
     return f"{row['change']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})"
 
 
 _RUNS = Table(
-    ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE"),
+    ("ID", "STARTED", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "AUTHOR", "TITLE"),
     _cells,
-    "Nobody has measured {name} yet.",
+    "No benchmark runs of {name}.",
 )
-_COMPARISON = Table(("", "A", "B", "CHANGE (95 %)", "B IS"), _comparison)
+_COMPARISON = Table(("METRIC", "A", "B", "CHANGE (95 % CI)", "B IS"), _comparison)
 
 
 def add_to(verbs: Verbs) -> None:
-    text = "load an endpoint and measure what comes back"
+    text = "load an endpoint and measure latency and throughput"
     runs = verbs.group("benchmark", text, client="benchmarks", dest="what")
-    endpoint_verb(runs, "list", "its runs, the latest first", show=_RUNS)
-    text = "what a run would send, and whom it would load; sends nothing"
+    endpoint_verb(runs, "list", "list runs, latest first", show=_RUNS)
+    text = "show the planned load; sends nothing"
     _add_run(endpoint_verb(runs, "plan", text, call=plan, show=_format_plan))
-    text = "load it: whoever uses it feels that"
+    text = "start a run; the load affects other requests"
     verb = endpoint_verb(runs, "start", text, call=start, form=OUTPUT)
     _add_run(verb)
-    verb.add("--wait", action="store_true", help="until it has ended, with its numbers")
-    verb.add("--timeout", type=float, default=3600.0, help="seconds to wait (3600)")
-    endpoint_verb(runs, "get", "one run", show=_format_run).add("id")
-    text = "at once; one that has ended stays as it is"
+    verb.add("--wait", action="store_true", help="wait for the end and print the results")
+    verb.add("--timeout", type=float, default=3600.0, help="timeout in seconds (3600)")
+    endpoint_verb(runs, "get", "show a run", show=_format_run).add("id")
+    text = "stop a run; finished runs are unchanged"
     endpoint_verb(runs, "abort", text, call=abort, form=OUTPUT).add("id")
-    runs.verb("compare", "two runs, A before B", "a", "b", show=_format_comparison)
+    runs.verb("compare", "compare two runs, A before B", "a", "b", show=_format_comparison)
 
 
 def _add_run(verb: Verb) -> None:
     verb.fields(_FIELDS, nargs="*")
-    verb.add("--trace", default="", metavar="FILE", help="lines in Mooncake's format")
+    verb.add("--trace", default="", metavar="FILE", help="trace in Mooncake format")
     verb.output()

@@ -11,7 +11,7 @@ from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
 from console.commandline.endpoint.wait import DELETED
-from console.commandline.input import merge, parse_settings, read_document
+from console.commandline.input import confirm, merge, parse_settings, read_document
 from console.commandline.verbs import OUTPUT_NAMES, Call, Table, Verb, Verbs
 
 
@@ -33,7 +33,7 @@ def create(asked: CommandContext) -> str:
     if dry:
         return _dry_run_text(asked, made)
     name = made["name"]
-    text = f"{name} is accepted. Watch it: emberline endpoint wait {name}"
+    text = f"{name} created. Follow the rollout: emberline endpoint wait {name}"
     return _done(asked, made, text)
 
 
@@ -58,18 +58,24 @@ def move(asked: CommandContext) -> str:
     changed = asked.client.endpoints.move(asked.name, team, dry_run=dry)
     if dry:
         return _dry_run_text(asked, changed)
-    return _done(asked, changed, f"{asked.name} is {f'team {team}' if team else 'nobody'}'s now.")
+    return _done(asked, changed, f"{asked.name} moved to {f'team {team}' if team else 'no team'}.")
 
 
 def delete(asked: CommandContext) -> str:
     options = asked.options
+    if not options["dry_run"]:
+        asked.client.endpoints.get(asked.name)  # an unknown name needs no confirmation
+        stops = "stops its workers and router and deletes its keys, events and revisions"
+        leaves = "removes it from the console and leaves its cluster objects in place"
+        what = leaves if options["abandon"] else stops
+        confirm(asked, asked.name, f"Deleting endpoint {asked.name} {what}.")
     answer = asked.client.endpoints.delete(
         asked.name, abandon=options["abandon"], dry_run=options["dry_run"]
     )
     if options["dry_run"]:
         return _dry_run_text(asked, answer.body)
     if options["abandon"]:
-        return f"{asked.name} is forgotten. {answer.body['message']}"
+        return f"{asked.name} is removed from the console. {answer.body['message']}"
     text = f"{asked.name} is being deleted."
     if not options["wait"]:
         return _format_result(asked, answer.body, text)
@@ -81,8 +87,8 @@ def _format_change(asked: CommandContext, endpoint: Any) -> str:
     if asked.options["dry_run"]:
         return _dry_run_text(asked, endpoint)
     text = (
-        f"{endpoint['name']} is at generation {endpoint['generation']}; "
-        f"{endpoint['replicas']} workers wanted."
+        f"{endpoint['name']} is at generation {endpoint['generation']}, "
+        f"target {output.count(endpoint['replicas'], 'worker')}."
     )
     return _done(asked, endpoint, text)
 
@@ -110,10 +116,10 @@ def _dry_run_text(asked: CommandContext, answer: Any) -> str:
 
 def format_dry_run(answer: Any) -> str:
     changes = (answer or {}).get("changes") or []
-    head = "Nothing was changed (dry run)."
+    head = "Dry run: nothing was changed."
     if not changes:
-        return f"{head} Nothing would be."
-    return "\n".join([f"{head} It would be:", *(change(one) for one in changes)])
+        return f"{head} The request has no effect."
+    return "\n".join([f"{head} Planned changes:", *(change(one) for one in changes)])
 
 
 def change(one: dict[str, Any]) -> str:
@@ -127,16 +133,16 @@ def _drift(row: Drift) -> tuple[str, ...]:
         row["key"],
         output.truncate(row["wanted"]),
         output.truncate(row["found"]),
-        row["manager"] or "nobody",
+        row["manager"] or "unknown",
         output.format_epoch(row["since"]) if row["since"] else "",
         row["workload"],
     )
 
 
 _DRIFT = Table(
-    ("KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD"),
+    ("KEY", "DESIRED", "ACTUAL", "CHANGED BY", "SINCE", "WORKLOAD"),
     _drift,
-    "Nothing of {name} differs from what is wanted.",
+    "No drift: the cluster objects of {name} match its spec.",
     names=False,
 )
 
@@ -145,19 +151,19 @@ def heal(asked: CommandContext) -> str:
     workload = asked.options["workload"]
     asked.client.endpoints.heal(asked.name, workload)
     return (
-        f"{workload or f'{asked.name}-worker'} is made as wanted again. "
-        f"See: emberline endpoint drift {asked.name}"
+        f"Reverting {workload or f'{asked.name}-worker'} to its spec. "
+        f"Check: emberline endpoint drift {asked.name}"
     )
 
 
 def add_to(verbs: Verbs) -> None:
-    verb = verbs.verb("create", "a new endpoint", call=create, form=OUTPUT_NAMES)
+    verb = verbs.verb("create", "create an endpoint", call=create, form=OUTPUT_NAMES)
     verb.add("name", nargs="?", default="")
     _add_spec(verb)
     _add_ends(verb)
     verb = _change_verb(verbs, "update", "change the given fields", update)
     _add_spec(verb)
-    verb.add("--generation", type=int, help="refuse unless it is at this generation")
+    verb.add("--generation", type=int, help="fail unless the endpoint is at this generation")
     verb = _change_verb(
         verbs,
         "scale",
@@ -165,35 +171,36 @@ def add_to(verbs: Verbs) -> None:
         lambda asked: _run(asked, "scale", asked.options["replicas"]),
     )
     verb.add("replicas", type=int)
-    text = "stop all workers, keep the configuration"
+    text = "stop all workers and keep the configuration"
     _change_verb(verbs, "pause", text, lambda asked: _run(asked, "pause"))
-    text = "want as many workers as before the pause"
+    text = "start the workers stopped by pause"
     _change_verb(verbs, "resume", text, lambda asked: _run(asked, "resume"))
-    verb = _change_verb(verbs, "move", "to another team; nothing of it restarts", move)
+    verb = _change_verb(verbs, "move", "assign to another team, without a restart", move)
     where = verb.one_of(required=True)
     where.add_argument("team", nargs="?", default=None)
-    where.add_argument("--nobody", action="store_true", help="of no team")
+    where.add_argument("--nobody", action="store_true", help="assign to no team")
     verb = _change_verb(
         verbs,
         "rollback",
-        "want again what a revision wanted",
+        "return to the spec of a revision",
         lambda asked: _run(asked, "rollback", asked.options["revision"]),
     )
     verb.add("revision", type=int)
-    verb = _change_verb(verbs, "delete", "stop everything of it and forget it", delete)
+    verb = _change_verb(verbs, "delete", "delete an endpoint with its workers and router", delete)
+    verb.add("-y", "--yes", action="store_true", help="delete without confirmation")
     verb.add(
         "--abandon",
         action="store_true",
-        help="its cluster is gone for good: forget it and remove nothing there. Should the cluster "
-        "come back, its pods go on; they carry the label emberline.dev/owner=endpoint.NAME. "
-        "Refused while the cluster answers",
+        help="for a permanently lost cluster: remove the endpoint from the console only. Its "
+        "objects carry the label emberline.dev/owner=endpoint.NAME. Rejected while the cluster "
+        "responds",
     )
-    verbs.verb("drift", "what others changed of it in the cluster", "name", show=_DRIFT)
-    verb = verbs.verb("heal", "set what others changed as wanted again", "name", call=heal)
-    verb.add("--workload", default="", help="of which; the workers' if none is named")
-    text = "{key} is left as it was found. See: emberline endpoint drift {name}"
-    verb = verbs.verb("adopt", "keep what others changed", "name", show=text)
-    verb.add("key", help="as drift shows it")
+    verbs.verb("drift", "list fields changed by others in the cluster", "name", show=_DRIFT)
+    verb = verbs.verb("heal", "revert fields changed by others", "name", call=heal)
+    verb.add("--workload", default="", help="workload to revert (the workers)")
+    text = "{key} keeps its current value. Check: emberline endpoint drift {name}"
+    verb = verbs.verb("adopt", "keep a field changed by others", "name", show=text)
+    verb.add("key", help="key in the output of drift")
 
 
 def _change_verb(verbs: Verbs, name: str, text: str, call: Call) -> Verb:
@@ -203,17 +210,17 @@ def _change_verb(verbs: Verbs, name: str, text: str, call: Call) -> Verb:
 
 
 def _add_ends(verb: Verb) -> None:
-    verb.add("--dry-run", action="store_true", help="say what would change, no more")
+    verb.add("--dry-run", action="store_true", help="show the changes without applying them")
     wait.add_wait(verb)
     verb.output()
 
 
 def _add_spec(verb: Verb) -> None:
-    verb.spec("any field by its path, such as cache.l2.enabled=true")
+    verb.spec("spec field by path, for example cache.l2.enabled=true")
     verb.add("--model", help="short for --set model=...")
     verb.add("--replicas", type=int, help="short for --set replicas=...")
     verb.add("--strategy", help="short for --set routing.strategy=...")
-    verb.add("--team", help="whose it is to be; yours if you are in one alone")
+    verb.add("--team", help="owning team (your team, if you are in one)")
     verb.add("--note", default="", help="reason, for the revision and the audit log")
     verb.add(
         "--worker-arg",
@@ -221,5 +228,5 @@ def _add_spec(verb: Verb) -> None:
         default=[],
         metavar="ARG",
         dest="worker_args",
-        help="one argument of the worker, such as --worker-arg=--max-model-len=2048",
+        help="worker argument, repeatable: --worker-arg=--max-model-len=2048",
     )

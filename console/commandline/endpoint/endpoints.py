@@ -96,7 +96,9 @@ def logs(asked: CommandContext) -> str:
     except Conflict as error:
         if error.code != "no_worker":
             raise
-        return f"{asked.name} has no worker yet: emberline endpoint wait {asked.name}"
+        return (
+            f"{asked.name} has no workers yet. Wait for them: emberline endpoint wait {asked.name}"
+        )
     asked.say(_log_heading(of))
     with suppress(KeyboardInterrupt):
         for line in lines:
@@ -112,39 +114,37 @@ def _log_heading(of: LogEnd) -> str:
 
 def _lines(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text[:9]) <= MAX_LINES:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1 to {MAX_LINES}.")
+        raise argparse.ArgumentTypeError(f"{text!r}: enter an integer from 1 to {MAX_LINES}.")
     return int(text)
 
 
 _HEAD = ("NAME", "MODEL", "ENGINE", "PHASE", "REASON", "READY", "STRATEGY", "URL")
-_NONE = "There are no endpoints. Create one: emberline endpoint create NAME --model MODEL"
+_NONE = "No endpoints. Create one: emberline endpoint create NAME --model MODEL"
 _FILTERS = ("phase", "cluster", "team", "model", "strategy")
-_EVENTS = Table(("WHEN", "REASON", "COUNT", "MESSAGE"), _event, names=False)
-_REVISIONS = Table(("REVISION", "WHEN", "WHO", "WHAT", "NOTE"), _revision, names=False)
+_EVENTS = Table(("TIME", "REASON", "COUNT", "MESSAGE"), _event, names=False)
+_REVISIONS = Table(("REVISION", "TIME", "AUTHOR", "ACTION", "NOTE"), _revision, names=False)
 
 
 def list_all(asked: CommandContext) -> str:
     filters = {name: asked.options[name] for name in _FILTERS}
-    table = Table(_HEAD, _cells, "No endpoint is so." if any(filters.values()) else _NONE)
+    table = Table(_HEAD, _cells, "No endpoint matches." if any(filters.values()) else _NONE)
     return table.format(asked.client.endpoints.list(**filters), asked.options)
 
 
 def add_to(verbs: Verbs) -> None:
-    verb = verbs.verb("list", "all endpoints", call=list_all, form=OUTPUT_NAMES)
+    verb = verbs.verb("list", "list endpoints", call=list_all, form=OUTPUT_NAMES)
     for name in _FILTERS:
-        verb.add(f"--{name}", default="", help=f"only those of this {name}")
+        verb.add(f"--{name}", default="", help=f"filter by {name}")
     verbs.verb(
-        "get", "one endpoint, with its workers", "name", form=OUTPUT_NAMES, show=format_endpoint
+        "get", "show an endpoint with its workers", "name", form=OUTPUT_NAMES, show=format_endpoint
     )
-    verb = verbs.verb(
-        "events", "what happened, latest last", "name", call=list_events, show=_EVENTS
-    )
-    verb.add("--limit", type=int, default=50, help="so many of the latest (50)")
-    text = "what was wanted, by whom; latest last"
+    verb = verbs.verb("events", "list events, latest last", "name", call=list_events, show=_EVENTS)
+    verb.add("--limit", type=int, default=50, help="number of latest events (50)")
+    text = "list revisions, latest last"
     verbs.verb("revisions", text, "name", call=list_revisions, show=_REVISIONS)
-    verb = verbs.verb("logs", "the log of a worker or a router", "name", call=logs)
-    verb.add("--worker", default="", help="which one; the first if none is named")
-    verb.add("--container", default="", help="which of its containers")
-    text = f"so many lines of its end ({TAIL_LINES})"
+    verb = verbs.verb("logs", "print the log of a worker or router", "name", call=logs)
+    verb.add("--worker", default="", help="worker or router (the first worker)")
+    verb.add("--container", default="", help="container (the first)")
+    text = f"number of last lines ({TAIL_LINES})"
     verb.add("--tail", type=_lines, default=TAIL_LINES, help=text)
-    verb.add("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    verb.add("-f", "--follow", action="store_true", help="follow new lines until Ctrl-C")

@@ -11,8 +11,9 @@ from console.commandline.input import find_row, parse_facts
 from console.commandline.verbs import Table, Verbs, endpoint_verb
 
 _UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
-_WHICH = "id or name of the key"
-_TERMS = "what it may, such as requests_per_minute=60 or expires_in_days=30"
+_CONSOLE = "console"
+_WHICH = "key name or ID"
+_TERMS = "limits, for example requests_per_minute=60 or expires_in_days=30"
 
 
 def _cells(key: Any) -> tuple[str, ...]:
@@ -49,7 +50,7 @@ def create(asked: CommandContext) -> str:
 def update(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.change_key(asked.name, key["id"], parse_facts(asked.options["terms"]))
-    return f"The key {key['name']} is changed."
+    return f"Key {key['name']} changed."
 
 
 def rotate(asked: CommandContext) -> str:
@@ -60,13 +61,21 @@ def rotate(asked: CommandContext) -> str:
 def revoke(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.revoke_key(asked.name, key["id"])
-    return f"The key {key['name']} is revoked."
+    return f"Key {key['name']} revoked."
 
 
 def _key(asked: CommandContext) -> documents.Key:
+    return _find_key(asked, asked.options["key_id"])
+
+
+def _find_key(asked: CommandContext, given: str) -> documents.Key:
     rows, name = asked.client.endpoints.keys(asked.name), asked.name
-    listing = f"emberline endpoint key list {name}"
-    return find_row(rows, asked.options["key_id"], f"key of {name}", listing)
+    return find_row(rows, given, f"key of {name}", f"emberline endpoint key list {name}")
+
+
+def find_key_id(asked: CommandContext, given: str) -> str:
+    """Return the ID of a key given by name or ID; "" and the console's own key as they are."""
+    return given if given in ("", _CONSOLE) else _find_key(asked, given)["id"]
 
 
 def _format_usage(found: dict[str, Any]) -> str:
@@ -76,7 +85,7 @@ def _format_usage(found: dict[str, Any]) -> str:
 
 def _usage_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
-        row["key_name"] or row["key_id"] or "(without a key)",
+        row["key_name"] or row["key_id"] or "(no key)",
         *(f"{row[name]:,}" for name in _COUNTED),
         f"{row['estimated_prompt_tokens'] + row['estimated_completion_tokens']:,}",
     )
@@ -87,26 +96,30 @@ _USAGE = Table(
     ("KEY", "REQUESTS", "FAILED", "PROMPT", "CACHED", "COMPLETION", "ESTIMATED"), _usage_cells
 )
 _KEYS = Table(
-    ("ID", "NAME", "BEGINS WITH", "LIMITS", "ENDS", "LAST USED", "CREATED"),
+    ("ID", "NAME", "PREFIX", "LIMITS", "EXPIRES", "LAST USED", "CREATED"),
     _cells,
-    "There are no keys. Make one: emberline endpoint key create {name} PROGRAM",
+    "No keys. Create one: emberline endpoint key create {name} KEY_NAME",
 )
 
 
 def add_to(verbs: Verbs) -> None:
-    keys = verbs.group("key", "callers' keys of an endpoint", client="endpoints", dest="what")
-    endpoint_verb(keys, "list", "what each may and who made it", call="keys", show=_KEYS)
-    verb = endpoint_verb(keys, "create", "prints the key, once and alone", call=create)
-    verb.add("key_name", help="the program that will use it")
+    keys = verbs.group("key", "inference keys of an endpoint", client="endpoints", dest="what")
+    endpoint_verb(keys, "list", "list keys with their limits", call="keys", show=_KEYS)
+    verb = endpoint_verb(keys, "create", "create a key; prints only the key, once", call=create)
+    verb.add("key_name", help="key name, for example the client application")
     verb.fields(_TERMS, "terms", "*")
-    verb = endpoint_verb(keys, "update", "change what it may", call=update)
+    verb = endpoint_verb(keys, "update", "change the limits of a key", call=update)
     verb.add("key_id", help=_WHICH)
     verb.fields(_TERMS, "terms")
-    verb = endpoint_verb(keys, "rotate", "prints its new secret, once and alone", call=rotate)
+    verb = endpoint_verb(
+        keys, "rotate", "replace the secret; prints only the new key, once", call=rotate
+    )
     verb.add("key_id", help=_WHICH)
-    text = "seconds for which the present secret is let in too"
+    text = "seconds for which the old secret stays valid"
     verb.add("--grace", type=int, help=text)
-    verb = endpoint_verb(keys, "revoke", "the router refuses it within seconds", call=revoke)
+    verb = endpoint_verb(
+        keys, "revoke", "revoke a key; routers reject it within seconds", call=revoke
+    )
     verb.add("key_id", help=_WHICH)
-    verb = endpoint_verb(keys, "usage", "what each key used", show=_format_usage)
-    verb.add("--days", type=int, help="of so many last days")
+    verb = endpoint_verb(keys, "usage", "show usage by key", show=_format_usage)
+    verb.add("--days", type=int, help="number of days")

@@ -62,13 +62,13 @@ def export(asked: CommandContext) -> str:
 
 def add_to(verbs: Verbs) -> None:
     verb = verbs.verb(
-        "apply", "make endpoints as objects in files say", call=apply, form=OUTPUT_NAMES
+        "apply", "create or update endpoints from objects in files", call=apply, form=OUTPUT_NAMES
     )
-    text = "YAML or JSON; a folder stands for its files; - for standard input"
+    text = "YAML or JSON file or folder; - reads standard input"
     verb.add("-f", "--file", action="append", required=True, dest="files", help=text)
-    verb.add("--cluster", default="", help="where they go")
-    verb.add("-n", "--namespace", default="", help="for objects which name none")
-    verb.add("--dry-run", action="store_true", help="say what would change")
+    verb.add("--cluster", default="", help="target cluster")
+    verb.add("-n", "--namespace", default="", help="namespace for objects without one")
+    verb.add("--dry-run", action="store_true", help="show the changes without applying them")
     wait.add_wait(verb)
-    text = "an endpoint as an InferenceEndpointConfig"
+    text = "print an endpoint as an InferenceEndpointConfig"
     verbs.verb("export", text, "name", call=export, form=OUTPUT_DATA)

@@ -51,10 +51,10 @@ def wait_until_phase(asked: CommandContext, name: str, phase: str) -> str:
             if found["observed_generation"] == found["generation"] and found["phase"] == phase:
                 return f"{name} is {phase}. {found['url']}".rstrip()
     except TimedOut:
-        why = f"Not within {asked.options['timeout']:.0f} s."
+        why = f"Timed out after {asked.options['timeout']:.0f} s."
         raise CommandError(seen.told_of(why), TIMEOUT) from None
     if phase != DELETED:
-        raise CommandError(seen.told_of(f"{name} was deleted meanwhile."), FAILED)
+        raise CommandError(seen.told_of(f"{name} was deleted while waiting."), FAILED)
     return f"{name} is deleted."
 
 
@@ -65,7 +65,7 @@ def _wait_for_recovery(asked: CommandContext, state: Endpoint, deadline: float) 
     while state["phase"] == Phase.FAILED:
         now = time.monotonic()
         if now - begun > RECOVERY_S or now > deadline:
-            raise CommandError(f"It has failed.\n{format_endpoint(state)}", FAILED)
+            raise CommandError(f"The rollout failed.\n{format_endpoint(state)}", FAILED)
         asked.client.http.pause(min(0.5, max(deadline - now, 0)))
         state = seen.of(asked.client.endpoints.get(state["name"]))
     return state
@@ -97,29 +97,31 @@ class _StepPrinter:
         """Print once if the watch fell back to polling."""
         if watch.fallback and self.asked.here is None and not self.fallback:
             self.fallback = watch.fallback
-            self.asked.say(f"  (asked again and again: {watch.fallback})")
+            self.asked.say(f"  (polling instead of watching: {watch.fallback})")
 
     def told_of(self, why: str) -> str:
         return why if self.last is None else f"{why}\n{format_endpoint(self.last)}"
 
 
 def add_wait(verb: Verb) -> None:
-    verb.add("--wait", action="store_true", help="until it is done, telling each step")
+    verb.add("--wait", action="store_true", help="wait until done and print each step")
     _add_timeout(verb)
 
 
 def _add_timeout(verb: Verb) -> None:
-    text = f"seconds to wait ({TIMEOUT_S:.0f})"
+    text = f"timeout in seconds ({TIMEOUT_S:.0f})"
     verb.add("--timeout", type=float, default=TIMEOUT_S, help=text)
 
 
 def add_to(verbs: Verbs) -> None:
     verb = verbs.verb(
         "wait",
-        "until the endpoint is in a phase, or deleted",
+        "wait until the endpoint is in a phase, or deleted",
         "name",
         call=lambda asked: wait_until_phase(asked, asked.name, asked.options["phase"]),
     )
     wanted = [*(str(phase) for phase in Phase), DELETED]
-    verb.add("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
+    verb.add(
+        "--for", dest="phase", default="Ready", choices=wanted, help="phase to wait for (Ready)"
+    )
     _add_timeout(verb)

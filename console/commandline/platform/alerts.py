@@ -1,11 +1,11 @@
-"""`emberline alert ...`, `silence ...` and `receiver ...`: alerts, rules and notifications."""
+"""`emberline alert ...` and `silence ...`: alerts, rules and silences."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import FAILED, CommandContext, CommandResult
+from console.commandline.context import CommandContext
 from console.commandline.input import parse_facts
 from console.commandline.verbs import OUTPUT_DATA, Table, Verbs
 
@@ -203,24 +203,6 @@ def list_silences(asked: CommandContext) -> Any:
     return asked.client.silences.list(**filters)
 
 
-def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
-    words = ("yes" if one[name] else "no" for name in ("enabled", "signed"))
-    return (one["name"], one["kind"], one["shown"], *words)
-
-
-def try_receiver(asked: CommandContext) -> str | CommandResult:
-    sent = asked.client.receivers.test(asked.name)
-    if sent["state"] == "sent":
-        return f"{asked.name} has taken the test."
-    return CommandResult(f"The test did not reach {asked.name}. {sent['error']}", FAILED)
-
-
-def receiver_file(asked: CommandContext) -> str:
-    found = asked.client.receivers.file()
-    text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
-    return text.rstrip()
-
-
 _SILENCES = Table(("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY"), _silence, "Nothing is silenced.")
 
 
@@ -248,20 +230,3 @@ def add_silences(rooms: Verbs) -> None:
     verb.add("--until", dest="ends_at", help="such as 2026-11-21T18:00:00Z")
     verb.add("--comment", help="why")
     verbs.verb("expire", "end one now", "id", show="The silence is ended.")
-
-
-_RECEIVERS = Table(
-    ("NAME", "KIND", "WHERE", "ENABLED", "SIGNED"),
-    _receiver,
-    "No alert receivers configured. Add a receiver under Alerts, Receivers.",
-)
-
-
-def add_receivers(rooms: Verbs) -> None:
-    verbs = rooms.group("receiver", "who is told of alerts", client="receivers")
-    verbs.verb("list", "all receivers", show=_RECEIVERS)
-    verbs.verb("test", "send one a test, now", "name", call=try_receiver)
-    verb = verbs.verb(
-        "file", "receivers and routes as a part of alertmanager.yml", call=receiver_file
-    )
-    verb.add("--object", action="store_true", help="as an AlertmanagerConfig")

@@ -15,7 +15,7 @@ from console.commandline.verbs import Table, Verb, Verbs
 def _cells(one: CacheTier) -> tuple[str, ...]:
     usage = one["usage"]
     lookups, hits = usage.get("lookups"), usage.get("hits")
-    rate = f"{100 * hits / lookups:.0f} %" if lookups and hits is not None else "?"
+    rate = f"{100 * hits / lookups:.0f} %" if lookups and hits is not None else "-"
     return (
         one["name"],
         one["phase"],
@@ -32,8 +32,9 @@ def _format_tier(one: CacheTier) -> Iterator[str]:
     reason = f" ({one['reason']})" if one["reason"] else ""
     yield f"{one['name']}: {one['phase']}{reason}. {one['message']}".rstrip()
     yield (
-        f"  {one['node_count']} nodes of {output.size(one['memory_bytes'])} memory and "
-        f"{output.size(one['disk_bytes'])} disk, {one['copies']} copies, {one['policy']}"
+        f"  {output.count(one['node_count'], 'node')} with {output.size(one['memory_bytes'])} "
+        f"memory and {output.size(one['disk_bytes'])} disk; replication factor {one['copies']}, "
+        f"eviction policy {one['policy']}"
     )
     if one["cluster"]:
         limit = f"{one['cpu_limit_millis']}m" if one["cpu_limit_millis"] else "no"
@@ -42,7 +43,7 @@ def _format_tier(one: CacheTier) -> Iterator[str]:
             f"  each node requests {one['cpu_millis']}m CPU ({limit} CPU limit"
             f"{f', {output.size(memory)} memory limit' if memory else ''})"
         )
-    yield f"  used by {', '.join(one['used_by']) or 'nobody'}; url {one['url'] or 'not known yet'}"
+    yield f"  used by {', '.join(one['used_by']) or 'no endpoint'}; url {one['url'] or 'unknown'}"
     if one["nodes"]:
         rows = [
             (str(n["name"]), str(n["state"]), str(n["url"]), str(n["restarts"]), str(n["message"]))
@@ -56,7 +57,7 @@ def create(asked: CommandContext) -> str:
     made = asked.client.cache_tiers.create(asked.name, read_fields(asked), dry_run=dry)
     if dry:
         return format_dry_run(made)
-    return f"{asked.name} is accepted. See: emberline cache-tier get {asked.name}"
+    return f"{asked.name} created. Check: emberline cache-tier get {asked.name}"
 
 
 def update(asked: CommandContext) -> str:
@@ -69,34 +70,39 @@ def update(asked: CommandContext) -> str:
 
 def flush(asked: CommandContext) -> str:
     dropped = asked.client.cache_tiers.flush(asked.name, asked.options["namespace"])
-    return f"{dropped} values of {asked.name} are forgotten."
+    return f"Flushed {output.count(dropped, 'value')} of {asked.name}."
 
 
 def _add_fields(verb: Verb) -> None:
-    verb.spec("such as memory_bytes=1073741824")
-    verb.add("--dry-run", action="store_true", help="say what would change")
+    verb.spec("field, for example memory_bytes=1073741824")
+    verb.add("--dry-run", action="store_true", help="show the changes without applying them")
 
 
 _TIERS = Table(
-    ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HITS", "USED BY"),
+    ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HIT RATE", "USED BY"),
     _cells,
-    "There is no cache tier. Create one: emberline cache-tier create NAME",
+    "No cache tiers. Create one: emberline cache-tier create NAME",
 )
 
 
 def add_cache_tiers(rooms: Verbs) -> None:
-    verbs = rooms.group("cache-tier", "pools of L2", client="cache_tiers")
-    verbs.verb("list", "all cache tiers", show=_TIERS)
-    verbs.verb("get", "one with its nodes", "name", show=_format_tier)
-    verbs.verb("contents", "what it holds by namespace", "name", show=output.format_yaml)
-    verb = verbs.verb("create", "a new one; it starts at once", "name", call=create)
+    verbs = rooms.group("cache-tier", "manage L2 cache tiers", client="cache_tiers")
+    verbs.verb("list", "list cache tiers", show=_TIERS)
+    verbs.verb("get", "show a cache tier with its nodes", "name", show=_format_tier)
+    verbs.verb("contents", "show contents by namespace", "name", show=output.format_yaml)
+    verb = verbs.verb("create", "create a cache tier and start its nodes", "name", call=create)
     _add_fields(verb)
     verb = verbs.verb("update", "change the given fields", "name", call=update)
     _add_fields(verb)
-    verb = verbs.verb("flush", "forget a namespace, or with --all everything", "name", call=flush)
+    verb = verbs.verb(
+        "flush", "delete cached values of a namespace, or all values with --all", "name", call=flush
+    )
     either = verb.one_of(required=True)
-    either.add_argument("--namespace", default="", help="as contents shows it")
-    either.add_argument("--all", action="store_true", help="every namespace")
+    either.add_argument("--namespace", default="", help="namespace in the output of contents")
+    either.add_argument("--all", action="store_true", help="all namespaces")
     verbs.verb(
-        "delete", "refused while an endpoint uses it", "name", show="{name} is being deleted."
+        "delete",
+        "delete a cache tier that no endpoint uses",
+        "name",
+        show="{name} is being deleted.",
     )

@@ -56,7 +56,7 @@ def _lines(found: Cluster) -> Iterator[str]:
     if not found["seen_at"]:
         return
     seen = f"{output.format_time(found['seen_at'])} UTC, {output.format_age(found['seen_at'])} ago"
-    yield f"  seen {seen}" if found["phase"] in _VERDICTS else f"It answered last at {seen}:"
+    yield f"  checked {seen}" if found["phase"] in _VERDICTS else f"Last response {seen}:"
     yield f"  Kubernetes {found['server_version']}"
     for one in found["capabilities"]:
         mark = "?" if one["unsure"] else "+" if one["present"] else "-"
@@ -67,7 +67,7 @@ def _lines(found: Cluster) -> Iterator[str]:
         gpus = f", {free} of {pool['gpus']} x {pool['gpu']} free" if pool["gpus"] else ""
         yield f"  {pool['ready']}/{pool['nodes']} x {pool['instance_type'] or 'unnamed'}{gpus}"
     for right in found["rights"].get("missing", ()):
-        what = "may not (optional)" if right["optional"] else "may not"
+        what = "missing right (optional):" if right["optional"] else "missing right:"
         where = f" in {right['namespace']}" if right["namespace"] else ""
         group = f".{right['group']}" if right["group"] else ""
         title = f"{right['resource']}{group}"
@@ -88,71 +88,77 @@ def remove(asked: CommandContext) -> None:
 
 def rekey(asked: CommandContext) -> str:
     if asked.here is None:
-        raise CommandError("The keys are on the console's own machine: run it there.", USAGE)
+        raise CommandError("rekey runs on the console's machine only.", USAGE)
     return asked.here.rekey()
 
 
 def _add_facts(verb: Verb) -> None:
-    verb.add("--kubeconfig", metavar="FILE", help='"-" reads standard input')
-    verb.add("--context", help="of the kubeconfig; default: its current one")
-    verb.add("--namespace", help="where endpoints go which name none")
-    verb.add("--reach", choices=("pods", "api"), help="what the console can connect to")
+    verb.add("--kubeconfig", metavar="FILE", help="kubeconfig file; - reads standard input")
+    verb.add("--context", help="context of the kubeconfig (the current one)")
+    verb.add("--namespace", help="default namespace for endpoints")
+    verb.add(
+        "--reach",
+        choices=("pods", "api"),
+        help="network reach: pods directly, or through the API server",
+    )
 
 
 _CLUSTERS = Table(
-    ("NAME", "PHASE", "KIND", "NAMESPACE", "VERSION", "WHY"),
+    ("NAME", "PHASE", "KIND", "NAMESPACE", "VERSION", "MESSAGE"),
     _cells,
-    "There is no cluster yet. Add one with: emberline cluster add NAME --kubeconfig FILE",
+    "No clusters. Add one: emberline cluster add NAME --kubeconfig FILE",
 )
 
 
 def add_clusters(rooms: Verbs) -> None:
-    verbs = rooms.group("cluster", "clusters endpoints can be placed in", client="clusters")
-    verbs.verb("list", "every cluster with what was last seen of it", show=_CLUSTERS)
-    verbs.verb("get", "what a cluster can carry, as last seen", "name", call=get, show=_lines)
+    verbs = rooms.group("cluster", "manage Kubernetes clusters", client="clusters")
+    verbs.verb("list", "list clusters with their last check", show=_CLUSTERS)
+    verbs.verb(
+        "get", "show a cluster's capabilities from the last check", "name", call=get, show=_lines
+    )
     verb = verbs.verb(
         "add",
-        "let the console use a cluster",
+        "add a cluster",
         "name",
         call=lambda asked: asked.client.clusters.add(asked.name, _facts(asked, "kind")),
-        show="Cluster {name} is added. See what it can carry: emberline cluster check {name}",
+        show="Cluster {name} added. Check its capabilities: emberline cluster check {name}",
     )
     verb.add(
         "--kind",
         choices=("in-cluster", "kubeconfig", "context"),
         default="kubeconfig",
-        help="how it is reached",
+        help="connection type",
     )
     _add_facts(verb)
     verb = verbs.verb(
         "update",
-        "another kubeconfig, context, namespace or reach",
+        "change kubeconfig, context, namespace or reach",
         "name",
         call=lambda asked: asked.client.clusters.change(asked.name, _facts(asked)),
-        show="Cluster {name} is changed. What runs there goes on.",
+        show="Cluster {name} changed. Running endpoints are not affected.",
     )
     _add_facts(verb)
-    verbs.verb("check", "ask a cluster now what it can carry", "name", call=check, show=_lines)
-    verb = verbs.verb("role", "print the Role that grants what is missing", "name", call=print_role)
-    verb.add("--namespace", default="", help="for that one, and whole, whatever is granted already")
+    verbs.verb("check", "check a cluster's capabilities now", "name", call=check, show=_lines)
+    verb = verbs.verb("role", "print a Role with the missing rights", "name", call=print_role)
+    verb.add("--namespace", default="", help="print the full Role for this namespace")
     verb.add(
-        "--follow", action="store_true", help="with what following its objects needs, and whole"
+        "--follow", action="store_true", help="print the full Role including rights for follow"
     )
     verbs.verb(
         "remove",
-        "forget a cluster that nothing uses",
+        "remove an unused cluster",
         "name",
         call=remove,
-        show="Cluster {name} is forgotten, with its credentials.",
+        show="Cluster {name} and its credentials removed.",
     )
-    verbs.verb("rekey", "the same as `emberline rekey`", call=rekey)
+    verbs.verb("rekey", "same as `emberline rekey`", call=rekey)
 
 
 def add_rekey(rooms: Verbs) -> None:
     """Add `rekey` under both names: kubeconfigs were the first encrypted secrets."""
     rooms.verb(
         "rekey",
-        "seal every kept secret anew with the first key (on the console's own machine)",
+        "re-encrypt all stored secrets with the first key (on the console's machine)",
         call=rekey,
     )
 
@@ -168,14 +174,14 @@ def unfollow(asked: CommandContext) -> None:
         if (row["cluster"], row["namespace"]) == (cluster, namespace):
             asked.client.follows.remove(row["id"])
             return
-    text = f"{cluster}/{namespace} is not followed. See what is: emberline follow list"
+    text = f"{cluster}/{namespace} is not followed. List followed namespaces: emberline follow list"
     raise CommandError(text, NOT_FOUND)
 
 
 _FOLLOWS = Table(
-    ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "WHY"),
+    ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "MESSAGE"),
     _follow_cells,
-    "No namespace is followed. Follow one: emberline follow add CLUSTER NAMESPACE",
+    "No followed namespaces. Follow one: emberline follow add CLUSTER NAMESPACE",
     names=False,
 )
 
@@ -183,25 +189,23 @@ _FOLLOWS = Table(
 def add_follows(rooms: Verbs) -> None:
     verbs = rooms.group(
         "follow",
-        "make endpoints of InferenceEndpointConfig objects of a namespace",
+        "create endpoints from InferenceEndpointConfig objects of a namespace",
         client="follows",
     )
-    verbs.verb("list", "followed namespaces", show=_FOLLOWS)
+    verbs.verb("list", "list followed namespaces", show=_FOLLOWS)
     verb = verbs.verb(
         "add",
-        "install the definition and follow a namespace",
+        "install the CRD and follow a namespace",
         "cluster",
         "namespace",
-        show="{cluster}/{namespace} is followed. See: emberline follow list",
+        show="Following {cluster}/{namespace}. Check: emberline follow list",
     )
-    verb.add(
-        "--foreign", action="store_true", help="also where somebody else installed the definition"
-    )
+    verb.add("--foreign", action="store_true", help="also if the CRD was installed by others")
     verbs.verb(
         "remove",
-        "let its objects go; their endpoints stay",
+        "stop following; endpoints are kept",
         "cluster",
         "namespace",
         call=unfollow,
-        show="{cluster}/{namespace} is let go. Its endpoints stay, and are the console's own.",
+        show="Stopped following {cluster}/{namespace}. Its endpoints are kept and managed here.",
     )

@@ -25,7 +25,7 @@ def export(asked: CommandContext) -> str:
 def _write(folder: Path, file: ExportedFile) -> None:
     path = PurePosixPath(file["path"])
     if path.is_absolute() or ".." in path.parts:  # reject paths outside the folder
-        raise CommandError(f"The console names a file outside the folder: {path}.", FAILED)
+        raise CommandError(f"Rejected a file outside the folder: {path}.", FAILED)
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(file["text"], encoding="utf-8")
@@ -37,13 +37,9 @@ _DASHBOARDS = Table(
 
 
 def add_dashboards(rooms: Verbs) -> None:
-    verbs = rooms.group(
-        "dashboards", "boards and rules for a Grafana of your own", client="grafana"
-    )
-    verbs.verb("list", "all dashboards", show=_DASHBOARDS)
-    verbs.verb(
-        "get", "one dashboard, as Grafana imports it", "uid", form={}, show=output.format_json
-    )
+    verbs = rooms.group("dashboards", "export dashboards and rules for Grafana", client="grafana")
+    verbs.verb("list", "list dashboards", show=_DASHBOARDS)
+    verbs.verb("get", "print a dashboard as Grafana JSON", "uid", form={}, show=output.format_json)
     verb = verbs.verb("export", "write dashboards, alert rules and recording rules", call=export)
-    verb.add("--to", required=True, metavar="FOLDER", help="made when it is not there")
-    verb.add("--recorded", action="store_true", help="for fleets of hundreds of workers")
+    verb.add("--to", required=True, metavar="FOLDER", help="target folder, created if missing")
+    verb.add("--recorded", action="store_true", help="use recording rules, for hundreds of workers")

@@ -16,22 +16,22 @@ _VERDICTS = {"ok": 0, "warning": 1}
 _NO = 2
 # Option -> purpose; secrets are read from files here, so none appears in argv.
 _PLAIN = {
-    "url": "without /api/v1",
-    "cluster": 'whose endpoints\' numbers it has; "": all whose cluster has no source',
-    "username": "or AWS' access key id",
-    "tenant": "sent in the tenant's header",
-    "tenant_header": "default: X-Scope-OrgID",
-    "region": "of AWS",
-    "service": "of AWS; default: aps",
-    "alertmanager_url": "alerts and silences go through it then",
-    "secret_file": "the name of a file in the console's own folder of secrets",
-    "key_file": "the name of a file in the console's own folder of secrets",
+    "url": "base URL, without /api/v1",
+    "cluster": 'cluster of its endpoints; "": all clusters without a source',
+    "username": "user name, or AWS access key ID",
+    "tenant": "tenant ID, sent in the tenant header",
+    "tenant_header": "header name (X-Scope-OrgID)",
+    "region": "AWS region",
+    "service": "AWS service (aps)",
+    "alertmanager_url": "Alertmanager for alerts and silences",
+    "secret_file": "file name in the console's secrets folder",
+    "key_file": "file name in the console's secrets folder",
 }
 _FILES = {
-    "secret": "file with the token, password or AWS' secret key",
-    "ca": "file with the authority, in PEM",
-    "certificate": "file with a client's certificate, in PEM",
-    "key": "file with its key, in PEM",
+    "secret": "file with the token, password or AWS secret key",
+    "ca": "CA certificate file (PEM)",
+    "certificate": "client certificate file (PEM)",
+    "key": "client key file (PEM)",
 }
 
 
@@ -46,11 +46,11 @@ def _facts(asked: CommandContext) -> dict[str, Any]:
 
 
 def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
-    whose = one["cluster"] or "the rest"
-    verdict = one["found"].get("verdict", "not tested yet")
+    whose = one["cluster"] or "(others)"
+    verdict = one["found"].get("verdict", "not tested")
     return (
         one["name"],
-        whose if one["enabled"] else "nothing (disabled)",
+        whose if one["enabled"] else f"{whose}, disabled",
         *(one["auth"], one["url"], verdict),
     )
 
@@ -77,19 +77,19 @@ def remove(asked: CommandContext) -> None:
 
 
 def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
-    whose = f"endpoints on {one['cluster']}" if one["cluster"] else "all without their own"
+    whose = f"endpoints on {one['cluster']}" if one["cluster"] else "all clusters without a source"
     used = "" if one["enabled"] else ", disabled"
     yield f"{one['name']}: {one['url']} ({one['auth']}), {whose}{used}"
     found = one["found"]
     if not found:
-        yield f"Not tested yet: emberline metrics-source test {one['name']}"
+        yield f"Not tested. Test it: emberline metrics-source test {one['name']}"
         return
-    yield f"  {found['software'] or 'It does not say what it is.'}"
+    yield f"  {found['software'] or 'Unknown software'}"
     for finding in found["findings"]:
         yield f"  ! {finding['title']}: {finding['text']}"
         yield from (f"    {line}" for line in finding["fix"].splitlines())
     for job in found["jobs"]:
-        yield f"  {job['up']}/{job['targets']} answer of job {job['name']}"
+        yield f"  {job['up']}/{job['targets']} targets up in job {job['name']}"
     for family in found["families"]:
         yield f"  {'+' if family['series'] else '-'} {family['name']}"
 
@@ -98,57 +98,57 @@ def _add_facts(verb: Verb) -> None:
     verb.add(
         "--auth",
         choices=("none", "bearer", "basic", "sigv4", "mtls"),
-        help="how it lets the console in",
+        help="authentication",
     )
     for name, text in _PLAIN.items():
         verb.add(f"--{name.replace('_', '-')}", help=text)
     for name, text in _FILES.items():
-        verb.add(f"--{name}-from", metavar="FILE", help=f'{text}; "-" reads standard input')
+        verb.add(f"--{name}-from", metavar="FILE", help=f"{text}; - reads standard input")
     either = verb.one_of()
-    either.add_argument("--enable", action="store_true", help="let charts ask it")
-    either.add_argument("--disable", action="store_true", help="keep it, but ask it nothing")
+    either.add_argument("--enable", action="store_true", help="use it for queries")
+    either.add_argument("--disable", action="store_true", help="keep it, but send no queries")
 
 
 _SOURCES = Table(
-    ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND"),
+    ("NAME", "CLUSTER", "AUTH", "URL", "RESULT"),
     _cells,
-    "There is no source beside the console's own. Add one: emberline metrics-source add NAME",
+    "No metrics sources besides the built-in one. Add one: emberline metrics-source add NAME",
 )
 
 
 def add_metrics_sources(rooms: Verbs) -> None:
     verbs = rooms.group(
-        "metrics-source", "where numbers of endpoints are kept", client="metrics_sources"
+        "metrics-source", "manage Prometheus metrics sources", client="metrics_sources"
     )
-    verbs.verb("list", "every source beside the console's own", show=_SOURCES)
+    verbs.verb("list", "list metrics sources", show=_SOURCES)
     verbs.verb(
         "get",
-        "a source, and what it had when it was last tested",
+        "show a metrics source with its last test",
         "name",
         call=get,
         show=_format_source,
     )
     verb = verbs.verb(
         "add",
-        "let the console ask a Prometheus",
+        "add a metrics source",
         "name",
         call=lambda asked: asked.client.metrics_sources.add(asked.name, _facts(asked)),
-        show="Source {name} is added. See what it has: emberline metrics-source test {name}",
+        show="Metrics source {name} added. Test it: emberline metrics-source test {name}",
     )
     _add_facts(verb)
     verb = verbs.verb(
         "update",
-        "what is left out stays as it is",
+        "change the given fields",
         "name",
         call=update,
-        show="Source {name} is changed.",
+        show="Metrics source {name} changed.",
     )
     _add_facts(verb)
-    verbs.verb("test", "ask a source now what it has", "name", call=test, show=_format_source)
+    verbs.verb("test", "test a metrics source now", "name", call=test, show=_format_source)
     verbs.verb(
         "remove",
-        "forget a source and its secrets",
+        "remove a metrics source and its secrets",
         "name",
         call=remove,
-        show="Source {name} is forgotten, with its secrets.",
+        show="Metrics source {name} and its secrets removed.",
     )

@@ -33,7 +33,7 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
 
 def create_user(asked: CommandContext) -> str:
     made = asked.client.users.create(asked.options["username"], asked.options["role"])
-    asked.say(f"{made['username']} ({made['role']}) created. Password (shown once):")
+    asked.say(f"User {made['username']} ({made['role']}) created. Password (shown once):")
     return str(made["password"])
 
 
@@ -44,51 +44,52 @@ def change_user(asked: CommandContext, **facts: Any) -> dict[str, Any]:
 def reset_password(asked: CommandContext) -> str:
     found = asked.client.users.new_password(asked.options["username"])
     asked.say(
-        f"Ended: {found['sessions_ended']} sessions, {found['tokens_revoked']} API tokens."
+        f"Ended {output.count(found['sessions_ended'], 'session')}, revoked "
+        f"{output.count(found['tokens_revoked'], 'API token')}."
     )  # only the password goes to standard output
     return str(found["password"])
 
 
 _USERS = Table(
-    ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN"), _user, "No matching users."
+    ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN"), _user, "No user matches."
 )
 
 
 def add_users(rooms: Verbs) -> None:
-    verbs = rooms.group("user", "users and roles", client="users")
+    verbs = rooms.group("user", "manage users and roles", client="users")
     verb = verbs.verb("list", "list users", show=_USERS)
-    verb.add("--role", choices=_ROLES, default="", help="console role")
-    verb.add("--team", default="", help="slug of a team")
+    verb.add("--role", choices=_ROLES, default="", help="filter by platform role")
+    verb.add("--team", default="", help="filter by team slug")
     verbs.verb("get", "show a user", "username", show=lambda found: _USERS.text([found]))
     verb = verbs.verb(
-        "create", "create a user; prints the password once", "username", call=create_user
+        "create", "create a user; prints only the password, once", "username", call=create_user
     )
-    verb.add("--role", choices=_ROLES, default="", help="console role (default: member)")
+    verb.add("--role", choices=_ROLES, default="", help="platform role (member)")
     verb = verbs.verb(
         "role",
-        "set the console role",
+        "change the platform role",
         "username",
         call=lambda asked: change_user(asked, role=asked.options["role"]),
-        show="{username} now has the role {role}.",
+        show="User {username} has role {role}.",
     )
     verb.add("role", choices=_ROLES)
     verbs.verb(
         "activate",
-        "reactivate a user",
+        "allow a user to log in again",
         "username",
         call=lambda asked: change_user(asked, active=True),
-        show="{username} activated.",
+        show="User {username} can log in again.",
     )
     verbs.verb(
         "deactivate",
-        "deactivate a user; ends all sessions, revokes all tokens",
+        "block the login, end sessions and revoke tokens",
         "username",
         call=lambda asked: change_user(asked, active=False),
         show="{username} deactivated: all sessions ended, API tokens revoked.",
     )
     verbs.verb(
         "reset-password",
-        "reset the password; prints it once, ends sessions, revokes tokens",
+        "print a new password once; ends sessions and revokes tokens",
         "username",
         call=reset_password,
     )
@@ -145,7 +146,7 @@ def _add_facts(verb: Verb) -> None:
         action="append",
         dest="namespaces",
         default=None,
-        help="allowed namespace of its endpoints; repeatable; default: any",
+        help="allowed cluster namespace, repeatable (any)",
     )
     verb.add(
         "--grant",
@@ -153,23 +154,23 @@ def _add_facts(verb: Verb) -> None:
         dest="grants",
         choices=(*Grant, _NO_GRANT),
         default=None,
-        help="permission of its endpoints beyond restricted pods; repeatable, replaces the "
-        f"current ones; {_NO_GRANT}: remove all",
+        help="extra right of its endpoints, repeatable; replaces the current grants; "
+        f"{_NO_GRANT}: remove all",
     )
 
 
 def add_teams(rooms: Verbs) -> None:
-    verbs = rooms.group("team", "teams, members and grants", client="teams")
-    verbs.verb("list", "list visible teams", show=_TEAMS)
+    verbs = rooms.group("team", "manage teams", client="teams")
+    verbs.verb("list", "list teams", show=_TEAMS)
     verbs.verb("get", "show a team with its members", "slug", call=get_team, show=_format_team)
     verb = verbs.verb(
         "create",
         "create a team",
         "title",
         call=create_team,
-        show="Team {slug} created. Add members: emberline team add {slug} NAME ROLE",
+        show="Team {slug} created. Add a member: emberline team add {slug} USERNAME ROLE",
     )
-    verb.add("--slug", default="", help="part of URLs, immutable (default: from the name)")
+    verb.add("--slug", default="", help="identifier in URLs, fixed (derived from the name)")
     _add_facts(verb)
     verb = verbs.verb(
         "update",
@@ -182,17 +183,17 @@ def add_teams(rooms: Verbs) -> None:
     _add_facts(verb)
     verbs.verb(
         "delete",
-        "delete a team; rejected while it owns an endpoint",
+        "delete a team that owns no endpoint",
         "slug",
-        show="Team {slug} deleted; tokens limited to it revoked.",
+        show="Team {slug} deleted. API tokens limited to it are revoked.",
     )
     verb = verbs.verb(
         "add",
-        "add a member or change the role",
+        "add a member or change their role",
         "slug",
         "username",
         call="set_member",
-        show="{username} now has the role {role} in team {slug}.",
+        show="{username} is {role} in team {slug}.",
     )
     verb.add("role", choices=_TEAM_ROLES)
     verbs.verb(
@@ -236,28 +237,30 @@ def revoke_token(asked: CommandContext) -> str:
 _TOKENS = Table(
     ("ID", "USER", "NAME", "PREFIX", "ROLE", "TEAM", "EXPIRES", "LAST USED"),
     _token,
-    "No tokens.",
+    "No API tokens. Create one: emberline token create NAME --role ROLE",
     names=False,
 )
 
 
 def add_tokens(rooms: Verbs) -> None:
-    verbs = rooms.group("token", "API tokens", client="tokens")
-    verb = verbs.verb("list", "list own tokens; admins: all tokens", show=_TOKENS)
-    verb.add("--user", default="", help="user name")
-    verb.add("--team", default="", help="slug of the only allowed team")
-    verb = verbs.verb("create", "create a token; prints it once", "label", call=create_token)
-    verb.add("--role", choices=_TEAM_ROLES, required=True, help="highest role of the token")
-    verb.add("--days", type=int, help="days until expiry (default: no expiry)")
-    verb.add("--team", default="", help="slug of the only allowed team")
+    verbs = rooms.group("token", "manage API tokens", client="tokens")
+    verb = verbs.verb("list", "list your API tokens (admins: all)", show=_TOKENS)
+    verb.add("--user", default="", help="filter by user")
+    verb.add("--team", default="", help="filter by team slug")
+    verb = verbs.verb(
+        "create", "create an API token; prints only the token, once", "label", call=create_token
+    )
+    verb.add("--role", choices=_TEAM_ROLES, required=True, help="maximum role")
+    verb.add("--days", type=int, help="days until it expires (never)")
+    verb.add("--team", default="", help="limit to this team (slug)")
     verb.add(
         "--user",
         default="",
-        help="owner; required on the console host, and allowed only there",
+        help="owner; required on the console's machine, and available only there",
     )
     verbs.verb(
         "revoke",
-        "revoke a token by ID or name; clients lose access immediately",
+        "revoke an API token by name or ID, effective immediately",
         "id",
         call=revoke_token,
     )
@@ -267,7 +270,7 @@ def audit(asked: CommandContext) -> Any:
     verb = asked.options["verb"]
     if verb:
         if asked.here is None:
-            text = f"audit {verb} is available on the console host only: run it there."
+            text = f"audit {verb} runs on the console's machine only."
             raise CommandError(text, USAGE)
         return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
     rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
@@ -295,36 +298,33 @@ def _pair(pair: Any) -> str:
 
 
 _ENTRIES = Table(
-    ("TIME", "ACTOR", "ACTION", "OBJECT", "CHANGES", "NOTE"),
+    ("TIME", "ACTOR", "ACTION", "TARGET", "CHANGES", "NOTE"),
     _entry,
     "No matching audit log entries.",
     names=False,
 )
 _FILTERS = {
-    "actor": "exact actor name",
-    "verb": "prefix of the action",
-    "target": "prefix of the object, such as endpoint/demo",
-    "team": "slug of the owning team",
-    "since": "start time, inclusive: 2026-01-31T12:00:00Z",
-    "until": "end time, exclusive",
+    "actor": "filter by actor, full name",
+    "verb": "filter by action prefix",
+    "target": "filter by target prefix, for example endpoint/demo",
+    "team": "filter by team slug",
+    "since": "from this time: 2026-01-31T12:00:00Z",
+    "until": "before this time",
 }
 
 
 def add_audit(rooms: Verbs) -> None:
     verb = rooms.verb(
-        "audit",
-        "list the audit log, newest last; verify, prune or reseal it",
-        call=audit,
-        form=OUTPUT,
+        "audit", "list the audit log, latest last, or verify it", call=audit, form=OUTPUT
     )
     verb.add(
         "verb",
         nargs="?",
         choices=("verify", "prune", "reseal"),
-        help="verify: every seal; prune: delete old rows; reseal: accept the rows as they are",
+        help="verify: check all seals; prune: delete old rows; reseal: accept the current rows",
     )
     verb.add("--head", default="", help="verify: head printed by an earlier run")
-    verb.add("--before", default="", help="prune: rows older than this date, such as 2026-01-31")
+    verb.add("--before", default="", help="prune: delete rows before this day, 2026-01-31")
     for name, text in _FILTERS.items():
         verb.add(f"--{name}", default="", help=text)
-    verb.add("--limit", type=int, default=50, help="number of newest entries (default: 50)")
+    verb.add("--limit", type=int, default=50, help="number of latest entries (50)")

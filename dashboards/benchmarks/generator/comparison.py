@@ -23,9 +23,9 @@ _MIN_SAMPLES = 30  # requests, and conversations, per run
 # Weights of a conversation in a resample (Poisson with mean 1).
 _RESAMPLE_WEIGHTS = (0,) * 368 + (1,) * 368 + (2,) * 184 + (3,) * 61 + (4,) * 15 + (5,) * 4
 _MEASURES = (
-    ("ttft_s", "First token", (50, 90, 99)),
-    ("tpot_s", "A token after", (50, 90)),
-    ("duration_s", "Whole answer", (50, 90)),
+    ("ttft_s", "TTFT", (50, 90, 99)),
+    ("tpot_s", "TPOT", (50, 90)),
+    ("duration_s", "E2E latency", (50, 90)),
 )
 
 
@@ -104,9 +104,9 @@ def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, in
 
 def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
     talks = len({sample.session for sample in samples})
-    for count, what in ((len(samples), "answers"), (talks, "conversations")):
+    for count, what in ((len(samples), "responses"), (talks, "conversations")):
         if count < _MIN_SAMPLES:
-            text = f"{_MIN_SAMPLES} are the least that say something."
+            text = f"at least {_MIN_SAMPLES} are required."
             return [f"{which} has {count} {what}; {text}"]
     return []
 
@@ -122,7 +122,7 @@ def _measure(
     for index, percent in enumerate(percents):
         of_a = percentile([value for value, _ in a], percent)
         of_b = percentile([value for value, _ in b], percent)
-        name = f"{label}, {'median' if percent == 50 else f'p{percent}'}"
+        name = f"{label} p{percent}"
         if not of_a or of_b is None or not drawn_a or not drawn_b:
             found.append(ComparisonRow(name, of_a, of_b))
             continue
@@ -161,25 +161,25 @@ def _resample(
 
 
 def _verdict(rows: Sequence[ComparisonRow], confident: bool) -> tuple[str, str]:
-    main = [row for row in rows if row.label.startswith("First token") and row.change is not None]
+    main = [row for row in rows if row.label.startswith("TTFT") and row.change is not None]
     if not main:
-        return "Nothing can be said.", "There are too few times of a first token to compare."
+        return "No verdict.", "Too few TTFT samples."
     median = main[0]
     tail = next((row for row in main if row.label.endswith("p90")), median)
     words = (
-        f"First token: median {_ms(median.b)} instead of {_ms(median.a)} ({_interval(median)}), "
-        f"p90 {_ms(tail.b)} instead of {_ms(tail.a)} ({_interval(tail)})."
+        f"TTFT, A to B: p50 {_ms(median.a)} to {_ms(median.b)} ({_interval(median)}), "
+        f"p90 {_ms(tail.a)} to {_ms(tail.b)} ({_interval(tail)})."
     )
     if not confident:
-        return "No verdict, for the reasons below.", words
+        return "No verdict. See the caveats below.", words
     sure = [row for row in (median, tail) if row.sure]
     if not sure:
-        return "No difference is shown: what there is may be chance.", words
+        return "No significant difference.", words
     if all(row.better for row in sure):
         return "B is faster.", words
     if not any(row.better for row in sure):
         return "A is faster.", words
-    return "Neither is faster throughout.", words
+    return "Mixed result: neither is faster at both p50 and p90.", words
 
 
 def _interval(row: ComparisonRow) -> str:

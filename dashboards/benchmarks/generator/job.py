@@ -14,10 +14,10 @@ CHAT, DOCUMENTS, TRACE = "chat", "documents", "trace"
 WORKLOADS = {
     CHAT: "Multi-turn chat",
     DOCUMENTS: "Questions about shared documents",
-    TRACE: "A trace",
+    TRACE: "Trace",
 }
 RATE, CONCURRENCY = "rate", "concurrency"
-MODES = {RATE: "At a rate", CONCURRENCY: "With a number of users"}
+MODES = {RATE: "Request rate", CONCURRENCY: "Concurrency"}
 CHAT_API, COMPLETIONS_API = "chat", "completions"
 APIS = {CHAT_API: "/v1/chat/completions", COMPLETIONS_API: "/v1/completions"}
 
@@ -42,37 +42,37 @@ class Field:
 
 
 FIELDS = (
-    Field("rate", "Requests a second", 2.0, 0.01, 2000, "/s", False, RATE, "They arrive at random "
-          "moments of this mean, whether or not earlier ones were answered."),
-    Field("concurrency", "Users", 4, 1, 512, "", True, CONCURRENCY, "Each sends its next request "
-          "when its last one was answered: a slow endpoint is asked less."),
-    Field("turns", "Turns of a conversation", 4, 1, 50, "", True, CHAT),
+    Field("rate", "Request rate", 2.0, 0.01, 2000, "requests/s", False, RATE, "Poisson arrivals "
+          "with this mean, independent of earlier responses."),
+    Field("concurrency", "Concurrent users", 4, 1, 512, "", True, CONCURRENCY, "Each user sends "
+          "the next request after the previous response, so a slow endpoint gets fewer requests."),
+    Field("turns", "Turns per conversation", 4, 1, 50, "", True, CHAT),
     Field("system_tokens", "System prompt", 200, 0, 100_000, "tokens", True, CHAT,
-          "The same for all conversations."),
-    Field("turn_tokens", "A user's turn", 60, 1, 100_000, "tokens", True, CHAT),
+          "Shared by all conversations."),
+    Field("turn_tokens", "User turn length", 60, 1, 100_000, "tokens", True, CHAT),
     Field("think_s", "Pause between turns", 2.0, 0, 600, "s", False, CHAT),
     Field("documents", "Documents", 8, 1, 10_000, "", True, DOCUMENTS,
-          "Some are asked about more often than others (as 1 / rank)."),
-    Field("document_tokens", "A document", 1500, 1, 200_000, "tokens", True, DOCUMENTS),
-    Field("question_tokens", "A question", 30, 1, 100_000, "tokens", True, DOCUMENTS),
+          "Zipf-distributed popularity (1 / rank)."),
+    Field("document_tokens", "Document length", 1500, 1, 200_000, "tokens", True, DOCUMENTS),
+    Field("question_tokens", "Question length", 30, 1, 100_000, "tokens", True, DOCUMENTS),
     Field("speed", "Speed", 1.0, 0.01, 1000, "x", False, TRACE,
-          "2 plays a trace in half of its time. Only at a rate; users ignore its times."),
-    Field("prompt_limit", "Longest prompt", 4000, 1, 1_000_000, "tokens", True, TRACE,
-          "Longer ones are cut to this."),
-    Field("answer_tokens", "An answer", 64, 1, 32_000, "tokens", True, "",
-          "Of a trace: the longest answer."),
+          "2 replays the trace in half the time. For request rate only."),
+    Field("prompt_limit", "Max prompt length", 4000, 1, 1_000_000, "tokens", True, TRACE,
+          "Longer prompts are truncated."),
+    Field("answer_tokens", "Max output tokens", 64, 1, 32_000, "tokens", True, "",
+          "Per request; for a trace, the upper limit."),
     Field("duration_s", "Duration", 60, 1, 3600, "s", False, "",
-          "After it nothing new is sent."),
-    Field("max_requests", "Requests at most", 1000, 1, MAX_REQUESTS, ""),
-    Field("max_tokens", "Tokens at most", 1_000_000, 1, 500_000_000, "tokens", True, "",
-          "Of prompts and answers together, as the workers count them."),
-    Field("error_percent", "Stop at errors of", 50, 1, 100, "%", True, "",
-          "Of the last 20 requests."),
-    Field("request_s", "An answer's deadline", 60, 1, 600, "s", False, ""),
-    Field("warmup_s", "Not counted at the beginning", 0, 0, 600, "s", False, "",
-          "Requests of this time are sent and shown, but not in the result's percentiles."),
+          "No new requests are sent after this time."),
+    Field("max_requests", "Max requests", 1000, 1, MAX_REQUESTS, ""),
+    Field("max_tokens", "Max tokens", 1_000_000, 1, 500_000_000, "tokens", True, "",
+          "Prompt and output tokens together."),
+    Field("error_percent", "Error limit", 50, 1, 100, "%", True, "",
+          "Stops the run; share of the last 20 requests."),
+    Field("request_s", "Request timeout", 60, 1, 600, "s", False, ""),
+    Field("warmup_s", "Warm-up", 0, 0, 600, "s", False, "",
+          "Requests in this period are excluded from the results."),
     Field("seed", "Seed", 1, 0, 2**31 - 1, "", True, "",
-          "The same seed makes the same requests at the same moments."),
+          "The same seed gives the same requests and arrival times."),
 )  # fmt: skip
 _BY_NAME = {one.name: one for one in FIELDS}
 _NONCE = re.compile(r"[A-Za-z0-9-]{1,40}")
@@ -146,8 +146,8 @@ def parse_job(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
             facts[one.name] = _number(one, given[one.name], problems)
     nonce = given.get("nonce", WARM)
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
-        remedy = "Write 1 to 40 letters, digits or hyphens."
-        problems.append(Problem("nonce", nonce, "This is not a name.", remedy, "invalid"))
+        remedy = "Use 1 to 40 letters, digits or hyphens."
+        problems.append(Problem("nonce", nonce, "Invalid nonce.", remedy, "invalid"))
     facts["nonce"] = nonce
     known_names = {"workload", "mode", "api", "nonce", *_BY_NAME}
     problems += [_unknown(name, value) for name, value in given.items() if name not in known_names]
@@ -168,25 +168,25 @@ def _choice(name: str, value: Any, known: Mapping[str, str], problems: list[Prob
     if isinstance(value, str) and value in known:
         return value
     remedy = f"Choose one of {', '.join(known)}."
-    problems.append(Problem(name, value, "There is no such choice.", remedy, "unknown_choice"))
+    problems.append(Problem(name, value, "Unknown value.", remedy, "unknown_choice"))
     return next(iter(known))
 
 
 def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
-    remedy = f"Write {'a whole' if one.whole else 'a'} number from {one.low:g} to {one.high:g}."
+    remedy = f"Enter {'an integer' if one.whole else 'a number'} from {one.low:g} to {one.high:g}."
     try:
         if isinstance(value, bool):
             raise ValueError("a yes or no")
         found = float(value)
     except (TypeError, ValueError):
-        problems.append(Problem(one.name, value, "This is not a number.", remedy, "type"))
+        problems.append(Problem(one.name, value, f"{one.label}: not a number.", remedy, "type"))
         return one.default
     if not math.isfinite(found) or (one.whole and not found.is_integer()):
-        problems.append(Problem(one.name, value, "This is no such number.", remedy, "type"))
+        problems.append(Problem(one.name, value, f"{one.label}: invalid number.", remedy, "type"))
         return one.default
     if not one.low <= found <= one.high:
         word = "too small" if found < one.low else "too large"
-        problems.append(Problem(one.name, value, f"This is {word}.", remedy, "out_of_range"))
+        problems.append(Problem(one.name, value, f"{one.label} is {word}.", remedy, "out_of_range"))
         return one.default
     return int(found) if one.whole else found
 
@@ -194,15 +194,15 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
 def _validate_combinations(job: Job) -> list[Problem]:
     found = []
     if job.workload == TRACE and not job.rows:
-        remedy = "Upload a file of one JSON object a line, or choose the built-in sample."
-        found.append(Problem("trace", "", "A trace has no request.", remedy, "required"))
+        remedy = "Upload a file with one JSON object per line, or use the built-in sample."
+        found.append(Problem("trace", "", "The trace has no requests.", remedy, "required"))
     if job.warmup_s >= job.duration_s:
-        remedy = "Leave time that is counted: make it less than the duration."
-        text = "Nothing would be counted."
+        remedy = "Set a warm-up shorter than the duration."
+        text = "The warm-up covers the whole run, so no request is counted."
         found.append(Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range"))
     return found
 
 
 def _unknown(name: str, value: Any) -> Problem:
-    remedy = f"Leave it out; there are {', '.join(sorted(_BY_NAME))}, workload, mode, api, nonce."
-    return Problem(name, value, "There is no such field.", remedy, "unknown_field")
+    remedy = f"Omit it. Known: {', '.join(sorted(_BY_NAME))}, workload, mode, api, nonce."
+    return Problem(name, value, "Unknown field.", remedy, "unknown_field")

@@ -175,7 +175,7 @@ class Load:
                 reply = await self._target.post(self._path, body)
             code, text = find_fault(reply)
         except TimeoutError:
-            code, text = "timeout", f"No whole answer within {self.job.request_s:g} s."
+            code, text = "timeout", f"Incomplete after {self.job.request_s:g} s."
         except BrokenError as error:
             code, text = error.code, str(error)
         except asyncio.CancelledError:
@@ -267,9 +267,9 @@ def find_fault(reply: Reply) -> tuple[str, str]:
     if reply.error:
         return reply.code or "stream_error", reply.error
     if reply.first_at is None:
-        return "no_token", "The answer had no token."
+        return "no_token", "The response had no tokens."
     if not reply.ended:
-        return "broken", "The stream ended before its end."
+        return "broken", "The stream was interrupted."
     return "", ""
 
 

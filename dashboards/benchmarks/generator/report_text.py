@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 ENDS = {
-    "duration_s": "Its time was over.",
-    "max_requests": "All requests were sent.",
-    "max_tokens": "Its tokens were used up.",
-    "trace": "The trace came to its end.",
-    "errors": "Too many requests failed.",
-    "aborted": "It was aborted.",
+    "duration_s": "Ended: duration reached.",
+    "max_requests": "Ended: request limit reached.",
+    "max_tokens": "Ended: token limit reached.",
+    "trace": "Ended: end of the trace.",
+    "errors": "Ended: error limit reached.",
+    "aborted": "Aborted.",
 }
 
 
@@ -20,7 +20,7 @@ def line(seen: Mapping[str, Any]) -> str:
     failed = sum(seen["errors"].values())
     return (
         f"{seen['elapsed_s']:7.1f} s  sent {seen['sent']}  done {seen['done']}  failed {failed}"
-        f"  in flight {seen['in_flight']}  first token p50 {ms(ttft['p50'])}"
+        f"  in flight {seen['in_flight']}  TTFT p50 {ms(ttft['p50'])}"
         f" p90 {ms(ttft['p90'])}"
     )
 
@@ -29,17 +29,17 @@ def report(seen: Mapping[str, Any]) -> str:
     found = seen["result"]
     lines = [
         ENDS.get(seen["stopped_by"], ""),
-        f"{found['requests']} requests answered, {found['failed']} failed, "
-        f"{found['not_counted']} not counted, in {found['seconds']:g} s",
+        f"{found['requests']} requests completed, {found['failed']} failed, "
+        f"{found['not_counted']} excluded, in {found['seconds']:g} s",
         f"throughput      {found['requests_s']:g} requests/s, {found['prompt_tokens_s']:g} prompt "
-        f"and {found['completion_tokens_s']:g} answer tokens/s",
+        f"and {found['completion_tokens_s']:g} output tokens/s",
     ]
-    for name, label in (("ttft", "first token"), ("tpot", "a token after"), ("duration", "answer")):
+    for name, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("duration", "E2E latency")):
         one = found[name]
         parts = ", ".join(f"{p} {ms(one[p])}" for p in ("p50", "p90", "p99", "max"))
         lines.append(f"{label:15} {parts}")
     if found["cached_share"] is not None:
-        lines.append(f"cached          {found['cached_share']:.1%} of prompt tokens")
+        lines.append(f"hit rate        {found['cached_share']:.1%} of prompt tokens")
     if seen["tiers"]:
         lines.append("by tier         " + ", ".join(f"{k} {v}" for k, v in seen["tiers"].items()))
     lines += [f"failed          {code}: {seen['examples'].get(code, '')} ({count})"
@@ -53,13 +53,15 @@ def list_doubts(seen: Mapping[str, Any]) -> list[str]:
     if own["late"]:
         lag = seen.get("result", seen["now"])["lag"]
         found.append(
-            f"The generator was late (up to {ms(lag['max'])}): it could not offer this rate. "
-            "Its lateness is in the times above."
+            f"The load generator was late (up to {ms(lag['max'])}) and below the rate. "
+            "The delay is included in the times above."
         )
     if own["busy"]:
-        found.append(f"The generator used {own['cpu_share']:.0%} of a core: times may be its own.")
+        found.append(
+            f"The load generator used {own['cpu_share']:.0%} of a core, which may affect the times."
+        )
     if seen["not_sent"]:
-        found.append(f"{seen['not_sent']} requests were due and not sent: too many were under way.")
+        found.append(f"{seen['not_sent']} scheduled requests were not sent: too many in flight.")
     return found
 
 

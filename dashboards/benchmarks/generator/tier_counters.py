@@ -57,7 +57,7 @@ class TierCounterReader:
             self.unseen[name] = "does not answer"
             return None
         if reply.status != 200:
-            self.unseen[name] = f"answers {reply.status}"
+            self.unseen[name] = f"returned HTTP {reply.status}"
             return None
         counters = parse_tiers(parse_samples(reply.body.decode(errors="replace"), "vllm:"))
         if counters is None:

@@ -30,10 +30,12 @@ def parse(text: str) -> tuple[TraceRow, ...]:
         if not line.strip():
             continue
         if len(rows) >= MAX_REQUESTS:
-            raise _refused(number, f"There are more than {MAX_REQUESTS} requests.", "Cut the file.")
+            raise _refused(
+                number, f"The trace has more than {MAX_REQUESTS} requests.", "Shorten the file."
+            )
         rows.append(_row(number, line))
     if not rows:
-        raise _refused(1, "There is no request.", "Give one JSON object a line.")
+        raise _refused(1, "The trace has no requests.", "Use one JSON object per line.")
     rows.sort(key=lambda row: row.at)
     first = rows[0].at
     return tuple(TraceRow(r.at - first, r.prompt_tokens, r.answer_tokens, r.blocks) for r in rows)
@@ -81,17 +83,17 @@ def _row(number: int, line: str) -> TraceRow:
     try:
         facts = json.loads(line)
     except ValueError:
-        raise _refused(number, "This line is not JSON.", "Give one JSON object a line.") from None
+        raise _refused(number, "The line is not JSON.", "Use one JSON object per line.") from None
     if not isinstance(facts, dict):
-        raise _refused(number, "This line is no object.", "Write {...} on each line.")
+        raise _refused(number, "The line is not a JSON object.", "Use one JSON object per line.")
     at = _number(number, facts, "timestamp", 1e15)
     prompt = int(_number(number, facts, "input_length", _MAX_LENGTH))
     answer = int(_number(number, facts, "output_length", _MAX_LENGTH))
     blocks = facts.get("hash_ids", [])
     if not isinstance(blocks, list) or not all(_plain_int(name) for name in blocks):
-        raise _refused(number, "hash_ids is not a list of whole numbers.", "Write [0, 17, ...].")
+        raise _refused(number, "hash_ids is not a list of integers.", "Use a list such as [0, 17].")
     if len(blocks) > _MAX_LENGTH // BLOCK_TOKENS:
-        raise _refused(number, "hash_ids is too long.", "Leave out this line.")
+        raise _refused(number, "hash_ids is too long.", "Remove the line.")
     return TraceRow(at / 1000, max(1, prompt), max(1, answer), tuple(blocks))
 
 
@@ -99,7 +101,7 @@ def _number(number: int, facts: dict[str, Any], name: str, high: float) -> float
     value = facts.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= high:
         shown = "is missing" if name not in facts else f"is {value!r}"[:60]
-        raise _refused(number, f"{name} {shown}.", f"Write a number from 0 to {high:g}.")
+        raise _refused(number, f"{name} {shown}.", f"Use a number from 0 to {high:g}.")
     return float(value)
 
 

@@ -26,40 +26,40 @@ METRICS = frozenset(
 )
 
 
-@doctor_check("RouterSilent", "The router answers", always_runs, kv=False)
+@doctor_check("RouterSilent", "The router responds", always_runs, kv=False)
 def check_router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.error:
         yield DoctorFinding(
             Severity.ERROR,
-            "The router could not be asked, so most of this examination was not made.",
-            "See on the endpoint's page whether the router runs, and read its log. If it does, "
-            "its admin port must be reachable from here.",
+            "The router could not be queried, so most checks were skipped.",
+            "Check on the endpoint page that the router is running, and read its log. If it runs, "
+            "its admin port must be reachable from the console.",
             (facts.router.error,),
         )
 
 
 @doctor_check(
-    "RouterKeepsOldFile", "The router works with its newest configuration", require_router, kv=False
+    "RouterKeepsOldFile", "The router uses its latest configuration", require_router, kv=False
 )
 def check_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.refused:
         yield DoctorFinding(
             Severity.ERROR,
-            "The router refused its newest configuration and works with an older one.",
-            "Correct what it names; it takes the file over within a second.",
+            "The router rejected its latest configuration and uses an older one.",
+            "Correct the reported field; the router reloads the file within a second.",
             (facts.router.refused,),
         )
 
 
 @doctor_check(
-    "RouterNeedsRestart", "No setting waits for a restart of the router", require_router, kv=False
+    "RouterNeedsRestart", "No setting requires a router restart", require_router, kv=False
 )
 def check_needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.needs_restart:
         yield DoctorFinding(
             Severity.WARNING,
-            "Settings were changed which the router takes over at its next start only.",
-            "Restart the router when it suits; requests of streams end first.",
+            "Changed settings take effect only after a router restart.",
+            "Restart the router at a convenient time; running streams are completed first.",
             facts.router.needs_restart,
         )
 
@@ -71,22 +71,20 @@ def check_no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.ERROR,
             "No worker is registered with the router.",
             "Scale the endpoint up, or wait until its workers have started. With --worker-dns or "
-            "--worker-endpointslices, see whether the name resolves and its pods are ready.",
+            "--worker-endpointslices, check that the name resolves and the pods are ready.",
         )
 
 
-@doctor_check(
-    "WorkerNotRegistered", "The router knows every worker that runs", require_router, kv=False
-)
+@doctor_check("WorkerNotRegistered", "All running workers are registered", require_router, kv=False)
 def check_not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
     known = {worker.id for worker in facts.router.workers}
     missing = sorted((facts.wanted or frozenset()) - known)
     if missing and known:
         yield DoctorFinding(
             Severity.ERROR,
-            "Workers run which the router does not know: they get no request.",
-            "Wait for a few seconds; if it lasts, read the router's log for the configuration it "
-            "refuses.",
+            "Running workers are not registered with the router and get no requests.",
+            "Wait a few seconds. If it persists, check the router's log for a rejected "
+            "configuration.",
             tuple(f"{name}: not among the router's {len(known)} workers" for name in missing),
             tuple(missing),
         )
@@ -98,24 +96,25 @@ def check_worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if down:
         yield DoctorFinding(
             Severity.ERROR,
-            "The router cannot use workers: their health checks fail.",
-            "Read the worker's log. It must answer GET /health at the address the router has.",
-            tuple(f"{w.id} at {w.url}: {w.last_error or 'no answer yet'}" for w in down),
+            "Health checks of workers fail.",
+            "Read the worker's log. GET /health must succeed at the registered address.",
+            tuple(f"{w.id} at {w.url}: {w.last_error or 'no response yet'}" for w in down),
             tuple(worker.id for worker in down),
         )
 
 
-@doctor_check("WorkerNotReached", "Every worker answers the doctor", always_runs, kv=False)
+@doctor_check(
+    "WorkerNotReached", "All workers are reachable from the console", always_runs, kv=False
+)
 def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
     up = {worker.id for worker in facts.router.workers if worker.state != "down"}
     silent = [w for w in facts.workers if not w.answers and (w.name in up or not up)]
     if silent:
         yield DoctorFinding(
             Severity.INFO,
-            "Workers did not answer here, so what only they can tell was not examined.",
-            "Run the doctor where the workers can be reached (`emberline endpoint doctor`), or "
-            "see what keeps this machine from them. Requests are not affected if the router "
-            "reaches them.",
+            "Workers did not respond to the console, so their own facts were not checked.",
+            "Run the doctor where the workers are reachable (`emberline endpoint doctor`), or "
+            "fix the network path. Requests are not affected if the router reaches them.",
             tuple(f"{w.name} at {w.url}: {w.version.error}" for w in silent),
             tuple(worker.name for worker in silent),
         )
@@ -123,29 +122,29 @@ def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check(
     "WorkerMetricsMissing",
-    "Every worker shows vLLM's metrics on its port",
+    "All workers expose vLLM metrics",
     require_workers,
     kv=False,
 )
 def worker_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
-        worker.name: worker.cache.error or "/metrics shows nothing of vLLM"
+        worker.name: worker.cache.error or "/metrics has no vLLM metrics"
         for worker in facts.workers
         if worker.answers and not (worker.cache.found and worker.cache.found.engine)
     }
     return worker_finding(
         Severity.WARNING,
-        "Workers show no metrics: dashboards and alerts are blind to them, and the router "
-        "cannot see that one was restarted.",
-        "Start vLLM without --disable-log-stats, and let nothing but vLLM answer /metrics on "
-        "the worker's port (no sidecar, no other path).",
+        "Workers expose no metrics: dashboards and alerts do not cover them, and the router "
+        "does not detect their restarts.",
+        "Start vLLM without --disable-log-stats, and make sure that vLLM itself serves /metrics "
+        "on the worker's port (no sidecar, no other path).",
         bad,
     )
 
 
 @doctor_check(
     "RouterMetricsMissing",
-    "The router shows the metrics which alerts watch",
+    "The router exposes the metrics used by alerts",
     require_router,
     kv=False,
 )
@@ -155,8 +154,8 @@ def router_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if missing:
         yield DoctorFinding(
             Severity.WARNING,
-            "The router's /metrics lacks what alerts on routing are made of.",
-            "Run a router and a console of one version. Let nothing but the router answer on its "
-            "admin port.",
+            "The router's /metrics lacks metrics used by routing alerts.",
+            "Use the same version of router and console, and make sure that the router itself "
+            "serves its admin port.",
             (metrics.error,) if metrics.error else tuple(f"{name} is missing" for name in missing),
         )

@@ -26,9 +26,7 @@ _BATCHES_A_LOSS = 1000  # at fewer losses per batch, they are old or rare
 _CONFIG = (
     '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
 )
-_OWN_WORKERS_TEXT = (
-    "Emberline's console starts its workers so always: one that does not was started otherwise."
-)
+_OWN_WORKERS_TEXT = "Emberline's console always sets this; such a worker was started differently."
 # Router reasons for a missing source that another check reports in detail.
 _ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
 
@@ -53,32 +51,34 @@ def _require_event_report(facts: FleetFacts) -> str:
     return (
         ""
         if not require_kvaware(facts)
-        else require_one(_require_publisher, "whether it publishes")(facts)
+        else require_one(_require_publisher, "its event configuration")(facts)
     )
 
 
-@doctor_check("KvEventsOff", "Every worker publishes KV events", _require_event_report)
+@doctor_check("KvEventsOff", "All workers publish KV events", _require_event_report)
 def events_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
         if worker.publishers.found is not None and not _published(worker):
-            off[worker.name] = f"/kv_event_sources answers {len(worker.publishers.found)} sources"
+            off[worker.name] = f"/kv_event_sources lists {len(worker.publishers.found)} sources"
     for source in _sources(facts):
         if source.reason == "events_off":
-            off.setdefault(source.worker, f"the router says: {source.message}")
+            off.setdefault(source.worker, f"router: {source.message}")
     off = {name: why for name, why in off.items() if not _followed(facts, name)}
     return worker_finding(
         Severity.ERROR,
-        "No worker publishes KV events: kvaware knows nothing, and every request goes by its "
+        "No worker publishes KV events: kvaware is not effective, and every request is routed by "
         "prefix."
         if len(off) >= len(facts.workers)
-        else "Workers publish no KV events: the router places them by their load alone.",
+        else "Workers publish no KV events: requests are routed to them by load only.",
         f"Start them with --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
         off,
     )
 
 
-@doctor_check("KvDiscoveryMissing", "Every worker tells where it publishes", _require_event_report)
+@doctor_check(
+    "KvDiscoveryMissing", "All workers report their KV event endpoint", _require_event_report
+)
 def discovery_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     missing = {
         worker.name: worker.publishers.error
@@ -90,38 +90,38 @@ def discovery_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
             missing.setdefault(source.worker, source.message)
     return worker_finding(
         Severity.ERROR,
-        "Workers cannot be asked where they publish KV events (vLLM before 0.32, or a proxy "
-        "that does not pass the path on), and nobody told the router.",
-        "Name the sockets: --kv-events URL=tcp://HOST:5557 and --kv-replay URL=tcp://HOST:5558 "
+        "Workers do not report their KV event endpoint (vLLM before 0.32, or a proxy that blocks "
+        "the path), and it is not configured on the router.",
+        "Set the sockets: --kv-events URL=tcp://HOST:5557 and --kv-replay URL=tcp://HOST:5558 "
         "(or kv_events and kv_replay of the worker in the router's file).",
         missing,
     )
 
 
-@doctor_check("KvReplayOff", "Every worker repeats events that were missed", _require_event_report)
+@doctor_check("KvReplayOff", "All workers replay missed KV events", _require_event_report)
 def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
         for one in worker.publishers.found or ():
             if one.enabled and one.buffer_steps == 0 and one.replay:
-                off[worker.name] = "buffer_steps is 0: nothing is kept for a replay"
+                off[worker.name] = "buffer_steps is 0: no events are buffered for a replay"
             elif one.enabled and not one.replay:
                 off[worker.name] = "replay_endpoint is not set"
     for source in _sources(facts):
         if source.endpoint and not source.replay:
-            off.setdefault(source.worker, "the router follows it without a replay")
+            off.setdefault(source.worker, "the router has no replay endpoint for it")
         elif source.replay and off.get(source.worker, "").startswith("replay_endpoint"):
             del off[source.worker]  # configured on the router
     return worker_finding(
         Severity.WARNING,
-        "Workers repeat no KV events: after each that is lost, and after each restart of the "
-        "router, all that is known of their cache is dropped and learnt anew.",
+        "Workers do not replay KV events: after each lost event and each router restart, their "
+        "index is dropped and rebuilt.",
         f"Add replay_endpoint: --kv-events-config {_CONFIG}. {_OWN_WORKERS_TEXT}",
         off,
     )
 
 
-@doctor_check("KvEventsDialOut", "Every worker can be connected to", _require_event_report)
+@doctor_check("KvEventsDialOut", "All KV event endpoints accept connections", _require_event_report)
 def check_dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
     found: dict[str, str] = {}
     for worker in facts.workers:
@@ -135,9 +135,9 @@ def check_dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
             found.setdefault(source.worker, source.message)
     return worker_finding(
         Severity.ERROR,
-        "Workers name one address to publish at, so vLLM connects to it and binds nothing: "
-        "nobody can connect to them, and no event arrives.",
-        "Write tcp://*:PORT as their endpoint; or let the router bind: "
+        "The endpoint of these workers is a fixed address, so vLLM connects to it instead of "
+        "listening, and no event arrives.",
+        "Set their endpoint to tcp://*:PORT, or let the router bind: "
         "--kv-events URL=bind:tcp://*:PORT.",
         found,
     )
@@ -147,7 +147,7 @@ def _binds(endpoint: str) -> bool:
     return "*" in endpoint or "::" in endpoint
 
 
-@doctor_check("KvEventsNotFollowed", "The router follows every worker")
+@doctor_check("KvEventsNotFollowed", "The router receives KV events of all workers")
 def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     told = {
         finding
@@ -172,54 +172,53 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     for worker in facts.workers:
         routed = any(one.id == worker.name for one in facts.router.workers)
         if _published(worker) and worker.name not in known and routed:
-            bad[worker.name] = "it publishes, and the router does not listen"
+            bad[worker.name] = "publishes events, but the router is not connected"
     return worker_finding(
         Severity.ERROR,
-        "Workers publish KV events which the router does not receive.",
+        "The router does not receive the KV events of workers.",
         " ".join(dict.fromkeys(text for text in remedies if text))
-        or "Let the router reach the endpoint: is the port open from its host (NetworkPolicy, "
-        "container port), and is it the worker's own?",
+        or "Check that the router can reach the endpoint (NetworkPolicy, container port) and "
+        "that it belongs to the worker.",
         bad,
     )
 
 
-@doctor_check("KvEventSourceShared", "Each worker has an endpoint of its own")
+@doctor_check("KvEventSourceShared", "KV event endpoints are unique")
 def source_shared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     named = ((s.worker, s.endpoint) for s in _sources(facts) if s.endpoint)
     for endpoint, workers in groups(named):
         if len(set(workers)) > 1:
             yield DoctorFinding(
                 Severity.ERROR,
-                "Several workers are followed at one endpoint: each is believed to hold what only "
-                "one of them does.",
-                "Give each worker a port (or socket) of its own in --kv-events-config.",
+                "Several workers share one KV event endpoint, so the cache contents of one are "
+                "attributed to all.",
+                "Set a separate port (or socket) per worker in --kv-events-config.",
                 (f"{endpoint}: {', '.join(sorted(set(workers)))}",),
                 tuple(sorted(set(workers))),
             )
 
 
-@doctor_check("KvEventsLate", "Events arrive in time")
+@doctor_check("KvEventsLate", "KV event lag is low")
 def check_event_lag(facts: FleetFacts) -> Iterator[DoctorFinding]:
     late = {s.worker: s.lag_s for s in _sources(facts) if s.lag_s > LAG_S}
     stale = any(seconds > STALE_S for seconds in late.values())
     return worker_finding(
         Severity.ERROR if stale else Severity.WARNING,
-        "Events arrive late: the router decides by what caches held some time ago.",
-        "Compare the clocks of the two machines first (the lag is between them). Else the router "
-        "has too little CPU for the events it gets: see emberline_router_overhead_seconds, or run "
-        "more replicas of it.",
+        "KV events arrive late: routing uses outdated cache contents.",
+        "Check the clocks of both machines first (the lag is measured between them). Otherwise the "
+        "router lacks CPU: see emberline_router_overhead_seconds, or add router replicas.",
         {name: f"{seconds:.1f} s" for name, seconds in late.items()},
     )
 
 
-@doctor_check("KvEventsLost", "No event is lost for good")
+@doctor_check("KvEventsLost", "No KV events are lost")
 def check_lost_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
     losing = {s.worker: s for s in _sources(facts) if s.lost}
     often = any(s.lost * _BATCHES_A_LOSS > s.batches for s in losing.values())
     return worker_finding(
         Severity.WARNING if often else Severity.INFO,
-        "Events were lost since the router's start and could not be had again, so what was known "
-        "of a worker's cache was dropped and learnt anew.",
+        "KV events were lost and could not be replayed since the router started, so the index of "
+        "these workers was dropped and rebuilt.",
         "Set replay_endpoint, and raise buffer_steps (10,000 by default) and hwm in "
         "--kv-events-config if the network or the router pauses for long.",
         {name: _counts_text(source.counts) for name, source in losing.items()},
@@ -230,14 +229,14 @@ def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{key} {count}" for key, count in counts.items())
 
 
-@doctor_check("KvEventsNotUnderstood", "Every event is understood")
+@doctor_check("KvEventsNotUnderstood", "All KV events are valid")
 def check_malformed_events(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {s.worker: {**s.errors, **s.skipped} for s in _sources(facts) if s.errors or s.skipped}
     return worker_finding(
         Severity.WARNING,
-        "Some of what workers publish is not understood: the router may know less than there is, "
-        "or something else answers at that port.",
-        "Compare the version of vLLM with the one this router was tried with, and look at what "
+        "Some published KV events are not valid: the index may be incomplete, or another program "
+        "listens on that port.",
+        "Compare the vLLM version with the one tested with this router, and check which program "
         "listens at the endpoint.",
         {name: _counts_text(what) for name, what in bad.items()},
     )

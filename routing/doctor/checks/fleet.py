@@ -68,16 +68,15 @@ def version_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
         _version,
         "vLLM {}".format,
         Severity.WARNING,
-        "Workers run different versions of vLLM: what they report and how they cut blocks may "
-        "differ.",
-        "Give all workers one image, by its digest rather than by a tag that moves. During a "
-        "rollout this passes by itself.",
+        "Workers run different versions of vLLM; metrics and block layout may differ.",
+        "Use one image for all workers, by digest instead of a moving tag. During a rollout "
+        "this is expected.",
     )
 
 
 @doctor_check(
     "VersionUnproven",
-    f"Workers run vLLM {'.'.join(map(str, TESTED_VERSION))}, with which this was tried",
+    f"Workers run vLLM {'.'.join(map(str, TESTED_VERSION))} (tested version)",
     require_one(attrgetter("version"), "its version"),
 )
 def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
@@ -94,12 +93,15 @@ def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
     shown = ".".join(map(str, TESTED_VERSION))
     return worker_finding(
         Severity.WARNING if old else Severity.INFO,
-        f"KV events were tried with vLLM {shown}; these workers run another version."
-        + (" Older ones tell not where they publish, and seed block hashes at random." * old),
-        f"Use vLLM {shown}. With an older one name its sockets by --kv-events and --kv-replay "
+        f"KV events are tested with vLLM {shown}; these workers run another version."
+        + (
+            " Older versions do not report their event endpoint and seed block hashes randomly."
+            * old
+        ),
+        f"Use vLLM {shown}. With older versions set the sockets by --kv-events and --kv-replay "
         "and set PYTHONHASHSEED=0 for every worker."
         if old
-        else "Look at the next findings and at the probe's result: they say whether it works.",
+        else "Check the other findings and the probe result to see whether it works.",
         other,
     )
 
@@ -114,7 +116,7 @@ def _models(worker: WorkerFacts) -> tuple[str, ...]:
 
 @doctor_check(
     "ModelDiffers",
-    "All workers serve one model, with one length",
+    "All workers serve the same model and context length",
     require_two(attrgetter("models")),
     kv=False,
 )
@@ -133,22 +135,22 @@ def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check(
     "PrefixCachingOff",
-    "Every worker caches prefixes",
-    require_one(attrgetter("cache"), "how it caches"),
+    "Prefix caching is enabled on all workers",
+    require_one(attrgetter("cache"), "its cache configuration"),
     kv=False,
 )
 def prefix_caching_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off = [w.name for w in facts.workers if _cache(w).prefix_caching == "False"]
     return worker_finding(
         Severity.ERROR,
-        "Workers cache no prefixes at all: no strategy can find anything there.",
+        "Prefix caching is disabled on workers, so no strategy can get cache hits there.",
         "Start them without --no-enable-prefix-caching.",
         dict.fromkeys(off, 'enable_prefix_caching="False"'),
     )
 
 
 @doctor_check(
-    "BlockSizeDiffers", "All workers cut blocks of one size", require_two(attrgetter("cache"))
+    "BlockSizeDiffers", "All workers use the same block size", require_two(attrgetter("cache"))
 )
 def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     return _difference(
@@ -156,16 +158,15 @@ def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
         lambda worker: _cache(worker).block_size,
         "--block-size {}".format,
         Severity.WARNING,
-        "Workers cut prompts into blocks of different sizes. The router counts with each worker's "
-        "own, at the price of hashing every prompt several times, and a worker with large blocks "
-        "is credited less of the same prefix.",
+        "Workers use different block sizes. The router hashes every prompt once per size, and "
+        "workers with larger blocks match less of the same prefix.",
         "Start all workers with the same --block-size.",
     )
 
 
 @doctor_check(
     "HashAlgorithmDiffers",
-    "All workers name blocks by one algorithm",
+    "All workers use the same block hash algorithm",
     require_two(attrgetter("cache")),
     kv=False,
 )
@@ -175,8 +176,8 @@ def hash_algorithm_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
         lambda worker: _cache(worker).hash_algorithm,
         "--prefix-caching-hash-algo {}".format,
         Severity.WARNING if _shared(facts) else Severity.INFO,
-        "Workers name their blocks by different algorithms. The router does not mind, but a cache "
-        "they share (L2) never finds for one what another has stored.",
+        "Workers use different block hash algorithms. Routing is not affected, but blocks in a "
+        "shared L2 cache are not found by the other workers.",
         "Start all workers with the same --prefix-caching-hash-algo (sha256 is the default).",
     )
 
@@ -184,18 +185,17 @@ def hash_algorithm_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check(
     "HashSeedRandom",
     "Block hashes are the same in every process",
-    require_one(attrgetter("cache"), "how it hashes"),
+    require_one(attrgetter("cache"), "its hash algorithm"),
     kv=False,
 )
 def hash_seed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     algorithms = {w.name: _cache(w).hash_algorithm for w in facts.workers}
     return worker_finding(
         Severity.WARNING if _shared(facts) else Severity.INFO,
-        "With this algorithm each process seeds its block hashes at random. The router does not "
-        "mind, but what a worker stored in L2 is lost to the others, and to itself after a "
-        "restart.",
+        "With this algorithm each process seeds its block hashes randomly. Routing is not "
+        "affected, but blocks in L2 are not found by other workers or after a restart.",
         "Use --prefix-caching-hash-algo sha256, or set PYTHONHASHSEED=0 for every worker "
-        "(if it is set already, all is well: a worker does not tell).",
+        "(workers do not report whether it is set).",
         {name: found for name, found in algorithms.items() if found in _RANDOM_SEED},
     )
 
@@ -210,7 +210,7 @@ def _ids(probe: str) -> Part:
         if worker.tokens.found is None:
             return None
         ids = worker.tokens.found[probe]
-        return "refused" if ids is None else (len(ids), ids)
+        return "rejected" if ids is None else (len(ids), ids)
 
     return part
 
@@ -218,12 +218,12 @@ def _ids(probe: str) -> Part:
 def _shown(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return f"{value[0]} tokens, beginning {list(value[1][:6])}"
+    return f"{value[0]} tokens, starting with {list(value[1][:6])}"
 
 
 @doctor_check(
     "TokenizerDiffers",
-    "All workers make the same tokens of a text",
+    "All workers tokenize text identically",
     require_two(attrgetter("tokens")),
     kv=False,
 )
@@ -233,8 +233,8 @@ def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
         _ids(PLAIN),
         _shown,
         Severity.ERROR,
-        "Workers make different tokens of the same text: what one holds can never be found by "
-        "another's tokens.",
+        "Workers tokenize the same text differently, so cached blocks of one never match the "
+        "tokens of another.",
         "Start all workers with the same model and revision, and without --tokenizer or with the "
         "same one.",
     )
@@ -242,7 +242,7 @@ def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check(
     "TemplateDiffers",
-    "All workers make the same prompt of a chat",
+    "All workers render chats identically",
     require_two(attrgetter("tokens")),
     kv=False,
 )
@@ -254,8 +254,8 @@ def template_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
         _ids(CHAT),
         _shown,
         Severity.ERROR,
-        "Workers make different prompts of the same chat: they use different chat templates, so a "
-        "conversation that moves from one to the other finds nothing.",
+        "Workers render the same chat differently (different chat templates), so a conversation "
+        "that moves to another worker gets no cache hit.",
         "Start all workers with the same --chat-template (or none, and the same revision of the "
         "model), --chat-template-content-format and --default-chat-template-kwargs.",
     )

@@ -47,10 +47,10 @@ def _require_probe(facts: FleetFacts) -> str:
     kv = facts.router.kv
     if kv is not None and kv.probes:
         return ""
-    return "The router has not probed a worker yet, or probing is switched off (--kv-probe)."
+    return "No worker probed yet, or probing is disabled (--kv-probe)."
 
 
-@doctor_check("RoutingFallback", "Requests are placed by what caches hold")
+@doctor_check("RoutingFallback", "Requests are routed by cache contents")
 def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _recent_decisions(facts)
     counted = Counter(one.fallback for one in lately if one.fallback)
@@ -58,14 +58,14 @@ def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if verdict.too_often:
         yield DoctorFinding(
             Severity.ERROR,
-            f"{verdict.share:.0%} of the newest {verdict.requests} requests were placed without "
-            "knowing their blocks: kvaware is on and does not work.",
+            f"{verdict.share:.0%} of the newest {verdict.requests} requests were routed without "
+            "KV cache contents: kvaware is enabled but not effective.",
             find_remedy(verdict.main),
             _shares(counted, len(lately)),
         )
 
 
-@doctor_check("RequestFormUnsupported", "Callers' requests have a form that can be placed")
+@doctor_check("RequestFormUnsupported", "Request forms support cache-aware routing")
 def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _recent_decisions(facts)
     counted = Counter(one.fallback for one in lately if one.fallback in FORM_REASONS)
@@ -74,64 +74,61 @@ def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
         many = sum(counted.values()) > _FORM_SHARE * len(lately)
         yield DoctorFinding(
             Severity.WARNING if many else Severity.INFO,
-            "Callers use a form of request whose blocks cannot be known beforehand: these "
-            "requests go by their prefix.",
+            "Clients send request forms that cannot be routed by cache contents; these requests "
+            "are routed by prefix.",
             find_remedy(top),
             _shares(counted, len(lately)),
         )
 
 
-@doctor_check(
-    "CachedTokensNotReported", "Engines report what came from their cache", require_router
-)
+@doctor_check("CachedTokensNotReported", "Engines report cached tokens", require_router)
 def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
     good = [one for one in _recent_decisions(facts) if one.status == 200 and one.prompt_tokens]
     silent = [one for one in good if one.cached_tokens is None]
     if len(good) >= MIN_REQUESTS and len(silent) > _UNREPORTED_SHARE * len(good):
         yield DoctorFinding(
             Severity.WARNING,
-            "Engines do not say how many tokens came from their cache: nobody can see whether "
-            "the router's predictions are true, and a wrong index is not noticed.",
-            "Start the workers with --enable-prompt-tokens-details. Streams tell it only if they "
-            "end; embeddings never do.",
-            (f"{len(silent)} of {len(good)} answers came without cached_tokens",),
+            "Engines do not report cached tokens, so the accuracy of the router's predictions is "
+            "unknown and a wrong index is not detected.",
+            "Start the workers with --enable-prompt-tokens-details. Streams report it only at "
+            "their end, embeddings never.",
+            (f"{len(silent)} of {len(good)} responses have no cached_tokens",),
         )
 
 
-@doctor_check("IndexNotBelieved", "What the index promises is there")
+@doctor_check("IndexNotBelieved", "Index predictions are accurate")
 def check_prediction_accuracy(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {n: h for n, h in (kv.honesty if kv else {}).items() if not h.believed or h.demotions}
     now = any(not honesty.believed for honesty in bad.values())
     return worker_finding(
         Severity.ERROR if now else Severity.INFO,
-        "What the index promised of workers was not there"
+        "The index predicted blocks that workers did not have"
         + (
-            ": they are placed by load until it is built anew."
+            ": these workers are routed by load until it is rebuilt."
             if now
-            else " at some time since the router's start; it was built anew, and is believed."
+            else " at some time since the router started; it was rebuilt and is trusted again."
         ),
-        "Nothing has to be done at once: the index is built anew by itself. If it repeats, look "
-        "for who empties the cache (POST /reset_prefix_cache), for two workers behind one address, "
-        "or for tokens that differ.",
+        "No immediate action: the index is rebuilt automatically. If it recurs, check for cache "
+        "resets (POST /reset_prefix_cache), two workers behind one address, or differing tokens.",
         {
-            name: f"{h.missing:.0%} of promised tokens missing, {h.unforeseen:.0%} of "
+            name: f"{h.missing:.0%} of predicted tokens missing, {h.unforeseen:.0%} of "
             f"reported ones unforeseen, {h.demotions} times rebuilt"
             for name, h in bad.items()
         },
     )
 
 
-@doctor_check("ProbeFailing", "A prompt sent twice is found the second time", _require_probe)
+@doctor_check("ProbeFailing", "A repeated prompt hits the cache", _require_probe)
 def probe_failing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {name: probe for name, probe in (kv.probes if kv else {}).items() if not probe.hit}
     remedies = dict.fromkeys(probe.remedy for probe in bad.values() if probe.remedy)
     return worker_finding(
         Severity.ERROR,
-        "A prompt of the router's own, sent twice to a worker, was not foreseen or not found in "
-        "its cache the second time: so will callers' prompts be.",
-        " ".join(_sentence(text) for text in remedies) or "Read the router's log for kv_probe.",
+        "A test prompt sent twice to a worker was not predicted, or missed the cache the second "
+        "time; client prompts will behave alike.",
+        " ".join(_sentence(text) for text in remedies) or "Check the router's log for kv_probe.",
         {
             name: f"{probe.result} ({probe.predicted} tokens predicted, "
             f"{'nothing' if probe.reported is None else probe.reported} reported)"

@@ -33,37 +33,37 @@ def _finding(found: list[Difference], what: str) -> DoctorFinding:
     )
 
 
-@doctor_check("TokenizerMismatch", "The router's tokenizer is the workers'")
+@doctor_check("TokenizerMismatch", "Router and workers use the same tokenizer")
 def tokenizer_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
     plain = [one for one in _differences(facts) if one.probe.startswith(_PLAIN)]
     if plain:
         yield _finding(
             plain,
-            "The router's tokenizer is not the workers': its tokens would find nothing, so it has "
-            "a worker tokenize each prompt, which takes longer.",
+            "The router's tokenizer differs from the workers', so a worker tokenizes each prompt, "
+            "which adds latency.",
         )
 
 
-@doctor_check("TemplateMismatch", "The router's chat template is the workers'")
+@doctor_check("TemplateMismatch", "Router and workers use the same chat template")
 def template_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
     chats = [one for one in _differences(facts) if not one.probe.startswith(_PLAIN)]
     if chats and len(chats) == len(_differences(facts)):
         yield _finding(
             chats,
-            "The router's chat template is not the workers': tokens it makes of a chat would find "
-            "nothing, so it has a worker tokenize each prompt, which takes longer.",
+            "The router's chat template differs from the workers', so a worker tokenizes each "
+            "prompt, which adds latency.",
         )
 
 
-@doctor_check("TokenizerUnusable", "The router's tokenizer can be used")
+@doctor_check("TokenizerUnusable", "The router's tokenizer is usable")
 def tokenizer_unusable(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and kv.problem and kv.tokenizer:
         yield DoctorFinding(
             Severity.ERROR,
-            "The router cannot use the tokenizer it was given, so a worker tokenizes each prompt, "
-            "which takes longer.",
-            "Give --tokenizer (kv.tokenizer) a folder with the model's tokenizer.json and "
+            "The router cannot load its configured tokenizer, so a worker tokenizes each prompt, "
+            "which adds latency.",
+            "Set --tokenizer (kv.tokenizer) to a folder with the model's tokenizer.json and "
             "tokenizer_config.json.",
             (kv.problem,),
         )
@@ -75,23 +75,22 @@ def tokenizer_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if kv is not None and not kv.tokenizer:
         yield DoctorFinding(
             Severity.INFO,
-            "The router has no tokenizer: a worker tokenizes each prompt, which takes some "
-            "milliseconds more and work of the worker.",
-            "Give it the model's folder (--tokenizer). Simulated workers have a tokenizer of their "
-            "own: there is nothing to give.",
+            "The router has no tokenizer: a worker tokenizes each prompt, which adds some "
+            "milliseconds and load on the worker.",
+            "Set --tokenizer to the model folder. Not needed for simulated workers, which have "
+            "their own tokenizer.",
         )
 
 
-@doctor_check("TokensNotCompared", "The router's tokens were compared")
+@doctor_check("TokensNotCompared", "Router tokens are verified")
 def not_compared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and _expects_comparison(kv) and kv.compared not in (SAME, DIFFERENT):
         yield DoctorFinding(
             Severity.WARNING,
-            "The router has not yet been able to compare its tokens with a worker's, so it does "
-            "not use them.",
-            "See whether a worker is up and answers POST /tokenize; the router tries again every "
-            "ten seconds.",
+            "The router has not verified its tokens against a worker's yet, so it does not use "
+            "them.",
+            "Check that a worker is up and serves POST /tokenize; the router retries every 10 s.",
             (f"compared: {kv.compared or 'not yet'}", f"trust: {kv.trust or 'none'}"),
         )
 
@@ -100,7 +99,7 @@ def _expects_comparison(kv: KvIndex) -> bool:
     return bool(kv.tokenizer) and not kv.problem
 
 
-@doctor_check("TokenizeRefused", "Every worker tokenizes when asked", require_workers)
+@doctor_check("TokenizeRefused", "All workers serve /tokenize", require_workers)
 def check_tokenize_rejected(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.tokens.error
@@ -109,8 +108,8 @@ def check_tokenize_rejected(facts: FleetFacts) -> Iterator[DoctorFinding]:
     }
     return worker_finding(
         Severity.WARNING,
-        "Workers do not answer POST /tokenize: the router cannot verify its tokens there, nor "
-        "have prompts tokenized.",
-        "Let the path through (a proxy in front of the worker?). vLLM answers it always.",
+        "Workers do not serve POST /tokenize: the router can neither verify its tokens nor have "
+        "prompts tokenized.",
+        "Allow the path in any proxy in front of the worker. vLLM always serves it.",
         bad,
     )

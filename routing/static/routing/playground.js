@@ -1,5 +1,5 @@
-// The playground: several turns, to one endpoint or to two, answered as they are computed.
-// The page's form answers one message without this file. Nothing said is kept anywhere.
+// Playground: streamed conversations with one or two endpoints, and a table of measured runs.
+// Without this file the page's form sends one message. Nothing is stored outside the page.
 (function () {
   "use strict";
   var form = document.getElementById("playground");
@@ -11,6 +11,7 @@
   });
   var mayNotSend = byId("send").disabled;
   var name = function (pane) { return pane.log.getAttribute("aria-label").replace("Conversation with ", ""); };
+  var runs = []; // the newest first
   byId("warm").hidden = byId("cold").hidden = false;
 
   function parameters() {
@@ -44,7 +45,7 @@
     });
   }
 
-  // -- what is shown
+  // -- conversation
 
   function shown(pane, turn) {
     var empty = pane.log.querySelector(".turns-empty");
@@ -70,7 +71,7 @@
     return turn;
   }
 
-  // From the turn at `index` on, forgotten; in every pane, for they hold the same conversation.
+  // Remove the turns from `index` on; in every pane, because all have the same conversation.
   function cut(index) {
     panes.forEach(function (pane) {
       pane.turns.splice(index).forEach(function (turn) { turn.node.remove(); });
@@ -82,7 +83,7 @@
     var editor = byId("edit-template").content.firstElementChild.cloneNode(true);
     var field = editor.querySelector("textarea");
     field.value = turn.text;
-    field.setAttribute("aria-label", "Your message, changed");
+    field.setAttribute("aria-label", "Edited message");
     editor.querySelector(".turn-keep").addEventListener("click", function () {
       editor.remove();
       turn.node.querySelector(".turn-edit").focus();
@@ -90,7 +91,7 @@
     editor.querySelector(".turn-resend").addEventListener("click", function () {
       if (!field.value.trim()) return;
       cut(pane.turns.indexOf(turn));
-      say(field.value, false);
+      say(field.value, "first");
     });
     turn.node.append(editor);
     field.focus();
@@ -109,38 +110,40 @@
     byId("warm").disabled = byId("cold").disabled = mayNotSend || running || !said;
   }
 
-  function say(text, cold) {
+  function say(text, mode) {
     panes.forEach(function (pane) { add(pane, "user", text); });
-    panes.forEach(function (pane) { answer(pane, cold); });
+    panes.forEach(function (pane) { answer(pane, mode, text); });
     refresh();
   }
 
-  function again(cold) {
+  function again(mode) {
     var turns = panes[0].turns;
     var last = turns.length - 1;
     while (last >= 0 && turns[last].role !== "user") last -= 1;
     if (last < 0 || busy()) return;
     var text = turns[last].text;
     cut(last);
-    say(text, cold);
+    say(text, mode);
   }
 
-  function answer(pane, cold) {
-    var body = request(pane, cold);
+  function answer(pane, mode, message) {
+    var body = request(pane, mode === "cold");
     var turn = add(pane, "assistant", "");
+    turn.mode = mode;
+    turn.message = message;
     var state = turn.node.querySelector(".turn-state");
     pane.abort = new AbortController();
     state.textContent = "Sent…";
     post(pane.box.dataset.chat, body, pane.abort.signal).then(function (response) {
       if (response.ok && response.body) return read(pane, turn, response.body.getReader());
       return response.json().catch(function () {
-        return { detail: "The console answered " + response.status + "." };
-      }).then(function (told) {
-        failed(turn, [told.field, told.detail, told.remedy].filter(Boolean).join(": "));
+        return { detail: "The console returned HTTP " + response.status + "." };
+      }).then(function (reply) {
+        failed(turn, (reply.field ? reply.field + ": " : "") + [reply.detail, reply.remedy].filter(Boolean).join(" "));
       });
     }).catch(function (error) {
       var stopped = error.name === "AbortError";
-      failed(turn, stopped ? "Stopped by you. The worker was told to stop, too." : "The console does not answer, or broke off.", stopped);
+      failed(turn, stopped ? "Stopped. The worker stopped generating." : "The connection to the console was lost. Send the message again.", stopped);
     }).finally(function () {
       pane.abort = null;
       refresh();
@@ -172,7 +175,7 @@
           took(pane, turn, kind, JSON.parse(lines[1].slice(6)));
         });
         if (!part.done) return step();
-        if (!done) failed(turn, "The answer broke off: the console went away.");
+        if (!done) failed(turn, "Incomplete response: the connection to the console was lost.");
       });
     }
     return step();
@@ -181,16 +184,81 @@
   function took(pane, turn, kind, data) {
     var state = turn.node.querySelector(".turn-state");
     var follow = pane.log.scrollHeight - pane.log.scrollTop - pane.log.clientHeight < 40;
-    if (kind === "head") state.textContent = data.worker ? "At " + data.worker + "…" : "Sent…";
+    if (kind === "head") state.textContent = data.worker ? "Generating on " + data.worker + "…" : "Sent…";
     if (kind === "piece") {
       turn.text += data.text;
       turn.node.querySelector(".turn-text").append(data.text);
     }
     if (kind === "done") {
       state.textContent = "";
-      turn.node.querySelector(".turn-facts").innerHTML = data.html; // by the console's own template
+      turn.node.querySelector(".turn-facts").innerHTML = data.html; // from the console's own template
+      record(pane, turn, data);
     }
     if (follow) pane.log.scrollTop = pane.log.scrollHeight;
+  }
+
+  // -- runs: one row for each response, kept until the page is closed
+
+  var MAX_RUNS = 200;
+  var COLUMNS = ["run", "mode", "endpoint", "worker", "reason", "route", "ttft_s", "itl_s", "duration_s", "prompt_tokens",
+    "device", "l1", "l2", "cached_unknown_tier", "computed", "completion_tokens", "decision", "error", "message"];
+
+  function record(pane, turn, data) {
+    var holder = document.createElement("tbody");
+    holder.innerHTML = data.row; // from the console's own template
+    var row = holder.firstElementChild;
+    var run = { number: runs.length ? runs[0].number + 1 : 1, mode: turn.mode, message: turn.message, endpoint: pane.box.dataset.endpoint, data: data };
+    row.querySelector("[data-run=number]").textContent = run.number;
+    var mode = row.querySelector("[data-run=mode]");
+    mode.textContent = run.mode;
+    if (run.mode !== "first") mode.classList.replace("bg-secondary-lt", run.mode === "cold" ? "bg-blue-lt" : "bg-orange-lt");
+    var message = row.querySelector("[data-run=message]");
+    message.textContent = message.title = run.message.slice(0, 200);
+    byId("runs-rows").prepend(row);
+    runs.unshift(run);
+    if (runs.length > MAX_RUNS) { runs.pop(); byId("runs-rows").lastElementChild.remove(); }
+    summarize();
+  }
+
+  function middle(values) {
+    var sorted = values.slice().sort(function (a, b) { return a - b; });
+    var half = sorted.length >> 1;
+    return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+  }
+
+  function seconds(value) { return value < 0.9995 ? (1000 * value).toPrecision(3).replace(/\.0+$/, "") + " ms" : value.toFixed(2) + " s"; }
+
+  // TTFT p50 of the latest message's cold and warm runs: other messages have other prompt lengths.
+  function summarize() {
+    byId("runs").hidden = !runs.length;
+    var of = function (mode) {
+      return runs.filter(function (run) { return run.mode === mode && run.message === runs[0].message && run.data.ttft_s && !run.data.error; })
+        .map(function (run) { return run.data.ttft_s; });
+    };
+    var text = "Every response adds a row. Send the message again warm and cold to compare TTFT.";
+    if (runs.length) {
+      var cold = of("cold"), warm = of("warm"), parts = [];
+      var count = function (values) { return " (" + values.length + (values.length === 1 ? " run)" : " runs)"); };
+      if (cold.length) parts.push("cold " + seconds(middle(cold)) + count(cold));
+      if (warm.length) parts.push("warm " + seconds(middle(warm)) + count(warm));
+      if (parts.length) text = "TTFT p50 of the latest message: " + parts.join(", ");
+      if (parts.length === 2) text += ". Cold / warm: " + (middle(cold) / middle(warm)).toFixed(1) + "×";
+    }
+    byId("runs-summary").textContent = text;
+    byId("runs-csv").textContent = [COLUMNS].concat(runs.slice().reverse().map(cells)).map(function (row) { return row.map(quoted).join(","); }).join("\n");
+  }
+
+  function cells(run) {
+    var data = run.data, tokens = data.tokens;
+    return [run.number, run.mode, run.endpoint, data.worker, data.reason, data.route, data.ttft_s, data.itl_s, data.duration_s, tokens.prompt,
+      tokens.device, tokens.l1, tokens.l2, tokens.cache, tokens.computed, data.completion_tokens, data.decision, data.error, run.message];
+  }
+
+  function quoted(value) {
+    if (value === null || value === undefined) return "";
+    var text = String(value);
+    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = "'" + text; // no formula in a spreadsheet
+    return /[",\r\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
   }
 
   form.addEventListener("submit", function (event) {
@@ -198,7 +266,7 @@
     var text = byId("message").value;
     if (!text.trim() || busy() || mayNotSend) return;
     byId("message").value = "";
-    say(text, false);
+    say(text, "first");
     byId("message").focus();
   });
   byId("message").addEventListener("keydown", function (event) {
@@ -208,8 +276,14 @@
     panes.forEach(function (pane) { if (pane.abort) pane.abort.abort(); });
     byId("message").focus();
   });
-  byId("warm").addEventListener("click", function () { again(false); });
-  byId("cold").addEventListener("click", function () { again(true); });
+  byId("warm").addEventListener("click", function () { again("warm"); });
+  byId("cold").addEventListener("click", function () { again("cold"); });
+  byId("runs-clear").addEventListener("click", function () {
+    runs = [];
+    byId("runs-rows").replaceChildren();
+    summarize();
+    byId("message").focus();
+  });
   byId("anew").addEventListener("click", function () {
     panes.forEach(function (pane) { if (pane.abort) pane.abort.abort(); });
     cut(0);
@@ -225,14 +299,14 @@
     delete body.route;
     if (!body.messages.length) body.messages = [{ role: "user", content: "Hello" }];
     post(pane.box.dataset.code, body).then(function (response) {
-      if (!response.ok) return response.json().then(function (told) { return Promise.reject(told); });
+      if (!response.ok) return response.json().then(function (reply) { return Promise.reject(reply); });
       return response.text();
-    }).then(function (html) { byId("code-body").innerHTML = html; }, function (told) {
-      byId("code-body").textContent = told.detail ? told.detail + " " + (told.remedy || "") : "The console does not answer.";
+    }).then(function (html) { byId("code-body").innerHTML = html; }, function (reply) {
+      byId("code-body").textContent = reply.detail ? reply.detail + " " + (reply.remedy || "") : "The console did not respond. Close and reopen this section.";
     });
   });
   window.addEventListener("beforeunload", function (event) {
-    if (panes[0].turns.length > 2) event.preventDefault();
+    if (panes[0].turns.length > 2 || runs.length > 2) event.preventDefault();
   });
   refresh();
 })();

@@ -51,9 +51,9 @@ def test_what_is_typed_is_judged_as_the_api_would() -> None:
     page = browser("operator")
     typed = {**TYPED, "name": "Bad Name", "copies": "2", "touched": "copies"}
     text = page.post("/cache/new/look/", typed).content.decode()
-    assert "2 things to put right" in text
+    assert "2 errors" in text
     slot = text.split('id="live-copies" hx-swap-oob="innerHTML">')[1].split("</div>")[0]
-    assert "2 copies need at least as many nodes" in slot
+    assert "Replication factor 2 requires 2 nodes" in slot
     assert 'id="live-name" hx-swap-oob="innerHTML"></div>' in text, "nobody was there yet"
     fine = page.post("/cache/new/look/", {**TYPED, "name": "chat"}).content.decode()
     assert "Ready to create" in fine
@@ -67,10 +67,10 @@ def test_what_is_typed_is_judged_as_the_api_would() -> None:
 def test_a_change_says_what_it_does(tier: CacheTier) -> None:
     page = browser("operator")
     text = page.post(f"{EDIT}look/", {**TYPED, "memory_bytes": "0.25"}).content.decode()
-    assert "Restarts nothing" in text
+    assert "Applied without a restart" in text
     text = page.post(f"{EDIT}look/", {**TYPED, "policy": "lru", "node_count": "2", "copies": "2"})
-    assert "The workers of every endpoint that uses it restart" in text.content.decode()
-    assert "Each node restarts in turn" in text.content.decode()
+    assert "Rolling restart of the workers" in text.content.decode()
+    assert "Rolling restart of the nodes" in text.content.decode()
     tier.refresh_from_db()
     assert tier.generation == 1
     assert browser("viewer").post(f"{EDIT}look/", TYPED).status_code == 403
@@ -81,11 +81,11 @@ def test_what_somebody_else_changed_is_shown_before_it_is_changed_again(tier: Ca
     page = browser("operator")
     actions.change(user("admin"), "chat", {"node_count": 2})
     typed = {**TYPED, "memory_bytes": "0.25", "generation": "1"}
-    assert "Somebody changed chat" in page.post(f"{EDIT}look/", typed).content.decode()
+    assert "chat was changed since" in page.post(f"{EDIT}look/", typed).content.decode()
     answer = page.post(EDIT, typed)
     html = answer.content.decode()
     assert answer.status_code == 409
-    assert "it is 2 now, you typed 1" in html
+    assert "current 2, your input 1" in html
     assert 'value="0.25"' in html
     assert 'name="generation" value="2"' in html
     tier.refresh_from_db()

@@ -60,8 +60,8 @@ def ready_tier() -> CacheTier:
 def test_without_a_tier_the_page_says_when_there_will_be_one() -> None:
     page = browser("viewer").get("/cache/")
     assert page.status_code == 200
-    assert "No cache tier yet" in page.text
-    assert "turns L2 on" in page.text
+    assert "No cache tiers" in page.text
+    assert "enables L2" in page.text
 
 
 def test_the_page_shows_nodes_and_numbers() -> None:
@@ -81,11 +81,11 @@ def test_htmx_gets_the_part_only() -> None:
 
 def test_the_page_says_that_a_restarted_node_lost_what_it_held(paper: FakeProvisioner) -> None:
     tier = ready_tier()
-    assert "what it held is gone" not in browser("viewer").get("/cache/").text
+    assert "cached data lost" not in browser("viewer").get("/cache/").text
     paper.crash(Ref("fake", "cache-default"), 0)
     for _ in range(3):
         reconciler.reconcile(str(tier.pk))
-    assert "</time>: what it held is gone" in browser("viewer").get("/cache/").text
+    assert "</time>: cached data lost" in browser("viewer").get("/cache/").text
     (node,) = program("viewer").get("/api/v1/cache-tiers/default/").json()["nodes"]
     assert node["restarts"] == 1
     assert node["last_restart_at"] == node["started_at"]
@@ -95,20 +95,20 @@ def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     ready_tier()
     text = browser("viewer").get("/cache/").text
-    assert "the node has not said any yet" in text
-    assert "not known" in text
+    assert "No statistics yet" in text
+    assert "Unknown" in text
 
 
 def test_an_operator_changes_a_tier_and_is_told_what_was_refused() -> None:
     ready_tier()
     operator = browser("operator")
     done = operator.post("/cache/default/edit/", {"memory_bytes": "0.5"}, follow=True)
-    assert "is being changed" in done.text
+    assert "are being applied" in done.text
     assert CacheTier.objects.get().memory_bytes == 512 * MIB
     for typed in ("much", "0.001", "-1", "nan", "inf", "1e99"):
         refused = operator.post("/cache/default/edit/", {"memory_bytes": typed})
         assert refused.status_code == 400
-        assert "Nothing was changed" in refused.text
+        assert "was not changed" in refused.text
         assert f'value="{typed}"' in refused.text, "what was typed stays"
     assert CacheTier.objects.get().memory_bytes == 512 * MIB
 

@@ -38,16 +38,16 @@ def test_the_knee_is_where_more_stops_paying() -> None:
     assert found is not None
     assert found.knee.share == 4
     assert found.knee.size_bytes == 4 * GIB
-    assert "4 times the size would find 60 % instead of 20 %" in found.advice
+    assert "At 4 × the current size, the estimated hit rate is 60 % (now 20 %)" in found.advice
     assert [(p.share, p.hit_percent) for p in found.shown] == [(0.5, 10), (1, 20), (2, 40), (4, 60)]
 
 
 @pytest.mark.parametrize(
     ("rates", "said"),
     [
-        ((0.59, 0.6, 0.6, 0.6, 0.61), "memory can be given back"),
-        ((0.1, 0.6, 0.61, 0.61, 0.62), "The size is right"),
-        ((0.0, 0.001, 0.002, 0.003, 0.004), "no size would help"),
+        ((0.59, 0.6, 0.6, 0.6, 0.61), "the size can be reduced"),
+        ((0.1, 0.6, 0.61, 0.61, 0.62), "The size is adequate"),
+        ((0.0, 0.001, 0.002, 0.003, 0.004), "no size gives many hits"),
     ],
 )
 def test_advice(rates: tuple[float, ...], said: str) -> None:

@@ -78,11 +78,11 @@ def test_exit_codes_are_those_of_the_page() -> None:
 
 @db
 def test_cache_tiers() -> None:
-    assert "no cache tier" in run("cache-tier", "list")
+    assert "No cache tiers" in run("cache-tier", "list")
     dry = run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824", "--dry-run")
     assert "memory_bytes: null -> 1073741824" in dry
-    assert "no cache tier" in run("cache-tier", "list")
-    assert "accepted" in run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824")
+    assert "No cache tiers" in run("cache-tier", "list")
+    assert "created" in run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824")
     assert "1 GiB" in run("cache-tier", "list")
     assert "generation 2" in run("cache-tier", "update", "west", "--set", "memory_bytes=536870912")
     assert json.loads(run("cache-tier", "get", "west", "-o", "json"))["memory_bytes"] == 1 << 29
@@ -114,22 +114,52 @@ def test_keys_with_limits() -> None:
     row = next(one for one in run("endpoint", "key", "list", "demo").splitlines() if " app " in one)
     assert "requests_per_minute=60" in row and clear not in row
     key_id = row.split()[0]
-    assert "app is changed" in run("endpoint", "key", "update", "demo", key_id, "max_in_flight=2")
+    assert "Key app changed" in run("endpoint", "key", "update", "demo", key_id, "max_in_flight=2")
     assert "max_in_flight=2" in run("endpoint", "key", "list", "demo")
     new = run("endpoint", "key", "rotate", "demo", key_id).strip()
     assert new.startswith("ebk_") and new != clear
     assert "(all)" in run("endpoint", "key", "usage", "demo")
+    assert "max_in_flight=3" not in run("endpoint", "key", "list", "demo")
+    run("endpoint", "key", "update", "demo", "app", "max_in_flight=3")
+    assert "max_in_flight=3" in run("endpoint", "key", "list", "demo"), "addressed by its name"
+    code, said = refused("endpoint", "explain", "demo", "--prompt", "hi", "--key", "nope")
+    assert (code, "emberline endpoint key list demo" in said) == (4, True)
+    assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", "app")
     assert refused("endpoint", "key", "create", "demo", "b", "max_in_flight=-1")[0] == 3
+
+
+@db
+def test_deletion_is_confirmed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    make_endpoint()
+    code, said = refused("endpoint", "delete", "demo")
+    assert (code, "Add --yes" in said) == (2, True), "standard input is no terminal"
+    terminal = io.StringIO("n\nother\n\ndemo\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    for _ in range(3):
+        assert refused("endpoint", "delete", "demo") == (1, "Canceled. Nothing was changed.")
+    assert not Endpoint.objects.get().deleting
+    assert "stops its workers" in capsys.readouterr().err
+    assert "being deleted" in run("endpoint", "delete", "demo")
+    make_endpoint("other")
+    assert "Dry run" in run("endpoint", "delete", "other", "--dry-run")
+    assert "being deleted" in run("endpoint", "delete", "other", "--yes")
+
+
+def test_counts_have_a_plural() -> None:
+    assert [output.count(number, "worker") for number in (0, 1, 1200)] == [
+        *("0 workers", "1 worker", "1,200 workers"),
+    ]
 
 
 @db
 def test_an_endpoint_is_moved() -> None:
     make_endpoint()
     Team.objects.create(name="West", slug="west")
-    assert "team west's now" in run("endpoint", "move", "demo", "west")
+    assert "moved to team west" in run("endpoint", "move", "demo", "west")
     assert Endpoint.objects.get().team == Team.objects.get()
     assert "demo" in run("endpoint", "list", "--team", "west")
-    assert "nobody's now" in run("endpoint", "move", "demo", "--nobody")
+    assert "moved to no team" in run("endpoint", "move", "demo", "--nobody")
     assert refused("endpoint", "move", "demo", "east")[0] == 3
 
 
@@ -204,7 +234,7 @@ def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) 
         ended = context.run(options, lambda: Client(stub.url), out, err)
     assert json.loads(stub.seen[0][2]) == {"rate": 4}
     assert ended.exit_code == 0 and "b1 of demo: done" in ended.text and "requests: 9" in ended.text
-    assert "simulated: times are made up" in ended.text
+    assert "Simulated workers" in ended.text
     assert "running Sending" in err.getvalue()
 
 

@@ -69,7 +69,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
     for text in ("{", "[]", '{"default": {"address": "x"}}', '{"default": 1}'):
         profiles_path(env).write_text(text)
-        with pytest.raises(CommandError, match="is damaged"):
+        with pytest.raises(CommandError, match="is not valid"):
             select_console({}, env)
 
 

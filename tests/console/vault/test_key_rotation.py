@@ -125,17 +125,17 @@ def test_it_says_what_it_did_and_does_it_once(world: dict[str, Any], settings: S
         *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
         f"vault/notify/{receiver}/secret",
     }
-    assert told == f"Sealed anew: {', '.join(rekeyed_order(told))}."
+    assert told == f"Re-encrypted: {', '.join(rekeyed_order(told))}."
     assert set(rekeyed_order(told)) == titles
     trail = AuditEvent.objects.filter(verb="rekey")
     assert sorted(trail.values_list("target", flat=True)) == sorted(titles)
     assert "T0KEN" not in str(list(trail.values()))
-    assert ThisMachine().rekey() == "All are sealed with the first key."
+    assert ThisMachine().rekey() == "All secrets are encrypted with the first key."
     assert trail.count() == len(titles)
 
 
 def rekeyed_order(told: str) -> list[str]:
-    return told.removeprefix("Sealed anew: ").removesuffix(".").split(", ")
+    return told.removeprefix("Re-encrypted: ").removesuffix(".").split(", ")
 
 
 def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
@@ -150,7 +150,7 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
     with pytest.raises(CommandError) as wrong:
         ThisMachine().rekey()
     assert wrong.value.exit_code == FAILED
-    done, lost = str(wrong.value).split(" No key here opens ")
+    done, lost = str(wrong.value).split(" No configured key decrypts ")
     assert "cluster/work" in done
     assert "metrics-source/mimir" in done, "what can be read of it"
     assert "metrics-source/mimir" in lost

@@ -105,7 +105,7 @@ def test_a_killed_generator_is_said_and_its_last_word_kept(fleet: Fleet) -> None
     until(lambda: (files.read_progress(lifecycle._folder(run)) or {}).get("done"))
     os.kill(pid_of(run), signal.SIGKILL)
     passes(run, "failed")
-    assert "ended before the run did" in run.message
+    assert "exited early" in run.message
     assert run.progress["done"] > 0
     assert start().state == BenchmarkState.QUEUED  # it does not block the next one
 
@@ -150,7 +150,7 @@ def test_one_at_a_time_and_a_second_endpoint_afterwards(fleet: Fleet) -> None:
     wish = BenchmarkRequest(dict(QUICK), second="other")
     first, second = actions.start(person("operator"), "demo", wish)
     for name in ("demo", "other"):
-        with pytest.raises(ConflictError, match="waits or runs"):
+        with pytest.raises(ConflictError, match="already queued or running"):
             start(name)
     lifecycle.sweep()
     second.refresh_from_db()
@@ -173,13 +173,13 @@ def test_an_endpoint_that_cannot_serve_is_refused_and_one_that_stopped_fails(fle
     endpoint.status.phase = "Failed"
     endpoint.status.save()
     passes(run, "failed")
-    assert "was Failed when its turn came" in run.message
+    assert "was Failed at the start" in run.message
 
 
 def test_nobody_answering_is_a_failed_run(fleet: Fleet) -> None:
     pretend_ready(make_endpoint("gone"), url=f"http://127.0.0.1:{free_port()}")
     run = passes(start("gone", rate=100), "failed")
-    assert run.message == "No request was answered."
+    assert run.message == "No request was completed."
     assert run.progress["stopped_by"] == "errors"
 
 
@@ -223,7 +223,7 @@ def test_four_at_once_are_enough_for_one_machine(fleet: Fleet) -> None:
         fleet.endpoint(f"e{number}")
     for number in range(4):
         start(f"e{number}")
-    with pytest.raises(ConflictError, match="4 at once"):
+    with pytest.raises(ConflictError, match="limit is 4"):
         start("e4")
 
 

@@ -85,8 +85,8 @@ def test_the_form_says_whom_it_loads_with_how_much() -> None:
     html = browser("operator").get("/benchmarks/endpoints/demo/new/").content.decode()
     assert "demo-worker-0, demo-worker-1" in html
     assert "about 2" in html
-    assert "a second" in html
-    assert "Everybody who uses this endpoint may wait longer" in html
+    assert "requests/s" in html
+    assert "Latency may increase for other users of this endpoint" in html
     assert 'name="understood"' in html
 
 
@@ -118,7 +118,7 @@ def test_what_is_posted_is_started() -> None:
     assert answer.headers["Location"] == run.get_absolute_url()
     assert (run.title, run.state, run.job["rate"]) == ("Mine", "queued", 2.0)
     page = browser("operator").get(run.get_absolute_url()).content.decode()
-    assert "Waiting for its turn" in page
+    assert "Queued" in page
     assert "Abort" in page
 
 
@@ -128,17 +128,17 @@ def test_nothing_starts_without_the_word_that_one_knows() -> None:
         "/benchmarks/endpoints/demo/new/", {k: v for k, v in FORM.items() if k != "understood"}
     )
     assert answer.status_code == 400
-    assert "Tick that you know whom this loads" in answer.content.decode()
+    assert "Confirm that you are allowed" in answer.content.decode()
     assert not Benchmark.objects.exists()
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"rate": "0"}, "This is too small. Write a number from 0.01 to 2000."),
-        ({"rate": "many"}, "This is not a number."),
-        ({"turns": "1.5"}, "Write a whole number"),
-        ({"warmup_s": "30"}, "Nothing would be counted."),
+        ({"rate": "0"}, "Request rate is too small. Enter a number from 0.01 to 2000."),
+        ({"rate": "many"}, "not a number."),
+        ({"turns": "1.5"}, "Enter an integer"),
+        ({"warmup_s": "30"}, "so no request is counted."),
         ({"second": "nobody"}, "nobody"),
         ({"caches": "odd"}, "odd"),
         ({"title": "x" * 81}, "80"),
@@ -178,7 +178,7 @@ def test_a_trace_that_is_none_is_refused_with_its_line() -> None:
         "/benchmarks/endpoints/demo/new/", {**FORM, "workload": "trace", "trace": upload}
     )
     assert answer.status_code == 400
-    assert "Line 2: This line is not JSON." in answer.content.decode()
+    assert "Line 2: The line is not JSON." in answer.content.decode()
 
 
 def test_the_outlook_starts_nothing() -> None:
@@ -214,7 +214,7 @@ def test_a_viewer_looks_and_starts_nothing() -> None:
 def test_a_run_shows_its_result_and_what_it_doubts() -> None:
     run = made(ready())
     html = browser("viewer").get(run.get_absolute_url()).content.decode()
-    for part in ("First token", "HTTP 503", "full", "demo-worker-1 does not answer", "<svg"):
+    for part in ("TTFT", "HTTP 503", "full", "demo-worker-1 does not answer", "<svg"):
         assert part in html
     assert "hx-get" not in html.split('id="benchmark-run"')[1].split("<details")[0]
 
@@ -288,7 +288,7 @@ def test_pages_ask_the_database_as_often_for_one_run_as_for_many() -> None:
 
 def test_an_empty_list_says_what_a_benchmark_is() -> None:
     ready()
-    assert "No benchmark yet" in browser("viewer").get("/benchmarks/").content.decode()
+    assert "No benchmarks" in browser("viewer").get("/benchmarks/").content.decode()
 
 
 # ---- REST

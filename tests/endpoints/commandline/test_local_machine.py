@@ -44,7 +44,7 @@ def test_create_from_words() -> None:
         *("--set", "cache.l1.size_gib=0.25", "--set", "cache.l2.enabled=true"),
         *("--strategy", "session", "--worker-arg=--max-model-len=512"),
     )
-    assert "demo is accepted" in text
+    assert "demo created" in text
     spec = Endpoint.objects.get().parsed
     assert (spec.replicas, spec.cache.l1.size_gib, spec.cache.l2.enabled) == (2, 0.25, True)
     assert spec.routing.strategy == "session"
@@ -97,17 +97,17 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
 
 def test_change_and_delete() -> None:
     make_endpoint()
-    assert "generation 2; 3 workers" in run("endpoint", "scale", "demo", "3")
+    assert "generation 2, target 3 workers" in run("endpoint", "scale", "demo", "3")
     assert "0 workers" in run("endpoint", "pause", "demo")
     assert "3 workers" in run("endpoint", "resume", "demo")
-    assert "1 workers" in run("endpoint", "rollback", "demo", "1")
+    assert "target 1 worker." in run("endpoint", "rollback", "demo", "1")
     assert "generation 6" in run("endpoint", "update", "demo", "--set", "routing.strategy=session")
     assert "changed meanwhile" in refused(
         "endpoint", "update", "demo", "--replicas", "2", "--generation", "3"
     )
-    assert "being deleted" in run("endpoint", "delete", "demo")
+    assert "being deleted" in run("endpoint", "delete", "demo", "--yes")
     assert Endpoint.objects.get().deleting
-    assert "no endpoint called other" in refused("endpoint", "delete", "other")
+    assert "no endpoint called other" in refused("endpoint", "delete", "other", "-y")
 
 
 def test_from_a_real_shell(settings: Any) -> None:
@@ -131,7 +131,7 @@ def test_from_a_real_shell(settings: Any) -> None:
 
 
 def test_list_and_get() -> None:
-    assert "no endpoints" in run("endpoint", "list")
+    assert "No endpoints" in run("endpoint", "list")
     pretend_ready(make_endpoint(), url="http://r", workers={"demo-worker-0": "http://w"})
     assert "Ready" in run("endpoint", "list")
     assert "demo-worker-0" in run("endpoint", "get", "demo")
@@ -154,13 +154,13 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     for name in ("app", "other", "third"):
         run("endpoint", "key", "create", "demo", name)
     app, other, third = (InferenceKey.objects.get(name=name) for name in ("app", "other", "third"))
-    assert "app is changed" in run(
+    assert "Key app changed" in run(
         "endpoint", "key", "update", "demo", "app", "tokens_per_minute=9"
     )
     assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
     third.name = str(app.pk)
     third.save()
-    assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
+    assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
         commandline_input.find_row(rows, "other", "key of demo", "emberline endpoint key list demo")
@@ -175,7 +175,7 @@ def test_wait(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_seed_demo_once() -> None:
-    assert "accepted" in run("seed-demo")
+    assert "created" in run("seed-demo")
     assert "exists" in run("seed-demo")
     spec = Endpoint.objects.get().parsed
     assert (spec.name, spec.replicas, spec.engine) == ("demo", 2, "simulated")

@@ -55,7 +55,7 @@ def refused(*words: str) -> str:
 def test_the_end_of_a_log_of_a_cluster(
     world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any
 ) -> None:
-    assert "no worker yet" in run("logs", "demo")
+    assert "no workers yet" in run("logs", "demo")
     world.until(placed, "Ready")
     first = placed.replicas.order_by("index", "name").first()
     assert first is not None
@@ -135,19 +135,19 @@ def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
 def test_drift_is_shown_healed_and_adopted(
     world: World, cluster: PaperCluster, placed: Endpoint
 ) -> None:
-    assert "Nothing of demo differs" in run("drift", "demo")
+    assert "No drift" in run("drift", "demo")
     cluster.drift = (PAUSED,)
     world.until(placed, "Degraded")
     head, row = run("drift", "demo").splitlines()
-    assert head.split() == ["KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD"]
+    assert head.split() == ["KEY", "DESIRED", "ACTUAL", "CHANGED", "BY", "SINCE", "WORKLOAD"]
     assert row.split() == [
         *(PAUSED.key, "false", "true", "kubectl-edit"),
         *("1970-01-01", "00:16:40", "demo-worker"),
     ]
     assert [one["key"] for one in json.loads(run("drift", "demo", "-o", "json"))] == [PAUSED.key]
-    assert "demo-worker is made as wanted again" in run("heal", "demo")
+    assert "Reverting demo-worker to its spec" in run("heal", "demo")
     assert DriftOrder.objects.get().workload == "demo-worker"
-    assert f"{PAUSED.key} is left as it was found" in run("adopt", "demo", PAUSED.key)
+    assert f"{PAUSED.key} keeps its current value" in run("adopt", "demo", PAUSED.key)
     assert set(DriftOrder.objects.values_list("key", flat=True)) == {"", PAUSED.key}
     heard = AuditEvent.objects.filter(verb__in=("heal", "adopt"))
     assert {event.actor_name for event in heard} == {"system"}

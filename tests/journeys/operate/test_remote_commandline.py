@@ -104,18 +104,18 @@ def test_a_login_is_kept_for_its_owner_alone(shell: Shell, url: str, tmp_path: P
     assert clear not in shell.out + shell.err
     make_endpoint()
     assert shell("endpoint", "list", "-o", "name") == "demo\n"
-    assert "one-viewer (viewer, by the token for-viewer)" in shell("whoami")
+    assert "one-viewer (viewer, API token for-viewer)" in shell("whoami")
     shell("endpoint", "pause", "demo")
     assert shell.code == context.NOT_ALLOWED
-    assert "forgotten here" in shell("logout")
+    assert "Deleted the saved token" in shell("logout")
     assert clear not in saved.read_text()
-    assert "system (admin) at the console of this machine" in shell("whoami")
+    assert "system (admin) at the local console" in shell("whoami")
 
 
 def test_a_token_that_is_none_is_not_kept(shell: Shell, url: str, tmp_path: Path) -> None:
     shell("login", url, typed="emb_wrong\n")
     assert shell.code == context.NOT_ALLOWED
-    assert "does not take this token" in shell.err
+    assert "rejected the token" in shell.err
     shell("login", url, typed="\n")
     assert shell.code == context.USAGE
     assert not (tmp_path / "emberline").exists()
@@ -130,12 +130,12 @@ def test_profiles_are_told_apart(shell: Shell, url: str, monkeypatch: Any) -> No
     assert "system" in shell("--local", "whoami")
     shell("--profile", "east", "whoami")
     assert shell.code == context.USAGE
-    assert "There are: west" in shell.err
+    assert "Known: west" in shell.err
 
 
 def test_who_changes_is_on_the_trail(operator: Shell) -> None:
     operator("endpoint", "create", "demo", *SPEC)
-    assert (operator.code, "demo is accepted" in operator.out) == (0, True)
+    assert (operator.code, "demo created" in operator.out) == (0, True)
     assert AuditEvent.objects.get(target="endpoint/demo").actor_name == "one-operator"
     assert Endpoint.objects.get().created_by == person("operator")
 
@@ -166,11 +166,11 @@ def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> Non
 
 def test_a_dry_run_tells_and_changes_nothing(operator: Shell) -> None:
     operator("endpoint", "create", "demo", *SPEC, "--dry-run")
-    assert "Nothing was changed (dry run)" in operator.out and "model" in operator.out
+    assert "Dry run: nothing was changed" in operator.out and "model" in operator.out
     assert not Endpoint.objects.exists()
     make_endpoint()
     assert "replicas: 1 -> 3" in operator("endpoint", "scale", "demo", "3", "--dry-run")
-    assert "Nothing would be" in operator("endpoint", "scale", "demo", "1", "--dry-run")
+    assert "The request has no effect" in operator("endpoint", "scale", "demo", "1", "--dry-run")
     operator("endpoint", "delete", "demo", "--dry-run")
     assert (operator.code, Endpoint.objects.get().generation) == (0, 1)
     assert not Endpoint.objects.get().deleting
@@ -192,8 +192,8 @@ def test_waiting_tells_each_step_and_prints_what_came(operator: Shell) -> None:
     assert operator.code == 0, operator.err
     assert json.loads(operator.out)["phase"] == "Ready"
     assert "Accepted: done as asked" in operator.err
-    assert "demo is accepted" in operator.err
-    assert "asked again" not in operator.err, "it is a stream"
+    assert "demo created" in operator.err
+    assert "polling" not in operator.err, "it is a stream"
 
 
 def test_without_a_stream_waiting_says_how_it_knows(
@@ -203,7 +203,7 @@ def test_without_a_stream_waiting_says_how_it_knows(
     pretend_ready(make_endpoint(), url="http://r")
     operator("endpoint", "wait", "demo", "--timeout=60")
     assert operator.out == "demo is Ready. http://r\n"
-    assert "asked again and again: the console grants no stream" in operator.err
+    assert "polling instead of watching: the console grants no stream" in operator.err
 
 
 class Rolling(FakeProvisioner):
@@ -243,14 +243,14 @@ def test_what_was_ready_before_the_change_is_not_yet(operator: Shell) -> None:
     pretend_ready(make_endpoint(), url="http://r")
     operator("endpoint", "scale", "demo", "3", "--wait", "--timeout=0.5")
     assert operator.code == context.TIMEOUT
-    assert "generation 2 (seen 1)" in operator.err
+    assert "generation 2 (observed 1)" in operator.err
 
 
 def test_waiting_ends_in_time_and_when_it_is_gone(operator: Shell) -> None:
     endpoint = make_endpoint()
     operator("endpoint", "wait", "demo", "--timeout=0.5")
     assert operator.code == context.TIMEOUT
-    assert "Not within 0 s." in operator.err or "Not within 1 s." in operator.err
+    assert "Timed out after 0 s." in operator.err or "Timed out after 1 s." in operator.err
     assert "demo: Pending" in operator.err
     operator("endpoint", "wait", "nobody")
     assert operator.code == context.NOT_FOUND
@@ -269,7 +269,7 @@ def test_what_has_failed_for_good_is_not_waited_for(
     EndpointStatus.objects.filter(pk=endpoint.pk).update(phase="Failed", remedy="Mend it.")
     operator("endpoint", "wait", "demo", "--timeout=60")
     assert operator.code == context.FAILED
-    assert "It has failed." in operator.err and "Mend it." in operator.err
+    assert "The rollout failed." in operator.err and "Mend it." in operator.err
 
 
 def test_objects_are_applied_from_standard_input(operator: Shell) -> None:
@@ -291,7 +291,7 @@ def test_tables_are_for_people_and_the_rest_for_programs(operator: Shell) -> Non
         *("a", "b")
     ]
     assert operator("endpoint", "list", "-o", "name") == "a\nb\n"
-    assert "No endpoint is so." in operator("endpoint", "list", "--phase", "Ready")
+    assert "No endpoint matches." in operator("endpoint", "list", "--phase", "Ready")
 
 
 def test_a_profile_that_others_can_read_is_not_used(shell: Shell, tmp_path: Path) -> None:

@@ -113,10 +113,10 @@ def test_an_operator_names_one_and_the_name_is_seen(demo: Endpoint, router: Stub
 @pytest.mark.parametrize(
     ("digest", "name", "said"),
     [
-        ("nothing", "x", "no prefix"),
-        (B.upper(), "x", "no prefix"),
-        (B, "x" * 81, "cannot be a name"),
-        (B, "a\nb", "cannot be a name"),
+        ("nothing", "x", "Unknown prefix"),
+        (B.upper(), "x", "Unknown prefix"),
+        (B, "x" * 81, "Invalid name"),
+        (B, "a\nb", "Invalid name"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(demo: Endpoint, digest: str, name: str, said: str) -> None:

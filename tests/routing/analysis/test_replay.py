@@ -72,8 +72,8 @@ def test_what_records_do_not_hold_is_said() -> None:
     bare = [record([], "w0", "round_robin") for _ in range(8)]
     found = told(bare, "roundrobin")
     assert found["roundrobin"].known_tokens is None
-    assert "reads no prefixes" in found["prefixaware"].why_not
-    assert "reads no sessions" in found["session"].why_not
+    assert "record no prefixes" in found["prefixaware"].why_not
+    assert "record no sessions" in found["session"].why_not
     assert "doctor" in found["kvaware"].why_not
 
 

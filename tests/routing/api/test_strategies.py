@@ -79,7 +79,7 @@ def test_an_endpoint_without_an_address_is_a_conflict_and_no_mistake_of_the_call
     make_endpoint()
     refused = program("operator").post(f"{HOME}chat/", CHAT)
     assert (refused.status_code, refused.json()["code"]) == (409, "no_address")
-    assert "router serves" in refused.text
+    assert "router is running" in refused.text
 
 
 def test_decisions_are_filtered_and_watched(demo: Endpoint, router: Stub) -> None:

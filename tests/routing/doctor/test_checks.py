@@ -80,7 +80,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
         with_router(
             workers=(RouterWorker("w0", "http://x", "up"), RouterWorker("w1", "http://y", "down"))
         ),
-        "w1 at http://y: no answer yet",
+        "w1 at http://y: no response yet",
         {"w1"},
     ),
     ("WorkerNotReached", with_worker(WorkerFacts("w1", "http://y")), "w1 at http://y", {"w1"}),
@@ -121,13 +121,13 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     (
         "TokenizerDiffers",
         with_worker(worker(1, tokens=Statement({PLAIN: (7,), CHAT: (9, 7)}, status=200))),
-        "1 tokens, beginning [7]: w1",
+        "1 tokens, starting with [7]: w1",
         {"w1"},
     ),
     (
         "TemplateDiffers",
         with_worker(worker(1, tokens=Statement({PLAIN: (1, 2), CHAT: None}, status=200))),
-        "refused: w1",
+        "rejected: w1",
         {"w1"},
     ),
     (
@@ -147,7 +147,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     (
         "KvReplayOff",
         with_index(sources=(source(0), source(1, replay=""))),
-        "follows it without a replay",
+        "has no replay endpoint for it",
         {"w1"},
     ),
     (
@@ -218,7 +218,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     (
         "IndexNotBelieved",
         with_index(honesty={"w1": PredictionAccuracy(9, 0.8, 0.0, believed=False, demotions=1)}),
-        "w1: 80% of promised tokens missing",
+        "w1: 80% of predicted tokens missing",
         {"w1"},
     ),
     (
@@ -238,7 +238,7 @@ def test_where_all_is_well_every_check_passes() -> None:
     assert [one.code for one in found.skipped] == []
     assert len(found.passed) == len(CHECKS)
     assert found.exit_code == 0
-    assert "nothing found" in format_examination(found)
+    assert "no problems" in format_examination(found)
 
 
 def test_codes_are_unique_and_every_check_is_broken_below() -> None:
@@ -269,8 +269,8 @@ ALSO = {
 def test_a_check_that_cannot_be_made_is_not_passed() -> None:
     found = run_checks(with_router(error="nothing listens"))
     skipped = {one.code: one.why for one in found.skipped}
-    assert skipped["KvEventsLate"] == "The router did not answer."
-    assert skipped["ProbeFailing"] == "The router did not answer."
+    assert skipped["KvEventsLate"] == "The router did not respond."
+    assert skipped["ProbeFailing"] == "The router did not respond."
     assert "BlockSizeDiffers" not in skipped, "workers tell that themselves"
     assert found.exit_code == 2
     alone = run_checks(fleet(workers=(worker(0),)))
@@ -284,7 +284,7 @@ def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
     (finding,) = run_checks(facts).findings
     assert (finding.code, finding.severity) == ("KvEventsOff", Severity.INFO)
     assert run_checks(facts).exit_code == 0
-    assert "follows no cache" in made("KvEventsLate", facts).why
+    assert "uses no KV index" in made("KvEventsLate", facts).why
     down = replace(facts, router=replace(facts.router, workers=()))
     assert run_checks(down).exit_code == 2, "what matters to every strategy still does"
 
@@ -391,7 +391,7 @@ def test_in_vain_has_two_explanations(endpoint: str, code: str) -> None:
 def test_a_worker_the_router_does_not_listen_to() -> None:
     facts = with_index(sources=(source(0),))
     (finding,) = made("KvEventsNotFollowed", facts).findings
-    assert finding.evidence == ("w1: it publishes, and the router does not listen",)
+    assert finding.evidence == ("w1: publishes events, but the router is not connected",)
     unknown = with_router(kv=index(sources=(source(0),)), workers=router().workers[:1])
     assert made("KvEventsNotFollowed", unknown).state is CheckState.PASSED, "not registered at all"
 
@@ -406,7 +406,7 @@ def test_being_followed_counts_more_than_what_a_worker_says() -> None:
 def test_a_replay_of_nothing_is_no_replay() -> None:
     facts = with_worker(publishing(buffer_steps=0))
     (finding,) = made("KvReplayOff", facts).findings
-    assert finding.evidence == ("w1: buffer_steps is 0: nothing is kept for a replay",)
+    assert finding.evidence == ("w1: buffer_steps is 0: no events are buffered for a replay",)
     off = with_worker(publishing(enabled=False, buffer_steps=0))
     assert made("KvReplayOff", off).state is CheckState.PASSED, "events off is another finding"
 
@@ -420,7 +420,7 @@ def test_without_kvaware_and_without_a_word_of_a_worker_nothing_is_passed() -> N
     mute = tuple(worker(n, publishers=Statement(error="no answer")) for n in (0, 1))
     facts = fleet(workers=mute, router=router(strategy="prefixaware", kv=None))
     for code in ("KvEventsOff", "KvDiscoveryMissing", "KvReplayOff", "KvEventsDialOut"):
-        assert made(code, facts).why == "No worker told whether it publishes.", code
+        assert made(code, facts).why == "No worker reported its event configuration.", code
     old = tuple(worker(n, publishers=Statement(error="gone", status=404)) for n in (0, 1))
     facts = fleet(workers=old, router=router(strategy="prefixaware", kv=None))
     assert made("KvDiscoveryMissing", facts).state is CheckState.FOUND
@@ -446,7 +446,7 @@ def test_what_says_nothing_of_caches_does_not_count() -> None:
     assert made("CachedTokensNotReported", with_router(decisions=empty)).state is CheckState.PASSED
     for reason in ("bad_request", "starting"):
         assert made("RoutingFallback", requests(reason, 60, 10)).state is CheckState.PASSED
-    assert "has not probed" in made("ProbeFailing", with_index(probes={})).why
+    assert "No worker probed" in made("ProbeFailing", with_index(probes={})).why
 
 
 def test_one_cause_is_one_finding_about_tokens() -> None:
@@ -456,7 +456,7 @@ def test_one_cause_is_one_finding_about_tokens() -> None:
     assert {one.code for one in run_checks(unreached).findings} == {"TokensNotCompared"}
     silent = with_index(probes={"w1": Probe("unreachable", error="refused")})
     (finding,) = made("ProbeFailing", silent).findings
-    assert finding.fix == "Read the router's log for kv_probe."
+    assert finding.fix == "Check the router's log for kv_probe."
     assert finding.evidence == ("w1: unreachable (0 tokens predicted, nothing reported), refused",)
 
 

@@ -199,7 +199,7 @@ async def test_without_a_console(
         assert await asyncio.to_thread(main, ["--admin", admin(server)]) == 2
         shown = capsys.readouterr().out
         assert "✗ error KvEventsOff" in shown
-        assert "    quiet: /kv_event_sources answers 0 sources" in shown
+        assert "    quiet: /kv_event_sources lists 0 sources" in shown
         assert "  → Start them with --kv-events-config" in shown
         assert await asyncio.to_thread(main, ["--admin", admin(server), "-o", "json"]) == 2
         data = json.loads(capsys.readouterr().out)

@@ -92,9 +92,9 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
     silent = [found for found in facts.workers if not found.answers]
     assert len(silent) == 40
     assert {found.version.error for found in silent} <= {
-        "no answer within 0.3 s",
-        "it was not asked in time",
-        "/version was not asked in time",
+        "no response within 0.3 s",
+        "not queried in time",
+        "/version was not queried in time",
     }
 
 

@@ -118,7 +118,7 @@ def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> No
 
 def test_htmx_gets_the_part_only(demo: Endpoint) -> None:
     part = browser("viewer").get("/routing/endpoints/demo/", headers={"HX-Request": "true"}).text
-    assert "Workers, as the router sees them" in part
+    assert "Workers (router view)" in part
     assert "<html" not in part
 
 
@@ -127,9 +127,9 @@ def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
     assert text.count("chosen</span>") == 1
     for shown in ("480", "52", "500", "served a prompt with the same prefix"):
         assert shown in text
-    assert "down or left out" in text
+    assert "down or excluded" in text
     gone = browser("viewer").get("/routing/endpoints/demo/decisions/gone/").text
-    assert "No longer kept" in gone
+    assert "Decision expired" in gone
 
 
 def test_of_many_workers_the_page_says_how_many_were_compared(demo: Endpoint, router: Stub) -> None:
@@ -142,8 +142,8 @@ def test_of_many_workers_the_page_says_how_many_were_compared(demo: Endpoint, ro
 def test_a_pin_does_not_make_the_other_worker_look_down(demo: Endpoint, router: Stub) -> None:
     router.answers["/decisions/abc-1"] = (200, {**DECISION, "reason": "pinned"})
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
-    assert "another was named" in text
-    assert "down or left out" not in text
+    assert "another worker is pinned" in text
+    assert "down or excluded" not in text
 
 
 def dry_run(prompt: str, **more: str) -> Any:
@@ -154,7 +154,7 @@ def dry_run(prompt: str, **more: str) -> Any:
 
 def test_a_dry_run_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
     page = dry_run("<b>Once</b> upon")
-    assert "It would go to <strong>demo-worker-0</strong>" in page.text
+    assert "Worker: <strong>demo-worker-0</strong>" in page.text
     method, path, body = router.seen[-1]
     assert (method, path) == ("POST", "/explain?key=console")
     assert json.loads(body) == {"model": "demo", "prompt": "<b>Once</b> upon"}
@@ -176,12 +176,12 @@ def test_a_dry_run_takes_messages_and_whole_requests(demo: Endpoint, router: Stu
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ("  ", "Type a prompt first"),
-        ("[1, 2", "begins as JSON and is none"),
+        ("  ", "prompt is empty"),
+        ("[1, 2", "Invalid JSON"),
         ('{"a": 1}', "neither a prompt nor messages"),
-        ("[" * 5000, "begins as JSON and is none"),
-        ("x" * 400_001, "400000 at most"),
-        ('{"messages": 1}', "are no list"),
+        ("[" * 5000, "Invalid JSON"),
+        ("x" * 400_001, "limit of 400000"),
+        ('{"messages": 1}', "is not a list"),
     ],
 )
 def test_what_cannot_be_ranked_is_said(
@@ -208,6 +208,28 @@ def test_filters_leave_what_is_asked_for(demo: Endpoint, router: Stub) -> None:
     assert ids("key=k1&worker=demo-worker-0") == ["bad"]
     assert ids("worker=other") == []
     assert ids("outcome=nonsense&page=4") == ["bad", "miss", "abc-1"]
+
+
+def test_decisions_have_pages_that_keep_the_filter(demo: Endpoint, router: Stub) -> None:
+    many = [{**DECISION, "id": f"d-{number}"} for number in range(50)]
+    router.answers["/decisions"] = (200, {"decisions": many})
+
+    def page(query: str, **headers: str) -> str:
+        return str(browser("viewer").get(f"/routing/endpoints/demo/?{query}", headers=headers).text)
+
+    def ids(text: str) -> list[str]:
+        return re.findall(r'data-decision="([^"]*)"', text)
+
+    first, last = page("reason=prefix_hit"), page("reason=prefix_hit&page=3")
+    assert ids(first) == [f"d-{number}" for number in range(20)]
+    assert ids(last) == [f"d-{number}" for number in range(40, 50)]
+    assert "?reason=prefix_hit&amp;page=2" in first and "Page 3 of 3" in last
+    assert "data-stream=" in first and "data-stream=" not in last
+    assert "Live updates on page 1 only" in last
+    part = page("page=2", **{"HX-Request": "true"})
+    assert len(ids(part)) == 20 and "<html" not in part, "the filter replaces workers and rows"
+    polled = page("page=2", **{"HX-Request": "true", "HX-Target": "workers"})
+    assert ids(polled) == [] and "Routing reasons: last 50 decisions" in polled
 
 
 def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub) -> None:
@@ -238,10 +260,10 @@ def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router
     ("answer", "said"),
     [
         ((HANG, ""), "did not respond within"),
-        ((200, "<html>not json"), "not understood"),
-        ((200, [1, 2]), "not understood"),
-        ((200, {"workers": [{"id": 1}]}), "not understood"),
-        ((500, "boom"), "responded with 500"),
+        ((200, "<html>not json"), "response is not valid"),
+        ((200, [1, 2]), "response is not valid"),
+        ((200, {"workers": [{"id": 1}]}), "response is not valid"),
+        ((500, "boom"), "returned HTTP 500"),
     ],
 )
 def test_a_router_that_answers_badly_is_a_message(
@@ -252,7 +274,7 @@ def test_a_router_that_answers_badly_is_a_message(
     page = browser("viewer").get("/routing/endpoints/demo/")
     assert page.status_code == 200
     assert said in page.text
-    assert "Nothing to show" in page.text
+    assert "Router data unavailable" in page.text
 
 
 def test_a_router_that_is_gone_or_was_never_there_is_a_message() -> None:

@@ -51,15 +51,15 @@ def rows(**changes: Any) -> dict[str, kv_rows.WorkerRow]:
 def test_a_row_says_state_and_why() -> None:
     found = rows()
     assert [row.level for row in found.values()] == ["good", "good", "bad", "bad"]
-    assert found["0"].why == "What its cache holds is known, event by event."
-    assert "part is not known" in found["1"].why
-    assert (found["2"].state, found["2"].lost, found["2"].restarts) == ("not believed", 1, 1)
+    assert found["0"].why == "KV events are received; the index is current."
+    assert "partly unknown" in found["1"].why
+    assert (found["2"].state, found["2"].lost, found["2"].restarts) == ("not trusted", 1, 1)
     assert "start it with --kv-events-config" in found["3"].why
     assert found["3"].lag_s is None
     assert [tier.blocks for tier in found["1"].tiers] == [1100, 1300, 200]
     assert sum(tier.percent for tier in found["1"].tiers) == pytest.approx(100, abs=0.5)
     assert found["0"].tiers[0].percent == pytest.approx(100 * 900 / 2600, abs=0.1)
-    assert found["1"].probe_skipped == "not now: it has requests to do"
+    assert found["1"].probe_skipped == "skipped: the worker is busy"
 
 
 def test_of_several_ranks_the_worst_is_shown_and_numbers_are_summed() -> None:
@@ -72,8 +72,8 @@ def test_of_several_ranks_the_worst_is_shown_and_numbers_are_summed() -> None:
 def test_who_has_not_been_asked_yet_is_not_called_broken() -> None:
     asked = {"worker": "w", "state": "none", "reason": "undiscovered", "message": ""}
     row = rows(sources=[asked])["w"]
-    assert (row.state, row.level) == ("asking", "busy")
-    assert row.why == "It has not been asked yet where it publishes."
+    assert (row.state, row.level) == ("discovering", "busy")
+    assert row.why == "Its KV event endpoint has not been discovered yet."
 
 
 def test_a_probe_has_its_time_and_its_remedy() -> None:
@@ -96,15 +96,15 @@ def test_reasons_come_by_how_often_they_happened() -> None:
 def test_a_state_of_another_version_is_shown_as_it_is() -> None:
     row = rows(sources=[source("w", state="brand_new")])["w"]
     assert (row.state, row.level) == ("brand_new", "bad")
-    assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == ""
+    assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == "brand_new"
 
 
 def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -> None:
     text = browser("viewer").get(KV).text
     for shown in (
-        *("demo-worker-0", "1300", "not believed", "71 % missing", "lost for good"),
+        *("demo-worker-0", "1300", "not trusted", "71 % missing", "1 lost"),
         *("no events", "--kv-events-config", "not_cached", "multimodal", "Images or audio"),
-        *("2 of 4", "0.3 s", "made here, compared"),
+        *("2 of 4", "0.3 s", "Router tokenizer, verified"),
     ):
         assert shown in text, shown
     part = browser("viewer").get(KV, headers={"HX-Request": "true"}).text
@@ -120,7 +120,7 @@ def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
     router.answers["/index"] = (HANG, "")
     page = browser("viewer").get(KV)
     assert page.status_code == 200
-    assert "Stale since" in page.text
+    assert "Stale data" in page.text
     assert "did not respond within" in page.text
     assert "demo-worker-1" in page.text
     router.answers["/index"] = (200, answer())
@@ -140,7 +140,7 @@ def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
     assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", told["kv"])
     router.answers["/index"] = (500, "boom")
     old = program("viewer").get(path).json()
-    assert "responded with 500" in old["stale"]
+    assert "returned HTTP 500" in old["stale"]
     assert (old["at"], old["kv"]) == (fresh["at"], told["kv"])
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
     assert program("viewer").get(path).json()["kv"] is None
@@ -157,10 +157,10 @@ def test_another_strategy_has_no_index_and_says_what_that_means(
     demo: Endpoint, router: Stub
 ) -> None:
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
-    assert "This router follows no cache" in browser("viewer").get(KV).text
+    assert "No KV index" in browser("viewer").get(KV).text
     gone = pretend_ready(make_endpoint("gone"), admin_url="http://127.0.0.1:9")
     text = browser("viewer").get(f"/routing/endpoints/{gone.name}/kv/").text
-    assert "Nothing to show" in text
+    assert "KV index unavailable" in text
     assert "nothing listens" in text
 
 
@@ -178,7 +178,7 @@ def test_its_findings_have_evidence_and_a_fix(demo: Endpoint, worker: Stub) -> N
     assert "<html" not in part
     assert 'data-finding="IndexNotBelieved"' in part
     assert 'data-verdict="error"' in part
-    assert "demo-worker-2: 71% of promised tokens missing" in part
+    assert "demo-worker-2: 71% of predicted tokens missing" in part
     for check in CHECKS:
         assert f'data-check="{check.code}"' in part
     whole = browser("viewer").get(f"{DOCTOR}?run=1").text
@@ -205,7 +205,7 @@ def test_a_doctor_without_a_router_finds_just_that() -> None:
     pretend_ready(make_endpoint(), admin_url="http://127.0.0.1:9")
     text = browser("viewer").get(f"{DOCTOR}?run=1").text
     assert 'data-finding="RouterSilent"' in text
-    assert "could not be made" in text
+    assert "skipped" in text
     assert browser("viewer").get("/routing/endpoints/nope/doctor/").status_code == 404
 
 

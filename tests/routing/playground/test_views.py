@@ -153,7 +153,7 @@ def test_another_strategy_is_asked_first_and_its_worker_pinned(
         "/v1/chat/completions",
     ]
     assert router.headers[1]["x-emberline-pin"] == "demo-worker-1"
-    assert "chosen as roundrobin would" in done["html"]
+    assert "routed as roundrobin" in done["html"]
     router.answers["/explain"] = (400, {"error": {"message": "It remembers no prefixes."}})
     refused = chat(browser("operator"), said(route="kvaware"))
     assert refused.status_code == 400
@@ -162,7 +162,7 @@ def test_another_strategy_is_asked_first_and_its_worker_pinned(
 
 def test_a_viewer_sees_the_page_and_may_not_send(demo: Endpoint, router: Stub) -> None:
     page = browser("viewer").get(HOME)
-    assert "Sending needs the operator role" in page.text
+    assert "requires the operator role" in page.text
     assert SECRET not in page.text
     assert chat(browser("viewer"), said()).status_code == 403
     assert browser("viewer").post(HOME, {"message": "hi"}).status_code == 403
@@ -262,18 +262,37 @@ def test_the_code_says_the_same_and_no_key(demo: Endpoint, router: Stub) -> None
 
 
 def test_pages_without_an_address_or_an_endpoint() -> None:
-    assert "No endpoint to talk to" in browser("operator").get("/playground/").text
+    assert "No endpoints" in browser("operator").get("/playground/").text
     make_endpoint()
-    assert HOME in browser("operator").get("/playground/").text
-    assert "has no address yet" in browser("operator").get(HOME).text
+    assert browser("operator").get("/playground/")["Location"] == HOME
+    assert "has no URL yet" in browser("operator").get(HOME).text
     refused = chat(browser("operator"), said())
     assert (refused.status_code, refused.json()["field"]) == (409, "endpoint")
     assert chat(browser("operator"), said(), "nope").status_code == 404
 
 
+def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo: Endpoint) -> None:
+    make_endpoint("another")
+    client = browser("operator")
+    assert client.get("/playground/")["Location"] == HOME, "the Ready one, not the first"
+    other = "/playground/endpoints/another/"
+    assert client.get("/playground/?endpoint=another")["Location"] == other
+    client.get(other)
+    assert client.get("/playground/")["Location"] == other
+    assert client.get("/playground/?endpoint=nope").status_code == 404
+
+
+def test_a_response_has_a_row_for_the_table_of_runs(demo: Endpoint) -> None:
+    row = events(chat(browser("operator"), said(cold=True)))[-1][1]["row"]
+    for shown in ("demo-worker-0", "KV cache match", "device", "L1", "computed", "Explain"):
+        assert shown in row
+    assert row.count("<tr>") == 1
+
+
 def test_two_are_compared_side_by_side(demo: Endpoint) -> None:
     make_endpoint("other")
     client = browser("operator")
+    assert 'name="with" value="demo"' in client.get(HOME).text, "no other endpoint is Ready"
     page = client.get(f"{HOME}?with=other")
     assert page.text.count("data-pane=") == 2
     assert client.get(f"{HOME}?with=nope").text.count("data-pane=") == 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from dashboards.alerts.notify import receivers
 from dashboards.alerts.notify.models import Silence
 from tests.console.commandline.test_parser import refused, run
-from tests.support.console import make_endpoint, person
+from tests.support.console import make_endpoint
 from tests.support.http_stub import http_stub
 
 pytestmark = pytest.mark.django_db
@@ -27,19 +28,32 @@ def test_silences() -> None:
     assert refused("silence", "expire", "00000000-0000-0000-0000-000000000001")[0] == 4
 
 
-def test_receivers() -> None:
+def test_receivers_and_routes(tmp_path: Path) -> None:
     assert "No alert receivers configured" in run("receiver", "list")
     with http_stub({"/T0KEN": (200, "")}) as stub:
-        wish = {"name": "chat", "kind": "slack", "url": f"{stub.url}/T0KEN"}
-        receivers.create(person("admin"), wish)
+        url = tmp_path / "url"
+        url.write_text(f"{stub.url}/T0KEN\n")
+        made = run("receiver", "create", "chat", "kind=slack", "--url-from", str(url))
+        assert "Receiver chat created" in made
+        assert "No alert routes" in run("receiver", "routes")
+        routed = run("receiver", "route", "chat", "severity=page")
+        assert 'sends severity="page" to chat' in routed
+        assert "chat" in run("receiver", "routes")
+        assert "deleted" in run("receiver", "unroute", routed.split()[1])
+        assert "No alert routes" in run("receiver", "routes")
+        assert "changed" in run("receiver", "update", "chat", "enabled=false")
+        assert refused("receiver", "update", "chat")[0] == 2
         listed = run("receiver", "list")
         assert "chat" in listed
         assert "T0KEN" not in listed
         assert "api_url: " in run("receiver", "file")
         assert "key: chat-url" in run("receiver", "file", "--object")
-        assert "has taken the test" in run("receiver", "test", "chat")
+        assert "accepted the test" in run("receiver", "test", "chat")
         stub.answers["/T0KEN"] = (403, "")
         with pytest.raises(SystemExit) as failed:
             run("receiver", "test", "chat")
         assert failed.value.code == 1
-    assert refused("receiver", "test", "nobody")[0] == 4
+    assert "routes deleted" in run("receiver", "delete", "chat")
+    assert refused("receiver", "test", "chat")[0] == 4
+    assert refused("receiver", "create", "b", "kind=pigeon")[0] == 3
+    assert refused("receiver", "create", "b", "--url-from", "-", "--secret-from", "-")[0] == 2

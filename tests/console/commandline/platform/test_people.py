@@ -21,7 +21,7 @@ def test_people() -> None:
     assert ada.check_password(password) and ada.role == "operator"
     assert run("user", "list", "-o", "name") == "ada\n"
     assert password not in run("user", "get", "ada", "-o", "json")
-    assert "ada now has the role viewer" in run("user", "role", "ada", "viewer")
+    assert "User ada has role viewer" in run("user", "role", "ada", "viewer")
     new = run("user", "reset-password", "ada").strip()
     ada.refresh_from_db()
     assert ada.check_password(new) and new != password
@@ -46,7 +46,7 @@ def test_teams() -> None:
     person("viewer")
     assert "No teams" in run("team", "list")
     assert "Team west created" in run("team", "create", "West", "--namespace", "llm")
-    assert "one-viewer now has the role operator in team west" in run(
+    assert "one-viewer is operator in team west" in run(
         "team", "add", "west", "one-viewer", "operator"
     )
     assert Membership.objects.get().role == "operator"
@@ -55,7 +55,7 @@ def test_teams() -> None:
     assert json.loads(run("team", "get", "west", "-o", "json"))["members"][0]["role"] == "operator"
     run("team", "update", "west", "--description", "people of the west")
     assert "people of the west" in run("team", "list")
-    assert "removed from team" in run("team", "remove", "west", "one-viewer")
+    assert "removed from team west" in run("team", "remove", "west", "one-viewer")
     assert "deleted" in run("team", "delete", "west")
     assert refused("team", "get", "west")[0] == 4
 

@@ -46,7 +46,7 @@ def labelled(found: Comparison, label: str) -> object:
 def test_a_real_difference_is_called_one_with_an_interval_around_it() -> None:
     found = compare(run(0.2, 1), run(0.1, 2))
     row = found.rows[0]
-    assert row.label == "First token, median"
+    assert row.label == "TTFT p50"
     assert row.low < -0.5 < row.high
     assert row.better
     assert found.confident
@@ -72,7 +72,7 @@ def test_too_few_say_nothing() -> None:
     found = compare(run(0.2, 1, sessions=5), run(0.1, 2, sessions=5, turns=3))
     assert not found.confident
     assert found.verdict.startswith("No verdict")
-    assert "15 answers" in " ".join(found.caveats)
+    assert "15 responses" in " ".join(found.caveats)
     assert found.rows[2].low is None  # no p99 of twenty
 
 
@@ -88,7 +88,7 @@ def test_what_speaks_against_it_takes_the_verdict_away() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert compare([], []).verdict.startswith("Nothing can be said")
+    assert compare([], []).verdict.startswith("No verdict")
     assert cumulative_curve([]) == []
 
 

@@ -1,0 +1,143 @@
+"""`emberline receiver ...`: alert receivers and the routes that select their alerts.
+
+URLs and secrets are read from files or standard input, because arguments are visible to every user
+of a machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.commandline.context import FAILED, USAGE, CommandContext, CommandError, CommandResult
+from console.commandline.input import parse_facts, read_text
+from console.commandline.verbs import Table, Verb, Verbs
+
+_FIELDS = "kind=webhook|email|slack, url=..., secret=..., to='[\"a@b.c\"]', everything=true"
+
+
+def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
+    words = ("yes" if one[name] else "no" for name in ("enabled", "signed"))
+    return (one["name"], one["kind"], one["shown"], *words)
+
+
+def create(asked: CommandContext) -> dict[str, Any]:
+    facts = {"name": asked.name, **_facts(asked)}
+    made = asked.client.receivers.create(facts)
+    if not facts.get("everything"):
+        asked.say(
+            f"{asked.name} has no route and receives no alerts. Add one: "
+            f"emberline receiver route {asked.name} LABEL=VALUE"
+        )
+    return made
+
+
+def update(asked: CommandContext) -> dict[str, Any]:
+    facts = _facts(asked)
+    if not facts:
+        raise CommandError("No field given. Enter fields such as enabled=false.", USAGE)
+    return asked.client.receivers.change(asked.name, facts)
+
+
+def _facts(asked: CommandContext) -> dict[str, Any]:
+    sources = {name: asked.options[f"{name}_from"] for name in ("url", "secret")}
+    if list(sources.values()).count("-") > 1:
+        raise CommandError("Only one of --url-from and --secret-from can be standard input.", USAGE)
+    facts: dict[str, Any] = {
+        name: read_text(path).strip() for name, path in sources.items() if path is not None
+    }
+    return parse_facts(asked.options["fields"]) | facts
+
+
+def try_receiver(asked: CommandContext) -> str | CommandResult:
+    sent = asked.client.receivers.test(asked.name)
+    if sent["state"] == "sent":
+        return f"{asked.name} accepted the test."
+    return CommandResult(f"Test of {asked.name} failed. {sent['error']}", FAILED)
+
+
+def receiver_file(asked: CommandContext) -> str:
+    found = asked.client.receivers.file()
+    text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
+    return text.rstrip()
+
+
+def _route(one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        *(one["id"], one["receiver"], ", ".join(one["matchers"]) or "(all alerts)"),
+        *(", ".join(one["group_by"]), one["group_wait"], one["repeat_interval"]),
+    )
+
+
+def add_route(asked: CommandContext) -> dict[str, Any]:
+    conditions = asked.options["conditions"]
+    return asked.client.alert_routes.create({"receiver": asked.name, "matchers": conditions})
+
+
+def _format_route(made: dict[str, Any]) -> str:
+    alerts = ", ".join(made["matchers"]) or "all alerts"
+    return f"Route {made['id']} sends {alerts} to {made['receiver']}."
+
+
+_RECEIVERS = Table(
+    ("NAME", "KIND", "DESTINATION", "ENABLED", "SIGNED"),
+    _receiver,
+    "No alert receivers configured. Add one: emberline receiver create NAME kind=webhook url=...",
+)
+_ROUTES = Table(
+    ("ID", "RECEIVER", "MATCHERS", "GROUP BY", "GROUP WAIT", "REPEAT INTERVAL"),
+    _route,
+    "No alert routes. Create one: emberline receiver route NAME LABEL=VALUE",
+)
+
+
+def add_receivers(rooms: Verbs) -> None:
+    verbs = rooms.group("receiver", "manage alert receivers and routes", client="receivers")
+    verbs.verb("list", "list receivers", show=_RECEIVERS)
+    text = "Receiver {name} created. Send a test: emberline receiver test {name}"
+    verb = verbs.verb("create", "create a receiver", "name", call=create, form={}, show=text)
+    _add_facts(verb)
+    verb = verbs.verb(
+        "update",
+        "change the given fields",
+        "name",
+        call=update,
+        form={},
+        show="Receiver {name} changed.",
+    )
+    _add_facts(verb)
+    text = "Receiver {name} and its routes deleted."
+    verbs.verb("delete", "delete a receiver and its routes", "name", show=text)
+    verbs.verb("test", "send a test message now", "name", call=try_receiver)
+    verb = verbs.verb("file", "print receivers and routes for alertmanager.yml", call=receiver_file)
+    verb.add("--object", action="store_true", help="as an AlertmanagerConfig object")
+    verbs.verb("routes", "list alert routes", call=_list_routes, show=_ROUTES)
+    verb = verbs.verb(
+        "route",
+        "send matching alerts to a receiver",
+        "name",
+        call=add_route,
+        form={},
+        show=_format_route,
+    )
+    text = "or !=, =~, !~, for example severity=page; none: all alerts"
+    verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help=text)
+    verb = verbs.verb(
+        "unroute", "delete an alert route", call=_delete_route, show="Route {id} deleted."
+    )
+    verb.add("id", help="route ID in the output of routes")
+
+
+def _list_routes(asked: CommandContext) -> Any:
+    return asked.client.alert_routes.list()
+
+
+def _delete_route(asked: CommandContext) -> None:
+    asked.client.alert_routes.delete(asked.options["id"])
+
+
+def _add_facts(verb: Verb) -> None:
+    verb.fields(_FIELDS, nargs="*")
+    text = "file with the URL; - reads standard input"
+    verb.add("--url-from", metavar="FILE", help=text)
+    text = "file with the signing secret; - reads standard input"
+    verb.add("--secret-from", metavar="FILE", help=text)
