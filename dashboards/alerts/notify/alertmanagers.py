@@ -97,7 +97,7 @@ class DesiredSilence:
             "startsAt": self.starts_at.isoformat(),
             "endsAt": self.ends_at.isoformat(),
             "createdBy": self.author,
-            "comment": self.comment,
+            "comment": self.comment or "Acknowledged in Emberline",  # Alertmanager requires one
         }
 
 

@@ -46,6 +46,12 @@ class SilenceForm(ValuesForm):
     comment = text_field("Why", help_text="Whoever wonders about the silence reads this.")
 
 
+class AcknowledgeForm(ValuesForm):
+    alert = text_field("Rule", help_text="Name of the firing rule, such as HighTTFT.")
+    endpoint = text_field("Endpoint", help_text="Leave empty for alerts without an endpoint.")
+    note = text_field("Note", help_text="Optional. Shown beside the alert and in the audit log.")
+
+
 class ChangeSilenceForm(SilenceForm):
     """Form of a pending or active silence; a chosen duration overrides the end time."""
 

@@ -6,7 +6,7 @@ role on the whole platform.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,12 +18,14 @@ from django.utils import timezone
 from console.accounts.permissions import Somebody, filter_visible
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
+from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.alertmanager_config import (
     AlertmanagerExport,
     MailFacts,
     ReceiverFacts,
     RouteFacts,
 )
+from dashboards.alerts.notify.protocol.matchers import matches
 from endpoints import selectors as endpoints
 
 Row = TypeVar("Row", bound=Model)
@@ -51,6 +53,18 @@ def silence(viewer: Somebody, pk: UUID) -> Silence:
 def active_silences() -> list[Silence]:
     """Return all active silences, for the dispatcher."""
     return list(Silence.objects.filter(silences_in_state("active")))
+
+
+def muting_of(viewer: Somebody, alerts: Sequence[Mapping[str, str]]) -> list[Silence | None]:
+    """Return for each alert the visible active silence or acknowledgement that mutes it."""
+    rows = list(silences(viewer).filter(silences_in_state("active"))) if alerts else []
+    team = teams() if rows else {}
+    found = []
+    for labels in alerts:
+        whose = team.get(labels.get("endpoint", ""), "")
+        every = {**labels, **({TEAM: whose} if whose else {})}
+        found.append(next((one for one in rows if matches(one.conditions, every)), None))
+    return found
 
 
 def remote_ids() -> list[str]:

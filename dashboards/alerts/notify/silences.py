@@ -19,7 +19,7 @@ from console.audit.record import diff, record
 from console.core.errors import Gathered, Problem, Refused
 from dashboards.alerts.notify import alertmanagers, input_values
 from dashboards.alerts.notify.alertmanagers import DesiredSilence
-from dashboards.alerts.notify.models import Silence
+from dashboards.alerts.notify.models import Silence, SilenceKind
 from dashboards.alerts.notify.protocol import matchers
 from dashboards.alerts.notify.protocol.matchers import Matchers
 from dashboards.prometheus.connections import Alertmanager
@@ -30,19 +30,24 @@ LONGEST = timedelta(days=90)
 _DEFAULT_S = 2 * 3600
 
 
-def create(actor: Any, data: Any) -> Silence:
+def create(actor: Any, data: Any, kind: str = SilenceKind.SILENCE) -> Silence:
     require_in_any_team(actor, "operator")
-    wanted, endpoint = _validate(actor, data, None, timezone.now())
+    now = timezone.now()
+    acknowledges = kind == SilenceKind.ACKNOWLEDGEMENT
+    wanted, endpoint = _validate(actor, data, None, now, reason_needed=not acknowledges)
     remote = alertmanagers.create_silence(_concerned(endpoint), wanted)
     with transaction.atomic():
         made = Silence.objects.create(
             **_columns(wanted, endpoint, remote),
+            kind=kind,
+            matched_at=now if acknowledges else None,
             author=wanted.author,
             created_by=stored_actor(actor),
         )
         said = _facts(wanted)
         del said["starts_at"]
-        record(actor, "silence", f"silence/{made.pk}", said, of=endpoint)
+        verb = "acknowledge" if acknowledges else "silence"
+        record(actor, verb, f"silence/{made.pk}", said, of=endpoint)
     return made
 
 
@@ -52,7 +57,8 @@ def change(actor: Any, silence: Silence, data: Any) -> None:
     now = timezone.now()
     if silence.ends_at <= now:
         raise _over()
-    after, endpoint = _validate(actor, data, silence, now)
+    reason_needed = not silence.acknowledges
+    after, endpoint = _validate(actor, data, silence, now, reason_needed=reason_needed)
     times = silence.starts_at, silence.ends_at
     before = DesiredSilence(silence.conditions, *times, silence.author, silence.comment)
     if after == before:
@@ -75,7 +81,7 @@ def change(actor: Any, silence: Silence, data: Any) -> None:
 
 
 def _validate(
-    actor: Any, data: Any, silence: Silence | None, now: datetime
+    actor: Any, data: Any, silence: Silence | None, now: datetime, *, reason_needed: bool = True
 ) -> tuple[DesiredSilence, Any]:
     """Return the silence and its only endpoint; fields missing from a change keep their values."""
     given = input_values.parse_mapping(data, FIELDS)
@@ -86,7 +92,8 @@ def _validate(
     times = gathered.take(_times, given, silence, now)
     comment = silence.comment if silence else ""
     if silence is None or "comment" in given:
-        comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
+        text = gathered.take(input_values.parse_text, given, "comment", 500, needed=reason_needed)
+        comment = text or ""
     endpoint = _bound_to(actor, conditions) if conditions else None
     gathered.end()
     assert times is not None
@@ -128,7 +135,8 @@ def expire(actor: Any, silence: Silence) -> None:
         if live.update(ends_at=now):
             said = {"matchers": [str(one) for one in silence.conditions]}
             target = f"silence/{silence.pk}"
-            record(actor, "end silence", target, said, of=silence.endpoint)
+            verb = "undo acknowledgement" if silence.acknowledges else "end silence"
+            record(actor, verb, target, said, of=silence.endpoint)
 
 
 def _conditions(given: Mapping[str, Any]) -> Matchers:

@@ -16,7 +16,7 @@ from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
 from dashboards.alerts.notify import selectors, silences
-from dashboards.alerts.notify.models import Silence
+from dashboards.alerts.notify.models import Silence, SilenceKind
 from dashboards.alerts.openapi import answers, described
 
 
@@ -47,6 +47,9 @@ class ChangeSilenceSerializer(serializers.Serializer[Any]):
 
 class SilenceSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
+    kind = serializers.ChoiceField(
+        choices=SilenceKind.choices, help_text="An acknowledgement ends when its alert is resolved."
+    )
     state = serializers.ChoiceField(choices=selectors.SILENCE_STATES, source="current_state")
     matchers = serializers.ListField(child=serializers.CharField(), source="conditions")
     endpoint = serializers.CharField(
@@ -67,6 +70,7 @@ class SilenceListView(GenericAPIView[Silence]):
             "state", selectors.silences_in_state, "In this state.", choices=selectors.SILENCE_STATES
         ),
         Filter("endpoint", "endpoint__name", "Bound to this endpoint."),
+        Filter("kind", "kind", "Only this kind.", choices=SilenceKind.values),
     )
 
     def get_queryset(self) -> QuerySet[Silence]:

@@ -11,6 +11,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from console.accounts.permissions import allows
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
@@ -21,9 +22,11 @@ from dashboards.alerts.evaluation.firing_alerts import (
     query_active,
     query_firing,
 )
+from dashboards.alerts.notify import selectors as notify_selectors
 from dashboards.alerts.page_forms import yaml_file
 from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.alerts.settings import documents, selectors
+from dashboards.alerts.settings.pages.timeline import silence_url
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker
@@ -37,9 +40,18 @@ _BEFORE_S = 1800  # board range before the alert, to show how it began
 def firing(request: HttpRequest) -> HttpResponse:
     found = _active(request)
     existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
+    muting = notify_selectors.muting_of(request.user, [one.labels for one in found.alerts])
+    mine = frozenset(selectors.changeable_endpoints(request.user)) if found.alerts else frozenset()
     context = {
         "why": found.why,
-        "rows": [_row(one, existing, request.user) for one in found.alerts],
+        "rows": [
+            {
+                **_row(one, existing, request.user),
+                "muting": by,
+                "may": one.endpoint in mine or allows(request.user, "operator"),
+            }
+            for one, by in zip(found.alerts, muting, strict=True)
+        ],
         "existing": existing,
         "firing": sum(one.state == FIRING for one in found.alerts),
     }
@@ -60,7 +72,9 @@ def _row(one: FiringAlert, existing: frozenset[str], viewer: Any) -> dict[str, A
         "known": known,
         "value": documents.format_measured(one.name, one.value),
         "board": _board(one) if one.endpoint in existing else "",
-        "silence": _silence(one),
+        "silence": silence_url(one.name, one.endpoint),
+        "acknowledge": urlencode({"alert": one.name, "endpoint": one.endpoint}),
+        "history": urlencode({"rule": one.name, "endpoint": one.endpoint}),
     }
 
 
@@ -71,11 +85,6 @@ def _board(one: FiringAlert) -> str:
     page = reverse("dashboards:endpoint", args=[one.endpoint])
     begin = int(one.since.timestamp()) - _BEFORE_S
     return f"{page}?{urlencode({'from': begin, 'to': begin + 4 * _BEFORE_S})}"
-
-
-def _silence(one: FiringAlert) -> str:
-    asked = {"alertname": one.name, **({"endpoint": one.endpoint} if one.endpoint else {})}
-    return f"{reverse('notify:silence_new')}?{urlencode(asked)}"
 
 
 @require_safe
