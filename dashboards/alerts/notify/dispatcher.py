@@ -135,8 +135,8 @@ def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
     if since is None or now - since < UNKNOWN_AFTER:
         return []
     notes = {
-        "summary": "Whether alerts fire is not known.",
-        "description": f"{seen.why} Until it answers, nobody is told of anything else.",
+        "summary": "Alert state unknown.",
+        "description": f"{seen.why} Other notifications are paused until Prometheus responds.",
     }
     return [Alert({"alertname": NO_METRICS, "severity": "page"}, notes, since)]
 
@@ -206,7 +206,7 @@ def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping
     """Create a delivery; it replaces one still waiting, which is out of date."""
     group.deliveries.filter(state=DeliveryState.WAITING).update(
         state=DeliveryState.DROPPED,
-        error="A later message says how things stand.",
+        error="Superseded by a later notification.",
         ended_at=timezone.now(),
     )
     receiver = route.receiver

@@ -149,7 +149,7 @@ def get_or_refuse(rows: QuerySet[Row], what: str, **key: Any) -> Row:
     """Return the only row with the key; raise `Refused` (404)."""
     row = rows.filter(**key).first()
     if row is None:
-        text, remedy = f"There is no such {what}.", "Choose one of the list."
+        text, remedy = f"Unknown {what}.", "Select one from the list."
         named = str(next(iter(key.values())))[:80]
         raise Refused(Problem(what, named, text, remedy, "not_found"), status_code=404)
     return row

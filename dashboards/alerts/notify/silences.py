@@ -120,7 +120,7 @@ def _concerned(endpoint: Any) -> list[Alertmanager]:
 
 
 def _over() -> Refused:
-    text, remedy = "This silence has ended.", "Make a new one."
+    text, remedy = "This silence has expired.", "Create a new one."
     return Refused(Problem("", None, text, remedy, "ended"), status_code=409)
 
 
@@ -142,8 +142,8 @@ def expire(actor: Any, silence: Silence) -> None:
 def _conditions(given: Mapping[str, Any]) -> Matchers:
     conditions = matchers.parse(given.get("matchers", ""))
     if not conditions or matchers.matches(conditions, {}):
-        text = "This would silence alerts nobody has named."
-        remedy = 'Say which, such as alertname="HighTTFT" and endpoint="chat".'
+        text = "The matchers would match every alert."
+        remedy = 'Add a matcher such as alertname="HighTTFT" or endpoint="chat".'
         raise Refused(Problem("matchers", given.get("matchers"), text, remedy, "too_wide"))
     return conditions
 
@@ -157,8 +157,10 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
     if found is not None:
         require(actor, "operator", of=found)
     elif not allows(actor, "operator"):
-        text = f"There is no endpoint {name}." if name else "This may touch other teams' alerts."
-        remedy = 'Bind it to an endpoint of yours: endpoint="NAME".'
+        text = (
+            f"Unknown endpoint {name}." if name else "The matchers may match other teams' alerts."
+        )
+        remedy = 'Add a matcher for one of your endpoints: endpoint="NAME".'
         problem = Problem("matchers", name, text, remedy, "endpoint_needed")
         raise Refused(problem, status_code=403)
     return found
@@ -171,7 +173,7 @@ def _times(
     wished = input_values.parse_time(given, "starts_at")
     if silence is not None and silence.starts_at <= now:
         if wished not in (None, silence.starts_at):
-            text, remedy = "It has begun already.", "Leave its beginning as it is."
+            text, remedy = "The silence has started.", "Leave the start unchanged."
             value = str(given.get("starts_at"))
             raise Refused(Problem("starts_at", value, text, remedy, "begun"))
         starts = silence.starts_at
@@ -188,8 +190,8 @@ def _times(
         seconds = input_values.parse_seconds(given, "duration", _DEFAULT_S, 60, most)
         ends = first + timedelta(seconds=seconds)
     if not first < ends <= first + LONGEST:
-        text = "A silence ends after its beginning and within 90 days."
-        remedy = "Choose an earlier end; what is silenced for ever is better switched off."
+        text = "The end must be after the start and within 90 days."
+        remedy = "Choose an earlier end, or disable the rule instead."
         raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
     return starts, ends
 
