@@ -49,11 +49,6 @@ class AlertInterval:
     def duration_s(self) -> int:
         return max(self.step_s, self.end - self.start)
 
-    @property
-    def duration(self) -> str:
-        seconds = self.duration_s
-        return describe_duration(seconds // 60 * 60 if seconds >= 60 else seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class Lane:

@@ -76,7 +76,8 @@ def new(request: HttpRequest) -> HttpResponseBase:
         messages.success(request, f"Receiver {made.name} created. Send a test notification.")
         return redirect(made)
 
-    return save_or_show(request, form, save, "notify/receiver.html", {"kind": ReceiverKind(kind)})
+    context = {"kind": ReceiverKind(kind), "kinds": ReceiverKind.choices}
+    return save_or_show(request, form, save, "notify/receiver.html", context)
 
 
 @require_http_methods(GET_OR_POST)

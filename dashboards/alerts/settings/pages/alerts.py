@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
 
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -32,6 +35,7 @@ from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker
 from endpoints import selectors as endpoints
 
+RULES_PER_PAGE: Final = 15
 _BEFORE_S = 1800  # board range before the alert, to show how it began
 
 
@@ -95,8 +99,13 @@ def rules(request: HttpRequest) -> HttpResponse:
     for one in found.alerts:
         counts = states.setdefault(one.name, {})
         counts[one.state] = counts.get(one.state, 0) + 1
+    every = documents.rule_documents(request.user)
+    counts = Counter(facts["group"] for facts in every)
+    wanted = {name: request.GET.get(name, "").strip()[:80] for name in ("group", "q")}
+    found_rules = [one for one in every if _is_wanted(one, wanted)]
+    page = Paginator(found_rules, RULES_PER_PAGE).get_page(request.GET.get("page"))
     groups: dict[str, list[dict[str, Any]]] = {}
-    for facts in documents.rule_documents(request.user):
+    for facts in page.object_list:
         row = {
             **facts,
             "brief": documents.brief_settings(facts),
@@ -105,12 +114,23 @@ def rules(request: HttpRequest) -> HttpResponse:
         groups.setdefault(documents.TITLES[facts["group"]], []).append(row)
     context = {
         "groups": groups.items(),
+        "page": page,
+        "wanted": wanted,
+        "choices": [
+            (name, title, counts[name]) for name, title in documents.TITLES.items() if counts[name]
+        ],
+        "all": len(every),
         "why": found.why,
         "file": selectors.rule_file(),
         "clusters": cluster_objects_selectors.related_objects(request.user),
         "may_see_own": documents.can_see_user_rules(request.user),
     }
     return render(request, "alerts/rules.html", context)
+
+
+def _is_wanted(facts: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    text = f"{facts['name']} {facts['summary']}".lower()
+    return wanted["group"] in ("", facts["group"]) and wanted["q"].lower() in text
 
 
 @require_safe

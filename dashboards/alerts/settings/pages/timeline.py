@@ -10,6 +10,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -118,8 +119,9 @@ def _row(one: AlertInterval, sent: Sequence[Any], base: Mapping[str, str]) -> di
 
 
 def span_of(one: AlertInterval) -> AlertSpan:
-    times = notification_log.at(one.start), notification_log.at(one.end)
-    return AlertSpan(one.rule, one.endpoint, *times, one.step_s, one.alerts)
+    end = timezone.now() if one.ongoing else notification_log.at(one.end)
+    start = notification_log.at(one.start)
+    return AlertSpan(one.rule, one.endpoint, start, end, one.step_s, one.alerts)
 
 
 def _opened(request: HttpRequest, found: Timeline) -> dict[str, Any] | None:

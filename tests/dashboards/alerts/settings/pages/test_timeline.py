@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from dashboards.alerts.notify import receivers, silences
-from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver
+from dashboards.alerts.notify.models import Delivery, Receiver
 from tests.journeys.operate.test_every_page import violations
 from tests.support import query_counts
 from tests.support import teams as made
@@ -102,9 +101,7 @@ def sent(alert: dict[str, str], ago_s: float, state: str = "sent", error: str = 
         state=state,
         error=error,
     )
-    Delivery.objects.filter(pk=row.pk).update(
-        created_at=timezone.now() - timedelta(seconds=ago_s)
-    )
+    Delivery.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(seconds=ago_s))
     return row
 
 
@@ -119,29 +116,125 @@ def opened(client: Any, alert: dict[str, str], ago_s: float, **more: str) -> str
     return str(client.get(PAGE, {**asked, "at": at, **more}).text)
 
 
-def test_look(chrome: Browser, live_server: Any, settings: Any, prometheus: FakePrometheus) -> None:
+def test_each_rule_and_endpoint_has_a_lane(prometheus: FakePrometheus) -> None:
+    make_endpoint("demo")
+    text = browser("viewer").get(PAGE).text
+    assert text.index('data-lane="HighTTFT demo"') < text.index('data-lane="IndexStale demo"')
+    assert 'data-lane="L2NodeDown "' in text
+    assert text.count('data-interval="HighTTFT" data-state="firing"') == 2
+    assert text.count('data-interval="HighTTFT" data-state="pending"') == 1
+    assert "firing now" in text
+    assert text.count('<rect class="severity-') == len(PAST)
+    assert "style=" not in text.split("<main")[-1]
+    short = browser("viewer").get(f"{PAGE}?range=1h").text
+    assert "L2NodeDown" not in short
+    only = browser("viewer").get(f"{PAGE}?rule=IndexStale&endpoint=demo").text
+    assert 'data-lane="HighTTFT' not in only
+    odd = browser("viewer").get(f"{PAGE}?range=x&rule=%00&page=zz&alert=a&at=soon&state=y")
+    assert odd.status_code == 200
+    assert "outside the selected range" in odd.text
+
+
+def test_an_interval_opens_to_its_value_and_notifications(prometheus: FakePrometheus) -> None:
     make_endpoint("demo")
     receiver()
-    sent(LATE, 850)
-    sent(LATE, 7000, "failed", "hooks.example.org answered 500.")
+    sent(LATE, 7000, "failed", "hooks.example.org returned 500.")
+    text = opened(browser("viewer"), LATE, 7200)
+    assert 'data-opened="HighTTFT"' in text
+    assert "2.5 s" in text
+    assert text.count("data-notification=") == 1
+    assert "hooks.example.org returned 500." in text
+    assert "/dashboards/endpoints/demo/?from=" in text
+    assert "Acknowledge</button>" not in text  # it no longer fires
+    now = opened(browser("operator"), LATE, 900)
+    assert "Acknowledge</button>" in now
+    assert "/alerts/silences/new/?alertname=HighTTFT&amp;endpoint=demo" in now
+    assert "Acknowledge</button>" not in opened(browser("viewer"), LATE, 900)
+
+
+def test_without_notification_the_reason_is_shown(prometheus: FakePrometheus) -> None:
+    make_endpoint("demo")
+    viewer = browser("viewer")
+    assert "No alert receivers configured" in opened(viewer, LATE, 900)
+    receiver(everything=False)
+    assert "No route matches this alert" in opened(viewer, LATE, 900)
+    wish = {"matchers": ['endpoint="demo"'], "comment": "new driver"}
+    silences.create(person("operator"), wish)
+    assert "Silenced by one-operator: new driver." in opened(viewer, LATE, 900)
+
+
+def test_no_metrics_is_no_empty_history(settings: Any, prometheus: FakePrometheus) -> None:
+    prometheus.past = ()
+    assert "No alerts in this range" in browser("viewer").get(PAGE).text
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
+    assert "Alert history unavailable" in browser("viewer").get(PAGE).text
+    assert program("viewer").get(API).status_code == 409
+
+
+def test_rest_lists_intervals_with_their_notifications(prometheus: FakePrometheus) -> None:
+    make_endpoint("demo")
+    receiver()
+    row = sent(LATE, 850)
+    client = program("viewer")
+    found = client.get(f"{API}?phase=firing&endpoint=demo&alert=HighTTFT").json()["results"]
+    assert [one["end"] is None for one in found] == [True, False]
+    assert [one["delivery"] for one in found[0]["notifications"]] == [str(row.pk)]
+    assert found[1]["notifications"] == []
+    assert abs(found[1]["duration_s"] - 3600) <= 2 * found[1]["step_s"]
+    wrong = client.get(f"{API}?range=2y")
+    assert (wrong.status_code, wrong.json()["field"]) == (400, "range")
+
+
+def test_a_team_sees_its_own_endpoints(prometheus: FakePrometheus) -> None:
+    teams = made.teams()
+    made.their_endpoints(teams)
+    scopes = []
+    answer = prometheus.series
+
+    def seen(query: str, grid: list[float]) -> Any:
+        scopes.append(query)
+        return answer(query, grid)
+
+    prometheus.series = seen  # type: ignore[method-assign]
+    assert client_of(teams.erin).get(PAGE).status_code == 200
+    asked = [one for one in scopes if "ALERTS" in one]
+    assert asked
+    assert all(f'endpoint=~"{made.OURS}' in one or made.OURS in one for one in asked)
+
+
+def test_the_page_needs_as_many_queries_for_many_alerts(prometheus: FakePrometheus) -> None:
+    make_endpoint("demo")
+    receiver()
+    viewer = browser("viewer")
+    query_counts.check(viewer, PAGE, KEPT)
+    prometheus.past = [
+        ({**LATE, "alertname": f"Rule{n}", "endpoint": f"e{n}"}, "firing", 900 + n, 0)
+        for n in range(120)
+    ]
+    query_counts.check(viewer, PAGE, KEPT)
+    text = viewer.get(f"{PAGE}?range=6h").text
+    assert text.count("data-lane=") == 30
+    assert "90 more timelines not drawn" in text
+    assert text.count("data-interval=") == 25
+
+
+def test_it_is_used_by_keyboard_in_chromium(
+    chrome: Browser, live_server: Any, settings: Any, prometheus: FakePrometheus
+) -> None:
+    make_endpoint("demo")
     cookie = browser("operator").cookies[settings.SESSION_COOKIE_NAME]
-    folder = Path(os.environ["SHOTS"])
-    at = int(time.time() - 900)
-    for width, theme in ((1280, "light"), (1280, "dark"), (390, "light"), (1920, "light")):
-        it = watch(chrome, live_server.url, width=width, theme=theme)
-        it.page.context.add_cookies(
-            [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
-        )
-        for name, path in (
-            ("timeline", f"{PAGE}?alert=HighTTFT&about=demo&state=firing&at={at}"),
-            ("active", "/alerts/"),
-            ("rules", "/alerts/rules/"),
-            ("rule", "/alerts/rules/HighTTFT/"),
-            ("receivers", "/alerts/receivers/"),
-            ("notifications", "/alerts/history/"),
-            ("silences", "/alerts/silences/"),
-            ("ack", "/alerts/acknowledge/?alert=HighTTFT&endpoint=demo"),
-        ):
-            it.open(path)
-            it.page.screenshot(path=str(folder / f"{name}-{width}-{theme}.png"), full_page=True)
-            print(name, width, theme, it.overflows(), violations(it), it.complaints)
+    it = watch(chrome, live_server.url)
+    it.page.context.add_cookies(
+        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
+    )
+    it.open(PAGE)
+    bar = it.page.locator('[data-lane="HighTTFT demo"] svg a').last
+    bar.focus()
+    it.page.keyboard.press("Enter")
+    expect(it.page.locator("[data-opened=HighTTFT]")).to_be_visible()
+    assert it.fits()
+    assert violations(it) == []
+    it.page.get_by_label("Note").fill("on it")
+    it.page.get_by_role("button", name="Acknowledge").click()
+    expect(it.page.locator("[data-acknowledged]")).to_contain_text("one-operator")
+    assert it.complaints == []
