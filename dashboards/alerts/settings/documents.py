@@ -135,7 +135,7 @@ def endpoint_rule_document(
 
 def brief_settings(facts: Mapping[str, Any]) -> str:
     """Return the parameters as one table cell."""
-    numbers = [f"{_lowered(one['label'])} {one['shown']}" for one in facts["parameters"]]
+    numbers = [f"{lower_label(one['label'])} {one['shown']}" for one in facts["parameters"]]
     return "; ".join(
         [
             *numbers,
@@ -144,7 +144,7 @@ def brief_settings(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _lowered(label: str) -> str:
+def lower_label(label: str) -> str:
     """Lower the first letter, except of an acronym such as TTFT."""
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 

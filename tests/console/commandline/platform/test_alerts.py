@@ -15,14 +15,14 @@ pytestmark = pytest.mark.django_db
 
 def test_silences() -> None:
     make_endpoint("demo")
-    assert "Nothing is silenced" in run("silence", "list")
+    assert "No silences" in run("silence", "list")
     said = run("silence", "add", "endpoint=demo", "severity!=page", "--for", "1d", "--comment", "x")
     one = Silence.objects.get()
     assert str(one.pk) in said
     assert 'severity!="page"' in run("silence", "list")
     assert refused("silence", "add", "endpoint", "--comment", "x")[0] == 3
     assert "ended" in run("silence", "expire", str(one.pk))
-    assert "Nothing is silenced" in run("silence", "list")
+    assert "No silences" in run("silence", "list")
     assert run("silence", "list", "--all", "-o", "name") == f"{one.pk}\n"
     assert refused("silence", "expire", "00000000-0000-0000-0000-000000000001")[0] == 4
 
@@ -37,7 +37,7 @@ def test_receivers() -> None:
         assert "T0KEN" not in listed
         assert "api_url: " in run("receiver", "file")
         assert "key: chat-url" in run("receiver", "file", "--object")
-        assert "has taken the test" in run("receiver", "test", "chat")
+        assert "accepted the test" in run("receiver", "test", "chat")
         stub.answers["/T0KEN"] = (403, "")
         with pytest.raises(SystemExit) as failed:
             run("receiver", "test", "chat")

@@ -124,7 +124,7 @@ def test_without_prometheus_pages_say_that_nothing_is_known(settings: Any) -> No
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
         page = browser("viewer").get("/dashboards/endpoints/demo/alerts")
         assert page.status_code == 200
-        assert "Whether alerts fire is not known" in page.text
+        assert "Alert state unknown" in page.text
 
 
 @pytest.mark.django_db
