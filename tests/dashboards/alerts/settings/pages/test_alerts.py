@@ -141,7 +141,10 @@ def test_a_rule_of_ones_own_is_written_changed_and_deleted_on_pages(settings: An
     with http_stub({"/api/v1/query": answers}) as stub:
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
         wrong = operator.post("/alerts/rules/new/", {**wish, "summary": ""})
-        assert (wrong.status_code, "This field is required. Enter a value." in wrong.text) == (400, True)
+        assert (wrong.status_code, "This field is required. Enter a value." in wrong.text) == (
+            400,
+            True,
+        )
         done = operator.post("/alerts/rules/new/", wish, follow=True)
         assert "TooQuiet created" in done.text
         page = "/alerts/rules/TooQuiet/"
