@@ -19,7 +19,7 @@ from dashboards.alerts.evaluation.timeline import AlertInterval, query_timeline
 from dashboards.alerts.notify import notification_log
 from dashboards.alerts.notify.notification_log import Notification
 from dashboards.alerts.openapi import answers, described
-from dashboards.alerts.settings.pages.timeline import span_of
+from dashboards.alerts.settings.pages.timeline import notifications_of, span_of
 from dashboards.prometheus import connections
 
 
@@ -96,9 +96,7 @@ def _document(one: AlertInterval, sent: list[Any]) -> dict[str, Any]:
         "end": None if one.ongoing else span.end,
         "duration_s": one.duration_s,
         "step_s": one.step_s,
-        "notifications": [
-            _notification(each) for each in notification_log.select_notifications(sent, span)
-        ],
+        "notifications": [_notification(each) for each in notifications_of(one, sent)],
     }
 
 

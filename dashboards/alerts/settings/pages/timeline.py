@@ -29,7 +29,7 @@ from dashboards.alerts.evaluation.timeline import (
     refine_interval,
 )
 from dashboards.alerts.notify import notification_log
-from dashboards.alerts.notify.notification_log import AlertSpan
+from dashboards.alerts.notify.notification_log import AlertSpan, Notification
 from dashboards.alerts.settings import documents, selectors
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
@@ -113,9 +113,16 @@ def _row(one: AlertInterval, sent: Sequence[Any], base: Mapping[str, str]) -> di
     return {
         "interval": one,
         "start": notification_log.at(one.start),
-        "notifications": notification_log.select_notifications(sent, span_of(one)),
+        "notifications": notifications_of(one, sent),
         "url": interval_url(one, base),
     }
+
+
+def notifications_of(one: AlertInterval, sent: Sequence[Any]) -> list[Notification]:
+    """Return the notifications of a firing interval; pending alerts send none."""
+    if one.state != FIRING:
+        return []
+    return notification_log.select_notifications(sent, span_of(one))
 
 
 def span_of(one: AlertInterval) -> AlertSpan:
