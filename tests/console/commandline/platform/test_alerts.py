@@ -1,9 +1,16 @@
-"""`emberline silence` and `emberline receiver`."""
+"""`emberline alert`, `emberline silence` and `emberline receiver`."""
 
 from __future__ import annotations
 
-import pytest
+import dataclasses
+import time
+from typing import Any
 
+import pytest
+from django.conf import settings
+from django.test import override_settings
+
+from dashboards.alerts.evaluation.firing_alerts import FiringAlerts
 from dashboards.alerts.notify import receivers
 from dashboards.alerts.notify.models import Silence
 from tests.console.commandline.test_parser import refused, run
@@ -43,3 +50,45 @@ def test_receivers() -> None:
             run("receiver", "test", "chat")
         assert failed.value.code == 1
     assert refused("receiver", "test", "nobody")[0] == 4
+
+
+def test_receivers_are_created_and_deleted() -> None:
+    said = run("receiver", "create", "mail", "kind=email", 'to=["a@example.org"]')
+    assert "Receiver mail created" in said
+    assert "a@example.org" in run("receiver", "list")
+    assert refused("receiver", "create", "x", "kind=email")[0] == 3
+    assert "deleted" in run("receiver", "delete", "mail")
+    assert refused("receiver", "delete", "mail")[0] == 4
+
+
+def test_alerts_are_acknowledged_and_it_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_endpoint("demo")
+    path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
+    monkeypatch.setattr(path, lambda *_: FiringAlerts(why="unknown"))
+    said = run("alert", "acknowledge", "HighTTFT", "--endpoint", "demo", "--note", "on it")
+    row = Silence.objects.get()
+    assert said.startswith(f"{row.pk} acknowledges")
+    assert (row.acknowledges, row.comment) == (True, "on it")
+    assert "acknowledgement" in run("silence", "list")
+    assert refused("alert", "acknowledge", "HighTTFT", "--endpoint", "demo")[0] != 0
+    assert "undone" in run("alert", "unacknowledge", str(row.pk))
+    assert "No silences" in run("silence", "list")
+
+
+def test_history_lists_intervals_with_notifications() -> None:
+    def answers(path: str, _body: bytes) -> Any:
+        ranged = "query_range" in path
+        labels = {"alertname": "HighTTFT", "endpoint": "demo", "alertstate": "firing"}
+        at = int(time.time()) // 15 * 15
+        sample = [at, "1"]
+        one = {"metric": labels, **({"values": [sample]} if ranged else {"value": sample})}
+        kind = "matrix" if ranged else "vector"
+        return 200, {"status": "success", "data": {"resultType": kind, "result": [one]}}
+
+    with http_stub({"/api/v1/query": answers, "/api/v1/query_range": answers}) as stub:
+        found = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
+        with override_settings(EMBERLINE=found):
+            listed = run("alert", "history", "--range", "1h", "--endpoint", "demo")
+            assert "HighTTFT" in listed
+            assert "ongoing" in listed
+            assert "No alerts in this range" in run("alert", "history", "--alert", "Other")
