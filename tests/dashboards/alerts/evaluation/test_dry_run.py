@@ -381,7 +381,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
         part = operator.post(f"{PAGE}dry-run/?range=7d", typed, headers={"HX-Request": "true"})
         assert "<html" not in part.text
         assert 'data-dry-run="7d"' in part.text
-        assert "if it were on" in part.text
+        assert "(the rule is disabled in the form)" in part.text
         assert "With the current settings" in part.text
         assert "Threshold" in part.text
         whole = operator.post(f"{PAGE}dry-run/", typed)
@@ -396,7 +396,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
             assert 'data-dry-run="24h"' in operator.post(path, wish).text, path
         wrong = operator.post(f"{PAGE}dry-run/", {**typed, "threshold": "-1"})
         assert wrong.status_code == 400
-        assert "Slower than:" in wrong.text
+        assert "TTFT p95 threshold:" in wrong.text
         refused = {"headers": {"HX-Request": "true"}}
         said = operator.post("/alerts/rules/dry-run/", {**own, "expr": ""}, **refused)
         assert (said.status_code, "The condition is empty" in said.text) == (200, True)
