@@ -153,6 +153,18 @@ class Alerts(ResourceClient):
     def active(self, **filters: Any) -> Iterator[Document]:
         return self.http.pages("alerts/", filters)
 
+    def history(self, **filters: Any) -> Iterator[Document]:
+        """Yield pending and firing intervals with their notifications, latest first."""
+        return self.http.pages("alert-history/", filters)
+
+    def acknowledge(self, alert: str, endpoint: str = "", **facts: Any) -> Document:
+        """Stop repeat notifications until the alert is resolved; `note` and `duration`."""
+        wish = {"alert": alert, **({"endpoint": endpoint} if endpoint else {}), **facts}
+        return self._send("POST", "acknowledgements/", wish, once=True)
+
+    def undo_acknowledgement(self, identity: str) -> None:
+        self.http.send("DELETE", f"acknowledgements/{quote(identity, safe='')}/")
+
     def rules(self, endpoint: str = "") -> Iterator[Document]:
         path = self._mine(endpoint) if endpoint else self.path
         return self.http.pages(path)
@@ -203,7 +215,7 @@ class Alerts(ResourceClient):
 
 
 class Silences(ObjectClient[Document]):
-    """Silences, latest first, filtered by `state` and `endpoint`."""
+    """Silences and acknowledgements, latest first, filtered by `state`, `endpoint` and `kind`."""
 
     path = "silences/"
 
@@ -217,6 +229,12 @@ class Silences(ObjectClient[Document]):
 
 class Receivers(ObjectClient[Document]):
     path = "receivers/"
+
+    def add(self, name: str, facts: Mapping[str, Any]) -> Document:
+        return self.create({"name": name, **facts})
+
+    def remove(self, name: str) -> None:
+        self.delete(name)
 
     def test(self, name: str) -> Document:
         """Send a test message and return the result."""

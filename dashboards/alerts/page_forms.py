@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from console.core.errors import Refused
 from console.web.forms import ActionForm
@@ -53,6 +54,14 @@ def save_or_show(
 def done(request: HttpRequest, text: str, to: str, *args: str) -> HttpResponse:
     messages.success(request, text)
     return redirect(to, *args)
+
+
+def back_or(request: HttpRequest, to: str) -> HttpResponse:
+    """Redirect to the page of this console named by `next`, else to `to`."""
+    wanted = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
+        return redirect(wanted)
+    return redirect(to)
 
 
 def find_or_404(find: Callable[[], Found]) -> Found:

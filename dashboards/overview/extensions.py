@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.urls import reverse
 
+from console.accounts.permissions import allows
 from console.catalogue.selectors import instances_by_name
 from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration, percent, usd
@@ -119,7 +120,7 @@ def _column(key: str, answer: QueryResult, rows: Sequence[Endpoint]) -> dict[str
     return found
 
 
-def facts(_viewer: Any) -> Sequence[Fact]:
+def facts(viewer: Any) -> Sequence[Fact]:
     rules = alerting.settings()
     on = sum(bool(rules.rendered(rule)) for rule in RULES)
     own = sum(one.enabled for one in rules.own)
@@ -136,6 +137,11 @@ def facts(_viewer: Any) -> Sequence[Fact]:
             reverse("alerting:rules"),
         ),
         Fact("Receivers", health.deliverers(), reverse("notify:receivers")),
+        *(
+            [Fact("Add receiver", "Webhook, e-mail or Slack", reverse("notify:receiver_new"))]
+            if allows(viewer, "admin")
+            else []
+        ),
         Fact("Grafana", "Export boards to your own Grafana", reverse("dashboards:grafana")),
     )
 

@@ -10,7 +10,7 @@ from console.commandline.input import parse_facts
 from console.commandline.verbs import OUTPUT_DATA, Table, Verbs
 
 _CLUSTER_FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
-_FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes one back"
+_FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null restores the default"
 
 
 def _alert(one: dict[str, Any]) -> tuple[str, ...]:
@@ -36,36 +36,60 @@ def try_rule(asked: CommandContext) -> dict[str, Any]:
 
 
 def _format_trial(found: dict[str, Any]) -> list[str]:
-    told = [_verdict("With these numbers", found)]
+    told = [_verdict("With these parameters", found)]
     if found["now"] is not None:
-        told.append(_verdict("As it is set now", found["now"]))
+        told.append(_verdict("With the current parameters", found["now"]))
     told += _missing_fields(found)
     fired = [one for one in found["about"] if one["times"]]
     return [*told, *([_FIRED.text(fired)] if fired else [])]
 
 
 def _verdict(head: str, one: dict[str, Any]) -> str:
-    off = "" if one["enabled"] else ", if it were on"
-    return f"{head}: fired {one['times']} times, for {one['firing_s']} s in all{off}."
+    off = "" if one["enabled"] else " (the rule is disabled)"
+    times = f"{one['times']} time{'' if one['times'] == 1 else 's'}"
+    return f"{head}: fired {times}, {one['firing_s']} s in total{off}."
 
 
 def _missing_fields(found: dict[str, Any]) -> list[str]:
-    told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
+    told = [f"Resolution {found['step_s']} s: shorter alerts may be missing."]
     if found["unsure"]:
-        told.append(f"{found['unsure']} times more it held too briefly to tell.")
+        told.append(f"Uncertain: {found['unsure']} more, near the rule's duration.")
     whole = {"24h": 86_400, "7d": 604_800}[found["range"]]
     if found["known_s"] < 0.98 * whole:
-        told.append(f"Prometheus has numbers for {found['known_s']} of {whole} s only.")
+        told.append(f"Prometheus has samples for {found['known_s']} of {whole} s.")
     if found["measured_s"] == 0:
-        told.append("Nothing of what it measures was there.")
+        told.append("The measured metric had no samples.")
     if found["left"]:
-        told.append(f"{found['left']} groups of endpoints are not in this.")
+        told.append(f"{found['left']} groups of endpoints were not evaluated.")
     return [*told, *found["missing"]]
 
 
 def _format_firings(one: dict[str, Any]) -> tuple[str, ...]:
     last = f"{output.format_time(one['last'])}{' (still)' if one['firing'] else ''}"
     return one["about"], str(one["times"]), str(one["firing_s"]), str(one["longest_s"]), last
+
+
+def _interval(one: dict[str, Any]) -> tuple[str, ...]:
+    sent = ", ".join(f"{note['receiver']} {note['outcome']}" for note in one["notifications"])
+    end = output.format_time(one["end"]) if one["end"] else "ongoing"
+    return (
+        *(one["phase"], one["severity"], one["alert"], one["endpoint"]),
+        *(output.format_time(one["start"]), end, str(one["duration_s"]), sent),
+    )
+
+
+def list_history(asked: CommandContext) -> Any:
+    return asked.client.alerts.history(**asked.given("range", "alert", "endpoint"))
+
+
+def acknowledge(asked: CommandContext) -> dict[str, Any]:
+    facts = asked.given("note", "duration")
+    return asked.client.alerts.acknowledge(asked.name, asked.options["endpoint"], **facts)
+
+
+def undo_acknowledgement(asked: CommandContext) -> str:
+    asked.client.alerts.undo_acknowledgement(asked.options["id"])
+    return "Acknowledgement undone. Repeat notifications resume."
 
 
 def create(asked: CommandContext) -> dict[str, Any]:
@@ -76,7 +100,7 @@ def create(asked: CommandContext) -> dict[str, Any]:
 def reset(asked: CommandContext) -> str:
     endpoint = asked.options["endpoint"]
     asked.client.alerts.reset(asked.name, endpoint)
-    return f"{asked.name}{f' of {endpoint}' if endpoint else ''} is reset."
+    return f"{asked.name}{f' of {endpoint}' if endpoint else ''} reset to its defaults."
 
 
 def rule_file(asked: CommandContext) -> str:
@@ -96,52 +120,81 @@ def _cluster(one: dict[str, Any]) -> tuple[str, ...]:
 def _kept(made: dict[str, Any]) -> str:
     kept = " and ".join(name for name in ("rules", "receivers") if made[name])
     if not kept:
-        return f"Nothing is kept in {made['cluster']} any more; what was there is removed."
-    return f"{kept.capitalize()} are kept in {made['cluster']}, namespace {made['namespace']}."
+        return f"Syncing to {made['cluster']} is off; the objects there are removed."
+    return f"{kept.capitalize()} are synced to {made['cluster']}, namespace {made['namespace']}."
 
 
 _ALERTS = Table(
-    ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS"),
+    ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "SUMMARY"),
     _alert,
-    "No alert fires.",
+    "No active alerts.",
     names=False,
 )
-_RULES = Table(("RULE", "ON", "SEVERITY", "FOR", "NUMBERS"), _rule)
-_FIRED = Table(("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST"), _format_firings)
+_RULES = Table(("RULE", "ENABLED", "SEVERITY", "FOR", "PARAMETERS"), _rule)
+_FIRED = Table(("SUBJECT", "TIMES", "TOTAL (s)", "LONGEST (s)", "LAST"), _format_firings)
+_HISTORY = Table(
+    ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "START", "END", "DURATION (s)", "NOTIFICATIONS"),
+    _interval,
+    "No alerts in this range.",
+    names=False,
+)
 _CLUSTERS = Table(
-    ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE"),
+    ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "REVERTED", "MESSAGE"),
     _cluster,
-    "No cluster is known.",
+    "No clusters.",
 )
 
 
 def add_alerts(rooms: Verbs) -> None:
-    verbs = rooms.group("alert", "what fires, and the rules that say so", client="alerts")
-    verb = verbs.verb("list", "what fires now, or will if it goes on", call="active", show=_ALERTS)
-    verb.add("--endpoint", default="", help="only of this endpoint")
-    verb = verbs.verb("rules", "every rule with its numbers", show=_RULES)
-    verb.add("--endpoint", default="", help="as they count for this endpoint")
+    verbs = rooms.group("alert", "active alerts, their history and rules", client="alerts")
+    verb = verbs.verb("list", "firing and pending alerts", call="active", show=_ALERTS)
+    verb.add("--endpoint", default="", help="only this endpoint")
+    verb = verbs.verb(
+        "history", "past and ongoing alerts, latest first", call=list_history, show=_HISTORY
+    )
+    verb.add("--range", choices=("1h", "6h", "24h", "7d", "30d"), default="24h", help="(24h)")
+    verb.add("--alert", default="", help="only this rule")
+    verb.add("--endpoint", default="", help="only this endpoint")
+    verb = verbs.verb(
+        "acknowledge",
+        "stop repeat notifications of a firing alert until it is resolved",
+        "name",
+        call=acknowledge,
+        form={},
+        show=lambda made: f"{made['id']} acknowledges {', '.join(made['matchers'])}.",
+    )
+    verb.add("--endpoint", default="", help="endpoint of the alert")
+    verb.add("--note", default="", help="shown beside the alert")
+    verb.add("--for", dest="duration", help="longest time, such as 2h (default 7d)")
+    verbs.verb(
+        "unacknowledge",
+        "undo an acknowledgement; ID from silence list",
+        "id",
+        call=undo_acknowledgement,
+    )
+    verb = verbs.verb("rules", "all rules with their parameters", show=_RULES)
+    verb.add("--endpoint", default="", help="effective values for this endpoint")
     verb = verbs.verb(
         "get",
-        "one rule with all that is set of it",
+        "one rule with its settings",
         "name",
         form=OUTPUT_DATA,
         show=output.format_json,
     )
-    verb.add("--endpoint", default="", help="as it counts for this endpoint")
+    verb.add("--endpoint", default="", help="effective values for this endpoint")
 
     verb = verbs.verb(
         "set",
-        "numbers of a rule, for all endpoints or for one",
+        "set parameters of a rule, for all endpoints or one",
         "name",
         form={},
         show=lambda made: f"{', '.join(_rule(made)[2:])}: {made['summary']}.",
     )
     verb.fields(_FIELDS)
-    verb.add("--endpoint", default="", help="for this endpoint alone")
+    verb.add("--endpoint", default="", help="only for this endpoint")
     verb = verbs.verb(
         "try",
-        "how often a rule would have fired; changes nothing",
+        "dry run: how often a rule would have fired",
         call=try_rule,
         show=_format_trial,
     )
@@ -149,26 +202,24 @@ def add_alerts(rooms: Verbs) -> None:
         "words",
         nargs="+",
         metavar="NAME|FIELD=VALUE",
-        help=f"a rule's name and its fields, {_FIELDS}; without a name one that is not written yet",
+        help=f"rule name and fields, {_FIELDS}; without a name: a new rule",
     )
-    verb.add("--endpoint", default="", help="for this endpoint alone")
-    verb.add("--range", choices=("24h", "7d"), default="24h", help="(24h)")
+    verb.add("--endpoint", default="", help="only for this endpoint")
+    verb.add("--range", choices=("24h", "7d"), default="24h", help="range (default 24h)")
     verb = verbs.verb(
         "create",
-        "a rule of your own: expr=... summary=...",
+        "create a custom rule: expr=... summary=...",
         "name",
         call=create,
-        show="{name} is written. Prometheus reads it within seconds.",
+        show="Rule {name} created. Prometheus loads it within seconds.",
     )
     verb.fields("expr, summary, for, ...")
-    verb = verbs.verb(
-        "reset", "as it was built in; a rule of your own is deleted", "name", call=reset
-    )
-    verb.add("--endpoint", default="", help="as all endpoints have it")
-    verb = verbs.verb("file", "all rules as a file, for a Prometheus of your own", call=rule_file)
+    verb = verbs.verb("reset", "restore the defaults; a custom rule is deleted", "name", call=reset)
+    verb.add("--endpoint", default="", help="restore the platform-wide values of this endpoint")
+    verb = verbs.verb("file", "export all rules as a Prometheus rule file", call=rule_file)
     verb.add("--object", action="store_true", help="as a PrometheusRule")
-    verbs.verb("clusters", "where rules and receivers are kept as objects", show=_CLUSTERS)
-    verb = verbs.verb("keep", "what of them is kept in a cluster", form={}, show=_kept)
+    verbs.verb("clusters", "clusters to which rules and receivers are synced", show=_CLUSTERS)
+    verb = verbs.verb("keep", "sync rules and receivers to a cluster", form={}, show=_kept)
     verb.add("name", metavar="CLUSTER")
     verb.fields(_CLUSTER_FIELDS)
 
@@ -176,7 +227,7 @@ def add_alerts(rooms: Verbs) -> None:
 def _silence(one: dict[str, Any]) -> tuple[str, ...]:
     alerts = ", ".join(one["matchers"])
     return (
-        *(one["id"], one["state"], alerts),
+        *(one["id"], one["kind"], one["state"], alerts),
         *(output.format_time(one["ends_at"]), one["author"], one["comment"]),
     )
 
@@ -203,30 +254,47 @@ def list_silences(asked: CommandContext) -> Any:
     return asked.client.silences.list(**filters)
 
 
-_SILENCES = Table(("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY"), _silence, "Nothing is silenced.")
+_SILENCES = Table(
+    ("ID", "KIND", "STATE", "ALERTS", "UNTIL", "AUTHOR", "COMMENT"),
+    _silence,
+    "No silences.",
+)
 
 
 def add_silences(rooms: Verbs) -> None:
-    verbs = rooms.group("silence", "alerts nobody is told of for a while", client="silences")
-    verb = verbs.verb("list", "those which hold now or later", call=list_silences, show=_SILENCES)
-    verb.add("--all", action="store_true", help="also those which have ended")
+    verbs = rooms.group("silence", "suppress notifications for a time", client="silences")
+    verb = verbs.verb(
+        "list",
+        "active and pending silences and acknowledgements",
+        call=list_silences,
+        show=_SILENCES,
+    )
+    verb.add("--all", action="store_true", help="include expired ones")
     verb = verbs.verb(
         "add",
-        "silence the alerts that meet all conditions",
+        "silence the alerts that match all matchers",
         call=add_silence,
         form={},
         show=_format_silence,
     )
     verb.add(
-        "conditions", nargs="+", metavar="LABEL=VALUE", help="or !=, =~, !~, as in endpoint=chat"
+        "conditions",
+        nargs="+",
+        metavar="LABEL=VALUE",
+        help="matcher with =, !=, =~ or !~, such as endpoint=chat",
     )
-    verb.add("--for", dest="duration", default="2h", help="such as 30m, 2h (that), 1d")
-    verb.add("--comment", required=True, help="why: whoever wonders reads it")
+    verb.add("--for", dest="duration", default="2h", help="such as 30m, 2h (default), 1d")
+    verb.add("--comment", required=True, help="reason, shown with the silence")
     verb = verbs.verb(
-        "edit", "what is left out stays", "id", call=edit_silence, form={}, show=_format_silence
+        "edit",
+        "change a silence; omitted fields are kept",
+        "id",
+        call=edit_silence,
+        form={},
+        show=_format_silence,
     )
-    verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help="instead of those it has")
-    verb.add("--for", dest="duration", help="from now on, such as 30m, 2h, 1d")
-    verb.add("--until", dest="ends_at", help="such as 2026-11-21T18:00:00Z")
-    verb.add("--comment", help="why")
-    verbs.verb("expire", "end one now", "id", show="The silence is ended.")
+    verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help="replaces the matchers")
+    verb.add("--for", dest="duration", help="from now, such as 30m, 2h, 1d")
+    verb.add("--until", dest="ends_at", help="end time, such as 2026-11-21T18:00:00Z")
+    verb.add("--comment", help="reason")
+    verbs.verb("expire", "end a silence now", "id", show="Silence ended.")

@@ -81,8 +81,8 @@ def _asked(before: Mapping[str, Any], data: Any) -> dict[str, Any]:
 
 def _expect_alertmanager(cluster: str) -> None:
     if not selectors.has_alertmanager(cluster):
-        text = f"No Alertmanager is known for {cluster}: the console tells its alerts itself."
-        remedy = "Give its address with the cluster's metrics source first; else both would tell."
+        text = f"No Alertmanager is configured for {cluster}: the console sends its notifications."
+        remedy = "Set its address in the metrics source first, to avoid duplicates."
         problem = Problem("receivers", True, text, remedy, "no_alertmanager")
         raise Refused(problem, status_code=409)
 

@@ -51,8 +51,8 @@ SOON_S = 2.0  # while a deletion is in progress
 AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 60.0, ClusterPhase.FAILED: 30.0}
 
 _NO_ALERTMANAGER = (
-    "No Alertmanager is known for the cluster any more: the console tells its alerts itself, so "
-    "receivers are not kept there. Give its address with the metrics source."
+    "No Alertmanager is configured for the cluster: the console sends its notifications, so "
+    "receivers are not synced. Set its address in the metrics source."
 )
 
 
@@ -188,8 +188,8 @@ def _bring(row: ClusterAlerts, want: DesiredObjects, held: Claim, seen: Reconcil
     elif row.rules and (twins := objects.twins(row.namespace or row.cluster.namespace)):
         seen.phase, seen.reason = ClusterPhase.DEGRADED, "RulesTwice"
         seen.message = (
-            f"{', '.join(twins)} has rules of the same groups: each of these alerts comes twice. "
-            "Remove it, or turn this off (of the chart: monitoring.liveRules)."
+            f"{', '.join(twins)} has rules of the same groups: alerts are duplicated. "
+            "Remove it, or disable the sync (chart: monitoring.liveRules)."
         )
 
 
@@ -225,7 +225,7 @@ def _expect_operator(cluster: str) -> None:
     if found is not None and PROMETHEUS_OPERATOR not in found:
         why = clusters.missing_reason(cluster, PROMETHEUS_OPERATOR)
         known = CAPABILITIES[PROMETHEUS_OPERATOR]
-        text = f"The cluster has no {known.label}, which would read the objects. {why}"
+        text = f"The cluster has no {known.label}, which reads the objects. {why}"
         raise PermanentError("MissingCapability", text.strip())
 
 
@@ -263,8 +263,8 @@ def _receivers(row: ClusterAlerts, told: AlertmanagerExport) -> DesiredObjects:
     texts = _addresses(told.keys)
     missing = sorted(key for key, text in texts.items() if not text)
     if missing:
-        text = f"{', '.join(missing)} cannot be read with the present encryption key."
-        return DesiredObjects((), "AddressUnreadable", f"{text} Give it anew under Receivers.")
+        text = f"{', '.join(missing)} cannot be decrypted with the current encryption key."
+        return DesiredObjects((), "AddressUnreadable", f"{text} Enter it again under Receivers.")
     secret = [bodies.build_address_secret(texts, _place(row))] if texts else []
     return DesiredObjects((*secret, bodies.build_receivers(told.spec(), _place(row))))
 

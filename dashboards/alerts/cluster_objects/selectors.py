@@ -65,8 +65,10 @@ def cluster_summaries() -> list[ClusterAlertsSummary]:
 def one(name: str) -> ClusterAlertsSummary:
     cluster = clusters.get(name)
     if cluster is None:
-        text = f"There is no cluster {name[:80]}."
-        problem = Problem("cluster", name[:80], text, "Choose one of Clusters.", "not_found")
+        text = f"Unknown cluster {name[:80]}."
+        problem = Problem(
+            "cluster", name[:80], text, "Select one listed under Clusters.", "not_found"
+        )
         raise Refused(problem, status_code=404)
     return _shown(cluster, desired_rows().filter(cluster=cluster).first())
 
@@ -129,6 +131,6 @@ def related_objects(viewer: Any) -> list[RelatedObject]:
 def _line(one: ClusterAlertsSummary) -> RelatedObject:
     page = reverse("alert_objects:cluster", args=[one.name])
     if one.phase == OFF:
-        return RelatedObject("Alert rules", "not kept there", "", url=page)
+        return RelatedObject("Alert rules", "not synced", "", url=page)
     text = one.status.message if one.trouble or one.phase == "Deleting" else ""
-    return RelatedObject("Alert rules", "kept there", one.phase, one.status.reason, text, page)
+    return RelatedObject("Alert rules", "synced", one.phase, one.status.reason, text, page)

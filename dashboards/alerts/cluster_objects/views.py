@@ -34,19 +34,19 @@ _PLAIN = {"spellcheck": "false", "autocomplete": "off"}
 
 class ClusterAlertsForm(ActionForm):
     rules = flag_field(
-        "Keep the alert rules there",
-        help_text="A PrometheusRule with the numbers set here, brought up to date by itself.",
+        "Sync alert rules",
+        help_text="Maintains a PrometheusRule with the current settings.",
     )
     receivers = flag_field(
-        "Keep receivers and routes there",
-        help_text="An AlertmanagerConfig, and a Secret with the addresses. Needs an Alertmanager "
-        "with the cluster's metrics source: it tells people then, the console does not.",
+        "Sync receivers and routes",
+        help_text="Maintains an AlertmanagerConfig and a Secret with URLs. Needs an Alertmanager "
+        "in the cluster's metrics source, which then sends notifications instead of the console.",
     )
     namespace = text_field("Namespace", widget=forms.TextInput(attrs=_PLAIN))
     labels = text_field(
         "Labels",
-        help_text="One a line, such as release=prometheus, where the operator takes only objects "
-        "that have them (its ruleSelector and alertmanagerConfigSelector).",
+        help_text="One per line, such as release=prometheus. Required labels of the operator's "
+        "ruleSelector and alertmanagerConfigSelector.",
         widget=forms.Textarea({**_PLAIN, **MONOSPACE, "rows": 3}),
     )
 
@@ -56,7 +56,7 @@ class ClusterAlertsForm(ActionForm):
         lines = "\n".join(f"{name}={value}" for name, value in row.labels.items())
         shown = {"rules": row.rules, "receivers": row.receivers, "namespace": row.namespace}
         super().__init__(data, initial={**shown, "labels": lines})
-        self.fields["namespace"].help_text = f"Empty: {own_namespace}, the cluster's own."
+        self.fields["namespace"].help_text = f"Leave empty for {own_namespace}."
 
     def typed(self) -> dict[str, Any]:
         """Return the submitted values in the shape that `actions` takes."""

@@ -36,11 +36,9 @@ _LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
 MOST_SERIES: Final = 300  # limit for user-written conditions
-AGGREGATE_REMEDY: Final = (
-    "Aggregate it, as in sum by (endpoint) (...), or match fewer label values."
-)
+AGGREGATE_REMEDY: Final = "Aggregate, as in sum by (endpoint) (...), or match fewer label values."
 NARROW_REMEDY: Final = (
-    "Name one metric, match an endpoint or a job, shorten ranges such as [5m], or record it first."
+    "Select one metric, match an endpoint or job, shorten ranges such as [5m], or record it."
 )
 MOST_CONDITIONS: Final = 6
 _AT_ONCE: Final = 240  # points a query: short queries succeed where a long one times out
@@ -166,17 +164,17 @@ def excess_series(asker: Asker, expr: str, key: str) -> int:
 
 def query_refused(fault: Fault) -> Refused:
     if fault.kind is FaultKind.BAD_QUERY:
-        text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
+        text = f"Prometheus rejected the expression: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
     if fault.kind is FaultKind.TOO_SLOW:
-        text = f"Prometheus did not evaluate it in time: {fault.detail.rstrip('.')}."
+        text = f"Evaluation timed out: {fault.detail.rstrip('.')}."
         remedy = f"Choose a shorter range. {NARROW_REMEDY}"
         return Refused(Problem("range", None, text, remedy, "too_slow"), status_code=503)
     if fault.kind is FaultKind.TOO_EXPENSIVE:
-        text = f"It reads more than Prometheus allows: {fault.detail.rstrip('.')}."
+        text = f"The query exceeds a Prometheus limit: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, NARROW_REMEDY, "too_expensive"))
-    text = f"Only a Prometheus can say. {fault.detail}"
-    problem = Problem("", None, text, "Try again when it answers.", "not_known")
+    text = f"Prometheus is unavailable. {fault.detail}"
+    problem = Problem("", None, text, "Try again when Prometheus responds.", "not_known")
     return Refused(problem, status_code=503)
 
 

@@ -25,7 +25,13 @@ from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.http.client import Asker, Question, Window
 
-RANGES = {"1h": (3600, 15), "6h": (6 * 3600, 60), "24h": (24 * 3600, 300), "7d": (7 * 86_400, 1800)}
+RANGES = {
+    "1h": (3600, 15),
+    "6h": (6 * 3600, 60),
+    "24h": (24 * 3600, 300),
+    "7d": (7 * 86_400, 1800),
+    "30d": (30 * 86_400, 7200),
+}
 DEFAULT = "24h"
 _MOST_EPISODES = 50
 

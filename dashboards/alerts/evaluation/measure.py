@@ -89,7 +89,7 @@ class Measure:
         ]
         shown += [(_THRESHOLD, "threshold", tuple(one)) for one in levels]
         marks = [_clock(window, part / 4) for part in range(5)]
-        return make_line_chart("measured", "What it measures", shown, marks, say)
+        return make_line_chart("measured", "Measured value", shown, marks, say)
 
 
 def built_in_measure(rule: Rule, setting: Setting, only: EndpointSelection) -> Measure:

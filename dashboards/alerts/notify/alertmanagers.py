@@ -97,7 +97,7 @@ class DesiredSilence:
             "startsAt": self.starts_at.isoformat(),
             "endsAt": self.ends_at.isoformat(),
             "createdBy": self.author,
-            "comment": self.comment,
+            "comment": self.comment or "Acknowledged in Emberline",  # Alertmanager requires one
         }
 
 
@@ -150,8 +150,8 @@ def replace_silence(
 
 def _judge(managers: list[Alertmanager], wanted: DesiredSilence) -> None:
     if managers and any(one.name == TEAM for one in wanted.conditions):
-        text = "Alertmanager knows no teams."
-        raise Refused(Problem("matchers", TEAM, text, "Name endpoints instead.", "team"))
+        text = "Alertmanager has no label team."
+        raise Refused(Problem("matchers", TEAM, text, "Match endpoints instead.", "team"))
 
 
 def _put(one: Alertmanager, identity: str | None, wanted: DesiredSilence) -> str:
@@ -249,11 +249,11 @@ def _asked(one: Alertmanager, method: str, path: str, body: Any, also: tuple[int
     if reply.status in also:
         return None
     if not 200 <= reply.status < 300:
-        raise NoReplyError(f"It answered HTTP {reply.status}.")
+        raise NoReplyError(f"It returned HTTP {reply.status}.")
     try:
         return json.loads(reply.body) if reply.body.strip() else None
     except ValueError:
-        raise NoReplyError("What answers there is no Alertmanager.") from None
+        raise NoReplyError("The response is not from an Alertmanager.") from None
 
 
 def _take_back(managers: Iterable[Alertmanager], made: dict[str, str]) -> None:
@@ -266,7 +266,7 @@ def _take_back(managers: Iterable[Alertmanager], made: dict[str, str]) -> None:
 
 
 def _away(one: Alertmanager, error: Exception) -> Refused:
-    words = str(error) if isinstance(error, NoReplyError) else "Its answer is not understood."
-    text = f"The Alertmanager of {one.source} has not done it. {words}"
-    remedy = "Correct its address under Metrics sources, or try again when it is back."
+    words = str(error) if isinstance(error, NoReplyError) else "Its response is invalid."
+    text = f"The Alertmanager of {one.source} rejected the change. {words}"
+    remedy = "Check its address under Metrics sources, or try again later."
     return Refused(Problem("", None, text, remedy, "alertmanager"), status_code=502)

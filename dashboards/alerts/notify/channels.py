@@ -32,7 +32,7 @@ from dashboards.alerts.notify.protocol.http_post import PostError
 
 SIGNATURE: Final = "X-Emberline-Signature"
 DELIVERY: Final = "X-Emberline-Delivery"
-NO_SERVER: Final = "This console has no mail server: set EMBERLINE_SMTP_HOST."
+NO_SERVER: Final = "No mail server configured. Set EMBERLINE_SMTP_HOST."
 _ANSWER_S: Final = 10
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "emberline"}
 
@@ -76,11 +76,13 @@ def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
     if 200 <= answer.status < 300:
         return
     if 300 <= answer.status < 400:
-        text = f"It answers with a redirect (HTTP {answer.status}), and none is followed."
-        raise PostError(f"{text} Give the address it leads to.", permanent=True)
+        text = f"The receiver returned a redirect (HTTP {answer.status}), which is not followed."
+        raise PostError(f"{text} Enter the target URL.", permanent=True)
     later = answer.status in (408, 425, 429) or answer.status >= 500
     raise PostError(
-        f"It answered HTTP {answer.status}.", permanent=not later, after_s=answer.retry_after_s
+        f"The receiver returned HTTP {answer.status}.",
+        permanent=not later,
+        after_s=answer.retry_after_s,
     )
 
 
@@ -105,16 +107,16 @@ def send_email(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> No
         letter.send()
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
-        text = f"{mail.host} refuses its addresses ({', '.join(map(str, codes))})."
+        text = f"{mail.host} rejected the recipients ({', '.join(map(str, codes))})."
         raise PostError(text, permanent=all(code >= 500 for code in codes)) from None
     except smtplib.SMTPAuthenticationError as error:
         # Temporary: the message is still due once the password is corrected.
-        raise PostError(f"{mail.host} does not know us ({error.smtp_code}).") from None
+        raise PostError(f"{mail.host} rejected the login ({error.smtp_code}).") from None
     except smtplib.SMTPResponseException as error:
-        text = f"{mail.host} answered {error.smtp_code}."
+        text = f"{mail.host} returned {error.smtp_code}."
         raise PostError(text, permanent=error.smtp_code >= 500) from None
     except (smtplib.SMTPException, ssl.SSLError, OSError) as error:
-        raise PostError(f"{mail.host} cannot be used ({type(error).__name__}).") from None
+        raise PostError(f"{mail.host} is not reachable ({type(error).__name__}).") from None
 
 
 def _server(mail: Any) -> EmailBackend:

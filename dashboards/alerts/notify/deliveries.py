@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=60)
 GIVE_UP = timedelta(hours=3)
-"""A page this old is news to nobody; what still fires is told again by its group."""
+"""Older notifications are outdated; alerts still firing are repeated by their group."""
 PAUSES_S: Final = (10, 20, 40, 80, 160, 320, 600)
 _AT_ONCE, _OF_ONE = 40, 2
 _KEPT = timedelta(days=30)
@@ -84,13 +84,13 @@ def vault_names(receiver: Receiver) -> dict[str, str]:
 def _send(row: Delivery) -> None:
     receiver = row.receiver
     if receiver is None:
-        raise PostError("Its receiver was removed.", permanent=True)
+        raise PostError("The receiver was removed.", permanent=True)
     if not receiver.enabled and not row.test:
-        raise PostError("Its receiver is switched off.", permanent=True)
+        raise PostError("The receiver is disabled.", permanent=True)
     found = delivery_target(receiver)
     if not (found.url or found.to) or (receiver.signed and not found.secret):
-        text = "Its address or secret cannot be read with the present encryption key."
-        raise PostError(f"{text} Give it anew.", permanent=True)
+        text = "URL or secret cannot be decrypted with the current encryption key."
+        raise PostError(f"{text} Enter it again.", permanent=True)
     BY_KIND[row.kind](found, row.body, str(row.pk))
 
 

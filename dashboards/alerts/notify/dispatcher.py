@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from console.claims import take_claim
 from dashboards.alerts.evaluation import firing_alerts
-from dashboards.alerts.notify import alertmanagers, selectors
+from dashboards.alerts.notify import acknowledgements, alertmanagers, selectors
 from dashboards.alerts.notify.models import (
     Delivery,
     DeliveryState,
@@ -30,6 +30,7 @@ from dashboards.alerts.notify.models import (
     Group,
     Route,
     SeenAlert,
+    Silence,
 )
 from dashboards.alerts.notify.protocol import groups as protocol_groups
 from dashboards.alerts.notify.protocol import matchers, message
@@ -49,11 +50,14 @@ Alerts = dict[str, Alert]
 
 @dataclass(frozen=True, slots=True)
 class DispatchResult:
-    """`unknown`: other alerts may be firing, for the reason `why`."""
+    """`alerts`: those the console delivers; `all_labels`: of every firing alert. `unknown`: other
+    alerts may be firing, for the reason `why`.
+    """
 
     alerts: tuple[Alert, ...]
     why: str = ""
     unknown: bool = False
+    all_labels: tuple[Mapping[str, str], ...] = ()
 
 
 def dispatch() -> bool:
@@ -64,11 +68,15 @@ def dispatch() -> bool:
         return False
     seen = read_firing()
     now = timezone.now()
+    silences: list[Silence] = []
     with transaction.atomic():
         # Written first: another process that assumes the claim blocks here and then finds it lost.
         if taken.write(looked_at=now, **_state(seen, now)):
             active, ended = _keep(seen, now)
-            _owe(active, ended, now)
+            silences = selectors.active_silences()
+            _owe(active, ended, silences, now)
+    acknowledged = [one for one in silences if one.acknowledges]
+    acknowledgements.end_resolved(acknowledged, seen.all_labels, now, unknown=seen.unknown)
     taken.release(0)
     return True
 
@@ -81,7 +89,8 @@ def read_firing() -> DispatchResult:
     teams, elsewhere = selectors.teams(), alertmanagers.alertmanager_delivers()
     ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
     why = found.why or found.missing
-    return DispatchResult(ours, why, unknown=bool(why))
+    labels = tuple(one.labels for one in found.alerts)
+    return DispatchResult(ours, why, unknown=bool(why), all_labels=labels)
 
 
 def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
@@ -126,8 +135,8 @@ def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
     if since is None or now - since < UNKNOWN_AFTER:
         return []
     notes = {
-        "summary": "Whether alerts fire is not known.",
-        "description": f"{seen.why} Until it answers, nobody is told of anything else.",
+        "summary": "Alert state unknown.",
+        "description": f"{seen.why} Other notifications are paused until Prometheus responds.",
     }
     return [Alert({"alertname": NO_METRICS, "severity": "page"}, notes, since)]
 
@@ -146,9 +155,9 @@ def _see(alerts: Iterable[Alert], now: datetime) -> None:
     )
 
 
-def _owe(active: Alerts, ended: Alerts, now: datetime) -> None:
-    silences = [one.conditions for one in selectors.active_silences()]
-    loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in silences)]
+def _owe(active: Alerts, ended: Alerts, silences: Iterable[Silence], now: datetime) -> None:
+    muted = [one.conditions for one in silences]
+    loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in muted)]
     names = dict(endpoints.endpoints().values_list("name", "pk"))
     for route in selectors.routes().filter(receiver__enabled=True).prefetch_related("groups"):
         mine = [one for one in loud if matchers.matches(route.conditions, one.labels)]
@@ -197,7 +206,7 @@ def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping
     """Create a delivery; it replaces one still waiting, which is out of date."""
     group.deliveries.filter(state=DeliveryState.WAITING).update(
         state=DeliveryState.DROPPED,
-        error="A later message says how things stand.",
+        error="Superseded by a later notification.",
         ended_at=timezone.now(),
     )
     receiver = route.receiver

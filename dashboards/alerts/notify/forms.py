@@ -12,8 +12,8 @@ from dashboards.alerts.notify.models import ReceiverKind, Silence
 from dashboards.alerts.page_forms import MONOSPACE, flag_field, text_field
 
 CONDITIONS = (
-    'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
-    'team!="research". All of them must hold.'
+    'One matcher per line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
+    'team!="research". All must match.'
 )
 DURATIONS = (
     ("30m", "30 minutes"),
@@ -37,13 +37,19 @@ class ValuesForm(ActionForm):
 
 class SilenceForm(ValuesForm):
     matchers = text_field(
-        "Which alerts", help_text=CONDITIONS, widget=forms.Textarea({"rows": 4, **MONOSPACE})
+        "Matchers", help_text=CONDITIONS, widget=forms.Textarea({"rows": 4, **MONOSPACE})
     )
-    duration = forms.ChoiceField(label="For", choices=DURATIONS, initial="2h", required=False)
+    duration = forms.ChoiceField(label="Duration", choices=DURATIONS, initial="2h", required=False)
     starts_at = text_field(
-        "From (UTC)", help_text="Empty: from now on.", widget=forms.DateTimeInput(_MOMENT)
+        "Start (UTC)", help_text="Leave empty to start now.", widget=forms.DateTimeInput(_MOMENT)
     )
-    comment = text_field("Why", help_text="Whoever wonders about the silence reads this.")
+    comment = text_field("Reason", help_text="Shown with the silence and in the audit log.")
+
+
+class AcknowledgeForm(ValuesForm):
+    alert = text_field("Rule", help_text="Name of the firing rule, such as HighTTFT.")
+    endpoint = text_field("Endpoint", help_text="Leave empty for alerts without an endpoint.")
+    note = text_field("Note", help_text="Optional. Shown beside the alert and in the audit log.")
 
 
 class ChangeSilenceForm(SilenceForm):
@@ -61,9 +67,9 @@ class ChangeSilenceForm(SilenceForm):
         self.before = shown
         length = self.fields["duration"]
         assert isinstance(length, forms.ChoiceField)
-        length.choices = [("", "until the time below"), *DURATIONS]
-        length.label = "From now on for"
-        self.fields["ends_at"] = text_field("Until (UTC)", widget=forms.DateTimeInput(_MOMENT))
+        length.choices = [("", "Until the end time below"), *DURATIONS]
+        length.label = "Duration from now"
+        self.fields["ends_at"] = text_field("End (UTC)", widget=forms.DateTimeInput(_MOMENT))
         if begun:
             del self.fields["starts_at"]
         else:
@@ -92,7 +98,7 @@ class ReceiverForm(ValuesForm):
     everything = flag_field(
         "Send all alerts",
         initial=True,
-        help_text="Without this it is told of nothing until you give it a route.",
+        help_text="Creates a route for all alerts. Without a route, nothing is sent.",
     )
     enabled = flag_field("Enabled", initial=True)
 
@@ -102,7 +108,9 @@ class ReceiverForm(ValuesForm):
         self.kind, self.known = kind, known
         fields: dict[str, forms.Field] = {}
         if known is None:
-            fields["name"] = text_field("Name", help_text="Such as on-call or team-chat.")
+            fields["name"] = text_field(
+                "Name", help_text="Lower-case letters, digits and hyphens, such as on-call."
+            )
             del self.fields["enabled"]
         else:
             del self.fields["everything"]
@@ -122,43 +130,49 @@ class ReceiverForm(ValuesForm):
 
 def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
     if kind == ReceiverKind.EMAIL:
-        text = "Separated by commas. Mail goes through the console's own server."
-        return {"to": text_field("To", help_text=text)}
-    keep = f"Now {known.shown}. Leave it empty to keep it." if known is not None else ""
+        text = "Separated by commas. Sent through the console's SMTP server."
+        return {"to": text_field("Recipients", help_text=text)}
+    keep = f"Current: {known.shown}. Leave empty to keep it." if known is not None else ""
     url = text_field(
-        "Address",
-        help_text=keep or "It may hold a token: it is kept sealed and never shown again.",
+        "URL",
+        help_text=keep or "Stored encrypted and never shown again.",
         widget=forms.TextInput({"inputmode": "url", "spellcheck": "false"}),
     )
     if kind == ReceiverKind.SLACK:
         return {"url": url}
-    keep = "One is kept; leave it empty to keep it. " if known is not None and known.signed else ""
+    keep = (
+        "A secret is stored. Leave empty to keep it. " if known is not None and known.signed else ""
+    )
     secret = text_field(
         "Shared secret",
-        help_text=f"{keep}With one, each message is signed (X-Emberline-Signature).",
+        help_text=f"{keep}Optional. Signs each message (X-Emberline-Signature).",
         widget=forms.PasswordInput({"autocomplete": "new-password"}),
     )
     return {"url": url, "secret": secret}
 
 
 class RouteForm(ValuesForm):
-    receiver = forms.ChoiceField(label="Tell", required=False)
+    receiver = forms.ChoiceField(label="Receiver", required=False)
     matchers = text_field(
-        "Which alerts",
-        help_text=f"Empty: all. {CONDITIONS}",
+        "Matchers",
+        help_text=f"Leave empty for all alerts. {CONDITIONS}",
         widget=forms.Textarea({"rows": 3, **MONOSPACE}),
     )
     group_by = text_field(
-        "Together if they share",
+        "Group by",
         initial="alertname, endpoint",
-        help_text="Labels; alerts alike in them are one message. Empty: all are one message.",
+        help_text="Alerts with equal values of these labels share one notification.",
     )
     group_wait = text_field(
-        "First message after", initial="30s", help_text="Others of the group may begin meanwhile."
+        "Group wait", initial="30s", help_text="Delay of the first notification of a group."
     )
-    group_interval = text_field("More of the group after", initial="5m")
-    repeat_interval = text_field("Again, while nothing changes, after", initial="4h")
-    send_resolved = flag_field("Also tell when they have ended", initial=True)
+    group_interval = text_field(
+        "Group interval", initial="5m", help_text="Delay before changes of a group are sent."
+    )
+    repeat_interval = text_field(
+        "Repeat interval", initial="4h", help_text="Repetition while alerts keep firing."
+    )
+    send_resolved = flag_field("Send resolved notifications", initial=True)
 
     def __init__(self, receivers: list[str], *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)

@@ -53,23 +53,23 @@ def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doin
     if row is None or row.looked_at is None or now - row.looked_at > _LATE:
         return (
             Doing.LATE,
-            "Nobody looks for alerts: the console's background worker does not run.",
-            "Look at System for the worker and the timetable (beat).",
+            "Alerts are not processed: the console's background worker is not running.",
+            "Check worker and scheduler (beat) under System.",
         )
     if row.reason == NO_PROMETHEUS:
         return (
             Doing.IDLE,
-            "There is no Prometheus to ask, so nobody is told of anything.",
+            "No Prometheus configured: no notifications are sent.",
             "Add a metrics source, or set PROMETHEUS_URL.",
         )
     if row.reason == PROMETHEUS_UNREACHABLE:
         return (
             Doing.FAILING,
-            f"Whether alerts fire is not known. {row.message}",
-            "Receivers are told so after two minutes; nothing that fired is taken for ended.",
+            f"Alert state unknown. {row.message}",
+            "Receivers are notified after 2 minutes. Firing alerts are not resolved meanwhile.",
         )
     if not elsewhere and not _receiving().exists():
-        return Doing.IDLE, "No alert receivers configured.", "Add a receiver, or give one a route."
+        return Doing.IDLE, "No alert receivers configured.", "Add a receiver and a route."
     return Doing.WORKING, "", ""
 
 
@@ -91,7 +91,7 @@ def _elsewhere() -> tuple[str, ...]:
 
 def as_round() -> Round:
     found = notification_status()
-    owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
-    purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"
+    owed = f"Pending notifications: {found.waiting}; failed in the last 24 h: {found.failed}."
+    purpose = "Checks for firing alerts every 10 s and sends notifications"
     text = found.trouble or owed
     return Round("alerts", purpose, found.doing, found.looked_at, text, found.remedy)

@@ -13,7 +13,7 @@ from console.core.errors import Problem, Refused, expect_object
 
 _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
 _UNITS: Final = (86400, 3600, 60, 1)
-DURATION_REMEDY: Final = "Write it as 30m, 2h, 1d or 1h30m."
+DURATION_REMEDY: Final = "Examples: 30m, 2h, 1d, 1h30m."
 
 
 def parse_mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
@@ -22,8 +22,8 @@ def parse_mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
     names = list(known)
     unknown = [name for name in given if name not in names]
     if unknown:
-        remedy = f"There are: {', '.join(names)}."
-        fault = "There is no such field."
+        remedy = f"Known fields: {', '.join(names)}."
+        fault = "Unknown field."
         raise Refused(*(Problem(str(one), given[one], fault, remedy, "unknown") for one in unknown))
     return given
 
@@ -31,13 +31,13 @@ def parse_mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
 def parse_text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:
     value = data.get(name, "")
     if not isinstance(value, str):
-        raise Refused(Problem(name, value, "This is not a text.", "Send a text.", "type"))
+        raise Refused(Problem(name, value, "Not a string.", "Send a string.", "type"))
     value = value.strip()
     if needed and not value:
-        raise Refused(Problem(name, value, "This is needed.", "Write something.", "required"))
+        raise Refused(Problem(name, value, "This field is required.", "Enter a value.", "required"))
     if len(value) > longest or not value.replace("\n", " ").isprintable():
-        remedy = f"Write at most {longest} characters on one line or several."
-        raise Refused(Problem(name, value[:80], "This cannot be kept.", remedy, "text"))
+        remedy = f"Enter at most {longest} printable characters."
+        raise Refused(Problem(name, value[:80], "Invalid text.", remedy, "text"))
     return value
 
 
@@ -46,14 +46,14 @@ def parse_choice(data: Mapping[str, Any], name: str, known: Iterable[str], defau
     choices = list(known)
     if value not in choices:
         remedy = f"Choose one of {', '.join(choices)}."
-        raise Refused(Problem(name, value, "There is no such choice.", remedy, "unknown_choice"))
+        raise Refused(Problem(name, value, "Unknown choice.", remedy, "unknown_choice"))
     return str(value)
 
 
 def parse_flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
     value = data.get(name, default)
     if not isinstance(value, bool):
-        raise Refused(Problem(name, value, "This is not yes or no.", "Send true or false.", "type"))
+        raise Refused(Problem(name, value, "Not a boolean.", "Send true or false.", "type"))
     return value
 
 
@@ -64,8 +64,8 @@ def parse_seconds(data: Mapping[str, Any], name: str, default: int, low: int, hi
     if isinstance(value, str):
         found = _spelled(value.strip())
     if found is None or not low <= found <= high:
-        remedy = f"{DURATION_REMEDY} From {format_duration(low)} to {format_duration(high)}."
-        problem = "This is not a time that can be used here."
+        remedy = f"{DURATION_REMEDY} Range: {format_duration(low)} to {format_duration(high)}."
+        problem = "Invalid duration."
         raise Refused(Problem(name, value, problem, remedy, "duration"))
     return found
 
@@ -80,8 +80,8 @@ def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
     except ValueError:
         found = None
     if found is None:
-        remedy = "Write it as 2026-11-21T18:00:00Z."
-        raise Refused(Problem(name, value, "This is not a time.", remedy, "datetime"))
+        remedy = "Example: 2026-11-21T18:00:00Z."
+        raise Refused(Problem(name, value, "Invalid time.", remedy, "datetime"))
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -28,8 +28,13 @@ class ReceiverKind(models.TextChoices):
 class DeliveryState(models.TextChoices):
     WAITING = "waiting", "Waiting"
     SENT = "sent", "Sent"
-    FAILED = "failed", "Given up"
-    DROPPED = "dropped", "Overtaken"
+    FAILED = "failed", "Failed"
+    DROPPED = "dropped", "Superseded"
+
+
+class SilenceKind(models.TextChoices):
+    SILENCE = "silence", "Silence"
+    ACKNOWLEDGEMENT = "acknowledgement", "Acknowledgement"
 
 
 class Receiver(models.Model):
@@ -86,13 +91,15 @@ class Route(models.Model):
 class Silence(models.Model):
     """`endpoint`: the one selected by a matcher `endpoint="..."`; its team may see and expire the
     silence. None: platform-wide. `remote`: id in each Alertmanager that has it too, by metrics
-    source.
+    source. An acknowledgement ends when its alerts are resolved; `matched_at`: when one fired last.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", null=True, on_delete=models.CASCADE, related_name="silences"
     )
+    kind = models.CharField(max_length=20, choices=SilenceKind.choices, default=SilenceKind.SILENCE)
+    matched_at = models.DateTimeField(null=True, blank=True)
     matchers = models.JSONField()
     remote = models.JSONField(default=dict, blank=True)
     starts_at = models.DateTimeField(default=timezone.now)
@@ -108,7 +115,11 @@ class Silence(models.Model):
         ordering = ("-created_at", "-id")
 
     def __str__(self) -> str:
-        return f"silence by {self.author}"
+        return f"{self.kind} by {self.author}"
+
+    @property
+    def acknowledges(self) -> bool:
+        return self.kind == SilenceKind.ACKNOWLEDGEMENT
 
     @property
     def conditions(self) -> Matchers:

@@ -54,8 +54,8 @@ def create(actor: Any, data: Any) -> Receiver:
             said = {"kind": made.kind, "where": made.shown, "to": made.to}
             record(actor, "create", f"receiver/{name}", said)
     except IntegrityError:
-        text = f"There is a receiver {name} already."
-        remedy = "Choose another name, or change that one."
+        text = f"Receiver {name} exists already."
+        remedy = "Choose another name, or edit the existing receiver."
         raise Refused(Problem("name", name, text, remedy, "taken"), status_code=409) from None
     return made
 
@@ -97,8 +97,8 @@ def send_test(actor: Any, name: str) -> Delivery:
     found = selectors.receiver(name)
     labels = {"alertname": "EmberlineTest", "severity": "ticket"}
     notes = {
-        "summary": "A test of this receiver.",
-        "description": f"Sent by {actor.get_username()}. Nothing is wrong.",
+        "summary": "Test notification.",
+        "description": f"Sent by {actor.get_username()}. No action needed.",
     }
     alert = Alert(labels, notes, timezone.now())
     body = message.build_document(name, f"test:{found.pk}", labels, [alert], settings.PUBLIC_URL)
@@ -121,7 +121,7 @@ def _name(given: Mapping[str, Any]) -> str:
     name = input_values.parse_text(given, "name", 60, needed=True)
     if not _NAME.fullmatch(name) or name == "new":
         remedy = "Use lower-case letters, digits and hyphens, as in on-call."
-        raise Refused(Problem("name", name, "This is no name for a receiver.", remedy, "name"))
+        raise Refused(Problem("name", name, "Invalid receiver name.", remedy, "name"))
     return name
 
 
@@ -149,7 +149,7 @@ def _take(
 def _url(given: Mapping[str, Any], *, needed: bool) -> str:
     url = input_values.parse_text(given, "url", 2000, needed=needed)
     if url and (refused := url_problem(url, query=True)):
-        remedy = "Write the address of a web server, as in https://hooks.example.org/...."
+        remedy = "Enter a URL such as https://hooks.example.org/...."
         raise Refused(Problem("url", HIDDEN, refused, remedy, "url"))
     return url
 
@@ -159,15 +159,15 @@ def _secret(receiver: Receiver, given: Mapping[str, Any]) -> str:
     if secret and receiver.kind == ReceiverKind.SLACK:
         _refuse_others(given, "secret")
     if secret and len(secret) < _LEAST_SECRET:
-        remedy = f"Write at least {_LEAST_SECRET} random characters."
-        raise Refused(Problem("secret", HIDDEN, "This can be guessed.", remedy, "secret"))
+        remedy = f"Enter at least {_LEAST_SECRET} random characters."
+        raise Refused(Problem("secret", HIDDEN, "The secret is too short.", remedy, "secret"))
     return secret
 
 
 def _refuse_others(given: Mapping[str, Any], *names: str) -> None:
     for name in names:
         if given.get(name):
-            text = "A receiver of this kind has no such field."
+            text = "Receivers of this kind have no such field."
             remedy = "Leave it out, or choose another kind."
             raise Refused(Problem(name, HIDDEN, text, remedy, "not_of_this_kind"))
 
@@ -176,17 +176,17 @@ def _addresses(value: Any) -> list[str]:
     listed = value.replace("\n", ",").split(",") if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         remedy = 'Send a list, as in ["ops@example.org"].'
-        raise Refused(Problem("to", value, "These are no addresses.", remedy, "type"))
+        raise Refused(Problem("to", value, "Not a list of addresses.", remedy, "type"))
     found = [one.strip() for one in listed if one.strip()]
     for one in found:
         try:
             validate_email(one)
         except ValidationError:
-            remedy = "Write it as in ops@example.org."
-            raise Refused(Problem("to", one, "This is no address.", remedy, "email")) from None
+            remedy = "Example: ops@example.org."
+            raise Refused(Problem("to", one, "Invalid e-mail address.", remedy, "email")) from None
     if not 1 <= len(found) <= _MOST_TO:
-        remedy = f"Write 1 to {_MOST_TO} addresses with commas."
-        raise Refused(Problem("to", value, "Mail goes to somebody.", remedy, "required"))
+        remedy = f"Enter 1 to {_MOST_TO} addresses, separated by commas."
+        raise Refused(Problem("to", value, "Number of addresses out of range.", remedy, "required"))
     return found
 
 

@@ -106,8 +106,8 @@ def _labels(value: Any) -> list[str]:
     good = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
     found = list(dict.fromkeys(filter(None, listed))) if good else []
     if not good or len(found) > 10 or not all(_LABEL.fullmatch(one) for one in found):
-        remedy = "Name at most 10 labels, as in alertname, endpoint."
-        text = "Alerts cannot be grouped by this."
+        remedy = "Enter at most 10 label names, such as alertname, endpoint."
+        text = "Invalid grouping labels."
         raise Refused(Problem("group_by", value, text, remedy, "labels"))
     return found
 

@@ -20,12 +20,14 @@ from console.accounts.permissions import Somebody, allows_in_any_team, filter_vi
 from console.core.errors import Problem, Refused
 from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
+from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.alertmanager_config import (
     AlertmanagerExport,
     MailFacts,
     ReceiverFacts,
     RouteFacts,
 )
+from dashboards.alerts.notify.protocol.matchers import matches
 from endpoints import selectors as endpoints
 
 Row = TypeVar("Row", bound=Model)
@@ -53,6 +55,18 @@ def silence(viewer: Somebody, pk: UUID) -> Silence:
 def active_silences() -> list[Silence]:
     """Return all active silences, for the dispatcher."""
     return list(Silence.objects.filter(silences_in_state("active")))
+
+
+def muting_of(viewer: Somebody, alerts: Sequence[Mapping[str, str]]) -> list[Silence | None]:
+    """Return for each alert the visible active silence or acknowledgement that mutes it."""
+    rows = list(silences(viewer).filter(silences_in_state("active"))) if alerts else []
+    team = teams() if rows else {}
+    found = []
+    for labels in alerts:
+        whose = team.get(labels.get("endpoint", ""), "")
+        every = {**labels, **({TEAM: whose} if whose else {})}
+        found.append(next((one for one in rows if matches(one.conditions, every)), None))
+    return found
 
 
 def remote_ids() -> list[str]:
@@ -152,7 +166,7 @@ def get_or_refuse(rows: QuerySet[Row], what: str, **key: Any) -> Row:
     """Return the only row with the key; raise `Refused` (404)."""
     row = rows.filter(**key).first()
     if row is None:
-        text, remedy = f"There is no such {what}.", "Choose one of the list."
+        text, remedy = f"Unknown {what}.", "Select one from the list."
         named = str(next(iter(key.values())))[:80]
         raise Refused(Problem(what, named, text, remedy, "not_found"), status_code=404)
     return row

@@ -19,7 +19,7 @@ from console.audit.record import diff, record
 from console.core.errors import Gathered, Problem, Refused
 from dashboards.alerts.notify import alertmanagers, input_values
 from dashboards.alerts.notify.alertmanagers import DesiredSilence
-from dashboards.alerts.notify.models import Silence
+from dashboards.alerts.notify.models import Silence, SilenceKind
 from dashboards.alerts.notify.protocol import matchers
 from dashboards.alerts.notify.protocol.matchers import Matchers
 from dashboards.prometheus.connections import Alertmanager
@@ -30,19 +30,24 @@ LONGEST = timedelta(days=90)
 _DEFAULT_S = 2 * 3600
 
 
-def create(actor: Any, data: Any) -> Silence:
+def create(actor: Any, data: Any, kind: str = SilenceKind.SILENCE) -> Silence:
     require_in_any_team(actor, "operator")
-    wanted, endpoint = _validate(actor, data, None, timezone.now())
+    now = timezone.now()
+    acknowledges = kind == SilenceKind.ACKNOWLEDGEMENT
+    wanted, endpoint = _validate(actor, data, None, now, reason_needed=not acknowledges)
     remote = alertmanagers.create_silence(_concerned(endpoint), wanted)
     with transaction.atomic():
         made = Silence.objects.create(
             **_columns(wanted, endpoint, remote),
+            kind=kind,
+            matched_at=now if acknowledges else None,
             author=wanted.author,
             created_by=stored_actor(actor),
         )
         said = _facts(wanted)
         del said["starts_at"]
-        record(actor, "silence", f"silence/{made.pk}", said, of=endpoint)
+        verb = "acknowledge" if acknowledges else "silence"
+        record(actor, verb, f"silence/{made.pk}", said, of=endpoint)
     return made
 
 
@@ -52,7 +57,8 @@ def change(actor: Any, silence: Silence, data: Any) -> None:
     now = timezone.now()
     if silence.ends_at <= now:
         raise _over()
-    after, endpoint = _validate(actor, data, silence, now)
+    reason_needed = not silence.acknowledges
+    after, endpoint = _validate(actor, data, silence, now, reason_needed=reason_needed)
     times = silence.starts_at, silence.ends_at
     before = DesiredSilence(silence.conditions, *times, silence.author, silence.comment)
     if after == before:
@@ -75,7 +81,7 @@ def change(actor: Any, silence: Silence, data: Any) -> None:
 
 
 def _validate(
-    actor: Any, data: Any, silence: Silence | None, now: datetime
+    actor: Any, data: Any, silence: Silence | None, now: datetime, *, reason_needed: bool = True
 ) -> tuple[DesiredSilence, Any]:
     """Return the silence and its only endpoint; fields missing from a change keep their values."""
     given = input_values.parse_mapping(data, FIELDS)
@@ -86,7 +92,8 @@ def _validate(
     times = gathered.take(_times, given, silence, now)
     comment = silence.comment if silence else ""
     if silence is None or "comment" in given:
-        comment = gathered.take(input_values.parse_text, given, "comment", 500, needed=True) or ""
+        text = gathered.take(input_values.parse_text, given, "comment", 500, needed=reason_needed)
+        comment = text or ""
     endpoint = _bound_to(actor, conditions) if conditions else None
     gathered.end()
     assert times is not None
@@ -113,7 +120,7 @@ def _concerned(endpoint: Any) -> list[Alertmanager]:
 
 
 def _over() -> Refused:
-    text, remedy = "This silence has ended.", "Make a new one."
+    text, remedy = "This silence has expired.", "Create a new one."
     return Refused(Problem("", None, text, remedy, "ended"), status_code=409)
 
 
@@ -128,14 +135,15 @@ def expire(actor: Any, silence: Silence) -> None:
         if live.update(ends_at=now):
             said = {"matchers": [str(one) for one in silence.conditions]}
             target = f"silence/{silence.pk}"
-            record(actor, "end silence", target, said, of=silence.endpoint)
+            verb = "undo acknowledgement" if silence.acknowledges else "end silence"
+            record(actor, verb, target, said, of=silence.endpoint)
 
 
 def _conditions(given: Mapping[str, Any]) -> Matchers:
     conditions = matchers.parse(given.get("matchers", ""))
     if not conditions or matchers.matches(conditions, {}):
-        text = "This would silence alerts nobody has named."
-        remedy = 'Say which, such as alertname="HighTTFT" and endpoint="chat".'
+        text = "The matchers would match every alert."
+        remedy = 'Add a matcher such as alertname="HighTTFT" or endpoint="chat".'
         raise Refused(Problem("matchers", given.get("matchers"), text, remedy, "too_wide"))
     return conditions
 
@@ -149,8 +157,10 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
     if found is not None:
         require(actor, "operator", of=found)
     elif not allows(actor, "operator"):
-        text = f"There is no endpoint {name}." if name else "This may touch other teams' alerts."
-        remedy = 'Bind it to an endpoint of yours: endpoint="NAME".'
+        text = (
+            f"Unknown endpoint {name}." if name else "The matchers may match other teams' alerts."
+        )
+        remedy = 'Add a matcher for one of your endpoints: endpoint="NAME".'
         problem = Problem("matchers", name, text, remedy, "endpoint_needed")
         raise Refused(problem, status_code=403)
     return found
@@ -163,7 +173,7 @@ def _times(
     wished = input_values.parse_time(given, "starts_at")
     if silence is not None and silence.starts_at <= now:
         if wished not in (None, silence.starts_at):
-            text, remedy = "It has begun already.", "Leave its beginning as it is."
+            text, remedy = "The silence has started.", "Leave the start unchanged."
             value = str(given.get("starts_at"))
             raise Refused(Problem("starts_at", value, text, remedy, "begun"))
         starts = silence.starts_at
@@ -180,8 +190,8 @@ def _times(
         seconds = input_values.parse_seconds(given, "duration", _DEFAULT_S, 60, most)
         ends = first + timedelta(seconds=seconds)
     if not first < ends <= first + LONGEST:
-        text = "A silence ends after its beginning and within 90 days."
-        remedy = "Choose an earlier end; what is silenced for ever is better switched off."
+        text = "The end must be after the start and within 90 days."
+        remedy = "Choose an earlier end, or disable the rule instead."
         raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
     return starts, ends
 

@@ -10,6 +10,7 @@ app_name = "notify"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/", silences.index, name="silences"),
     path("silences/new/", silences.new, name="silence_new"),
+    path("acknowledge/", silences.acknowledge, name="acknowledge"),
     path("silences/<uuid:silence>/", silences.change, name="silence"),
     path("silences/<uuid:silence>/expire/", silences.expire, name="silence_expire"),
     path("receivers/", receivers.index, name="receivers"),

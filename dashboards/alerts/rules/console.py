@@ -17,15 +17,17 @@ def _last(name: str) -> str:
 
 
 _FREE_GIB = f"{_last('free_bytes')} / 2^30"
-_REMEDY = "Delete or move files below EMBERLINE_VAR, or enlarge its file system; see System."
+_REMEDY = (
+    "Delete or move files below EMBERLINE_VAR, or enlarge its file system. Details: System page."
+)
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "DiskAlmostFull",
         f"{_last('free_bytes')} / {_last('size_bytes')}",
         "5m",
-        "the console's disk has less than <threshold> and less than <gib> GiB free, or fewer than "
-        "<inodes> of its inodes",
+        "the console disk has less than <threshold> and less than <gib> GiB free, or less "
+        "than <inodes> of its inodes",
         _REMEDY,
         condition=(
             f"(<measured> < <threshold> and {_FREE_GIB} < <gib>) "
@@ -33,22 +35,22 @@ RULES: tuple[Rule, ...] = (
         ),
         about="path",
         parameters=(
-            threshold("Less free than", 0.1, 0.001, 0.9, "share"),
-            Parameter("gib", "And less free than (GiB)", 5.0, 0.01, 100_000.0),
-            Parameter("inodes", "Or fewer inodes free than", 0.05, 0.0, 0.9, "share"),
+            threshold("Free space threshold", 0.1, 0.001, 0.9, "share"),
+            Parameter("gib", "Free space threshold (GiB)", 5.0, 0.01, 100_000.0),
+            Parameter("inodes", "Free inodes threshold", 0.05, 0.0, 0.9, "share"),
         ),
     ),
     Rule(
         "DiskFullSoon",
         f"min by (path) (predict_linear({_PREFIX}free_bytes[1h], <hours> * 3600))",
         "15m",
-        "the console's disk will be full within <hours> h if it fills as in the last hour",
+        "the console disk is predicted to be full within <hours> h",
         _REMEDY,
         condition=f"<measured> < 0 and {_last('free_bytes')} / {_last('size_bytes')} < <threshold>",
         about="path",
         parameters=(
-            Parameter("hours", "Full within (h)", 6.0, 0.1, 168.0),
-            threshold("While less is free than", 0.4, 0.001, 1.0, "share"),
+            Parameter("hours", "Prediction horizon (h)", 6.0, 0.1, 168.0),
+            threshold("Only below free space", 0.4, 0.001, 1.0, "share"),
         ),
         measured_in="",
     ),
@@ -56,8 +58,8 @@ RULES: tuple[Rule, ...] = (
         "DiskFull",
         _FREE_GIB,
         "1m",
-        "the console's disk is full or read-only: changes fail and metrics have a gap, endpoints "
-        "serve",
+        "the console disk is full or read-only: changes fail and metrics are not stored; "
+        "endpoints keep serving",
         _REMEDY,
         condition=(
             f"<measured> * 1024 < <mib> or {_last('inodes_free_ratio')} == 0 "
@@ -65,7 +67,7 @@ RULES: tuple[Rule, ...] = (
         ),
         severity=PAGE,
         about="path",
-        parameters=(Parameter("mib", "Less free than (MiB)", 64.0, 1.0, 100_000.0),),
+        parameters=(Parameter("mib", "Free space threshold (MiB)", 64.0, 1.0, 100_000.0),),
     ),
 )
 
@@ -74,20 +76,20 @@ BUDGET_RULES: tuple[Rule, ...] = (
         "BudgetExceeded",
         "max by (budget, team, endpoint) (emberline_budget_used_ratio)",
         "5m",
-        "this month has used up more than <threshold> of the budget",
-        "The page Costs says which endpoints spent it. Pause or scale down what is idle, or raise "
-        "the budget.",
+        "more than <threshold> of the monthly budget is spent",
+        "Check the Costs page for spending by endpoint. Pause or scale down idle endpoints, "
+        "or raise the budget.",
         condition="<measured> >= <threshold>",
         about="budget",
-        parameters=(threshold("From", 1.0, 0.05, 10.0, "share"),),
+        parameters=(threshold("Spent ratio threshold", 1.0, 0.05, 10.0, "share"),),
     ),
     Rule(
         "BudgetForecast",
         "max by (budget, team, endpoint) (emberline_budget_forecast_ratio)",
         "1h",
-        "if the month goes on like this, it will use more than <threshold> of the budget",
-        "The page Costs says which endpoints spend most now. There is still time to change it.",
+        "the monthly forecast exceeds <threshold> of the budget",
+        "Check the Costs page for current spending by endpoint.",
         about="budget",
-        parameters=(threshold("More than", 1.0, 0.05, 10.0, "share"),),
+        parameters=(threshold("Forecast ratio threshold", 1.0, 0.05, 10.0, "share"),),
     ),
 )

@@ -40,7 +40,7 @@ class Parameter:
             return f"{value * 1000:g} ms" if 0 < value < 0.1 else f"{value:g} s"
         if self.unit == "share":
             return f"{value * 100:g} %"
-        words = {"percent": " %", "a second": " a second", "celsius": " °C", "tokens": " tokens"}
+        words = {"percent": " %", "a second": "/s", "celsius": " °C", "tokens": " tokens"}
         return (
             describe_duration(int(value))
             if self.unit == "window"
@@ -50,22 +50,22 @@ class Parameter:
     def fault(self, value: object) -> str:
         """Return the problem with the value, or ""."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return "This is no number."
+            return "Enter a number."
         if not math.isfinite(value):
-            return "This is no number that can be compared."
+            return "Enter a finite number."
         if self.choices and value not in self.choices:
-            return "There is no such choice."
+            return "Unknown choice."
         if not self.low <= value <= self.high:
-            return "This is out of bounds."
+            return "Value out of range."
         if self.unit == "window" and value != int(value):
-            return "This is no whole number of seconds."
+            return "Enter a whole number of seconds."
         return ""
 
     @property
     def bounds(self) -> str:
         if self.choices:
             return f"One of {', '.join(self.shown(one) for one in self.choices)}."
-        return f"From {self.shown(self.low)} to {self.shown(self.high)}."
+        return f"Range: {self.shown(self.low)} to {self.shown(self.high)}."
 
 
 def format_duration(seconds: int) -> str:

@@ -206,4 +206,4 @@ def threshold(label: str, default: float, low: float, high: float, unit: Unit = 
 
 def window(default: str, low: str = "1m", high: str = "6h") -> Parameter:
     first, least, most = (float(parse_duration(one) or 0) for one in (default, low, high))
-    return Parameter("window", "Looked at over", first, least, most, "window")
+    return Parameter("window", "Window", first, least, most, "window")

@@ -8,206 +8,209 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_DOCTOR: Final = "Run the doctor (`emberline endpoint doctor NAME`): it names the cause it finds."
-_LOGS: Final = "Read the end of the workers' logs (`emberline endpoint logs NAME`)."
-_REVISIONS: Final = "Compare with the last revision that was well; going back is one button there."
+_DOCTOR: Final = (
+    "Run the doctor (`emberline endpoint doctor NAME`): it reports the cause and the fix."
+)
+_LOGS: Final = "Check the end of the worker logs (`emberline endpoint logs NAME`)."
+_REVISIONS: Final = (
+    "Compare with the last healthy revision on the Revisions tab; roll back if needed."
+)
 
 STEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "EndpointNoHealthyWorker": (
-        "Open the endpoint: its phase and its events say whether workers run at all.",
+        "Check phase and events of the endpoint: are workers running?",
         _LOGS,
-        "If they run and answer /health, the router cannot reach them: look at network policies.",
+        "If workers run and respond on /health, check network policies between router and workers.",
         _REVISIONS,
     ),
     "RouterDown": (
-        "Open the endpoint and read its router's log; the console starts it again by itself.",
-        "If it runs, nothing but the scrape fails: see which address Prometheus asks.",
-        "Killed for memory? Raise the router's memory; its index grows with the prefixes it knows.",
+        "Check the router log of the endpoint; the console restarts the router automatically.",
+        "If the router runs, only the scrape fails: check the target address in Prometheus.",
+        "OOMKilled: increase the router's memory; the index grows with the number of prefixes.",
     ),
     "EngineTargetDown": (
-        "Send the worker a request: if it serves, only its /metrics is away.",
-        "See what Prometheus says of the target (its page Targets): a wrong path, port or network.",
+        "Send a request to the worker: if it is served, only /metrics fails.",
+        "Check the target on Prometheus' Targets page: wrong path, port or network.",
         _LOGS,
     ),
     "RouterErrorRatio": (
-        "See emberline_router_request_errors_total by reason, or the board Routing.",
-        "upstream errors: the workers' logs. timeouts: their queue. no worker: their health.",
+        "Check emberline_router_request_errors_total by reason, or the Routing board.",
+        "Upstream errors: worker logs. Timeouts: worker queues. No worker: worker health.",
         _REVISIONS,
     ),
     "RouterQueueNearLimit": (
-        "See whether workers are busy (board Workers): if they are, scale up.",
-        "If they are not, worker_max_in_flight is too low for what they can do.",
-        "Callers who may not wait are better refused early: lower the queue's limit.",
+        "Check worker utilization (Workers board). If workers are busy, scale up.",
+        "If they are not, worker_max_in_flight is too low: raise it.",
+        "For latency-critical clients, lower the queue limit so that requests are rejected early.",
     ),
     "RoutingFallback": (
         _DOCTOR,
-        "See the reasons on the routing page: no_events, timeout and mismatch each have a section "
-        "in the page Router failures of these documents.",
-        "Until it is mended requests are placed by prefix; nobody is refused.",
+        "Check the reasons on the routing page: no_events, timeout and mismatch are explained "
+        "in the documentation page Router failures.",
+        "Until it is fixed, requests are routed by prefix hash; none are rejected.",
     ),
     "RoutingImbalance": (
-        "See decisions by worker and reason on the routing page.",
-        "One hot prefix or one session: that is caching at work; more replicas of it do not help "
-        "before its worker is full. Lower the weight of matches if it is.",
-        "A worker that came back is cold, and gets its share after a while.",
+        "Check decisions by worker and reason on the routing page.",
+        "One hot prefix or session: expected with caching. If its worker is saturated, lower the "
+        "weight of cache matches.",
+        "A restarted worker has a cold cache and receives less load until it is warm.",
     ),
     "IndexStale": (
         "Compare the clocks of router and worker (`date -u` on both).",
-        "See the router's CPU: one that is always busy reads events late. Give it more.",
+        "Check the router's CPU load: an overloaded router reads events late. Increase its CPU.",
         _DOCTOR,
     ),
     "KvEventsNotFollowed": (
         _DOCTOR,
-        "Mostly the worker lacks --kv-events-config, or its port is closed to the router.",
+        "Usually --kv-events-config is missing, or its port is not reachable from the router.",
     ),
     "KvEventsLost": (
-        "Nothing is broken: the worker's index was built anew and is right again.",
+        "No action is needed once: the index was rebuilt and is consistent again.",
         "If it repeats, set replay_endpoint and a larger buffer_steps in --kv-events-config.",
     ),
     "KvIndexNotBelieved": (
-        "Look for who empties the worker's cache (its log says reset), or for two workers behind "
-        "one address.",
+        "Check for cache resets (worker log: reset), and for two workers behind one address.",
         _DOCTOR,
     ),
     "KvPredictionsMissed": (
-        "See evictions on the board Cache: caches too small for the load lose what was promised.",
-        "See whether the tokenizer and chat template of router and worker are the same files.",
+        "Check evictions on the Cache board: caches too small for the load lose predicted blocks.",
+        "Check that router and worker use the same tokenizer and chat template.",
         _DOCTOR,
     ),
     "KvProbeFailing": (
-        "Open the page KV index of the endpoint's routing: it shows what the probe saw.",
-        "Prefix caching may be off in the worker (--no-enable-prefix-caching).",
+        "Check the probe result on the KV index page of the endpoint's routing.",
+        "Check that prefix caching is not disabled in the worker (--no-enable-prefix-caching).",
     ),
     "RouterConfigRefused": (
-        "The endpoint's page and the router's log name the field and the value.",
-        "Correct it; until then the router works with the configuration before.",
+        "Find the rejected field and value on the endpoint page or in the router log.",
+        "Correct the field. Until then the previous configuration stays active.",
     ),
     "HighTTFT": (
-        "Board Overview of the endpoint, Where time goes: queue, prefill or decode?",
-        "Queue: scale up. Prefill: see whether more is computed than before (board Cache).",
-        "More is computed: a fallback, an eviction, or prompts that begin otherwise than they did.",
-        "Is the threshold right for it? Long prompts take longer by nature: set its own.",
+        "Overview board of the endpoint, latency breakdown: queue, prefill or decode.",
+        "Queue: scale up. Prefill: compare computed prompt tokens with before (Cache board).",
+        "More computed tokens: fallbacks, evictions, or a changed start of the prompts.",
+        "Endpoints with long prompts need a higher threshold: set one for the endpoint.",
     ),
     "TTFTBudgetBurnFast": (
-        "Look at workers up and at the queue: one missing worker is the usual reason.",
+        "Check healthy workers and queue depth: a missing worker is the most frequent cause.",
         _REVISIONS,
-        "Scale up now, look for the reason afterwards.",
+        "Scale up first, then investigate.",
     ),
     "HighITL": (
-        "Board Workers: batch size and preemptions. Large batches trade this time for throughput.",
-        "Long prompts of others are computed in between: lower --max-num-batched-tokens.",
-        "More workers, or fewer requests at each (worker_max_in_flight).",
+        "Workers board: batch size and preemptions. Large batches trade ITL for throughput.",
+        "Prefill of long prompts interleaves with decoding: lower --max-num-batched-tokens.",
+        "Add workers, or lower concurrency per worker (worker_max_in_flight).",
     ),
     "EngineQueueBacklog": (
-        "Scale up, if the load is real: compare requests a second with yesterday's.",
-        "Set worker_max_in_flight, so that requests wait in the router, which can still choose.",
+        "Compare requests/s with the previous day; scale up if the load is legitimate.",
+        "Set worker_max_in_flight so that requests queue in the router instead of at a worker.",
     ),
     "AdmissionRejections": (
-        "See the reason (board Workers): queue full, or requests too long for the model.",
-        "Scale up, or set limits in the router: it refuses with a Retry-After.",
+        "Check the reason (Workers board): queue full, or requests too long for the model.",
+        "Scale up, or set router limits, which reject with a Retry-After header.",
     ),
     "KVCacheSaturated": (
-        "Fewer requests at a time (--max-num-seqs), shorter contexts, or more workers.",
-        "See whether requests are preempted: until they are, full is what one pays for.",
+        "Lower concurrency (--max-num-seqs) or context length, or add workers.",
+        "Check preemptions: without them, high utilization is efficient and needs no action.",
     ),
     "Preemptions": (
-        "Lower --max-num-seqs, or give it more device memory (--gpu-memory-utilization).",
-        "See which requests are long: one of 100,000 tokens evicts a hundred short ones.",
+        "Lower --max-num-seqs, or increase device memory (--gpu-memory-utilization).",
+        "Check for very long requests: one of 100,000 tokens displaces many short ones.",
     ),
     "CacheHitCollapse": (
         _DOCTOR,
-        "Compare revisions: another model, another block size or another hash empties every cache.",
-        "Look at a few prompts: a timestamp or an id in front of everything makes each one new.",
-        "See L2 and evictions on the board Cache.",
+        "Compare revisions: a changed model, block size or hash invalidates every cache.",
+        "Inspect prompts: a timestamp or id at the start prevents prefix hits.",
+        "Check L2 and evictions on the Cache board.",
     ),
     "MetricsAbsent": (
-        "Open /metrics of a worker: names with vllm_ instead of vllm: come of a slash at its end.",
-        "Another version of vLLM may call them otherwise; the boards know 0.11 to 0.32.",
+        "Open /metrics of a worker: vllm_ instead of vllm: is caused by a trailing slash.",
+        "Check the vLLM version: 0.11 to 0.32 are supported.",
     ),
     "L2Unavailable": (
-        "Open the tier's page: which node, since when, and its log.",
-        "It is started again by itself. What memory held is computed again; disk is read again.",
-        "Workers go on without it: first tokens are later, no request fails.",
+        "Check the affected node and its log on the tier's page.",
+        "The node restarts automatically. Memory contents are lost, disk contents are reloaded.",
+        "Workers continue without it: TTFT rises, no request fails.",
     ),
     "L2ErrorRatio": (
-        "See emberline_l2_operations_total by result: timeout is the network, error the node.",
-        "Read the nodes' logs.",
+        "Check emberline_l2_operations_total by result: timeout is the network, error the node.",
+        "Check the node logs.",
     ),
     "L2SlowGet": (
-        "See bytes a second of the tier against its network's limit, and its disk's wait.",
-        "More nodes share the load; more in memory spares the disk.",
-        "Slower than computing? Then the tier harms: the page Costs says by its negative saving.",
+        "Compare the tier's bytes/s with its network limit, and check disk wait.",
+        "Add nodes to distribute the load; increase memory to reduce disk reads.",
+        "If reads are slower than computing, the tier has negative savings on the Costs page.",
     ),
     "L2NearFull": (
-        "The tier's page draws what more memory or disk would bring; the knee is marked.",
-        "If nothing would be found more often, full is no fault: turn it off.",
+        "Check the capacity curve on the tier's page for the benefit of more memory or disk.",
+        "If the hit rate would not rise, disable this rule for the tier.",
     ),
     "L2Integrity": (
-        "No answer was wrong: the value was refused and computed again.",
-        "Look for another writer under its keys (another console on the same nodes).",
+        "No response was affected: the value was discarded and recomputed.",
+        "Check for another writer with the same keys (another console on the same nodes).",
         "Test the node's memory, then its disk.",
     ),
     "OffloadFailures": (
         _LOGS,
-        "The label tier says which: host memory that cannot be pinned, or a tier that is away.",
+        "Check the label tier: host memory that cannot be pinned, or an unreachable tier.",
     ),
     "OffloadBackpressure": (
-        "A larger L1 holds bursts; more nodes of L2 or a quicker network take them.",
-        "What is dropped is computed again later; no request fails.",
+        "Increase L1 to absorb bursts; add L2 nodes or network bandwidth for sustained load.",
+        "Dropped blocks are recomputed later; no request fails.",
     ),
     "EngineTargetsMissing": (
-        "The endpoint's page has the cluster's own reasons and events.",
-        "Pending: see PodUnschedulable. Restarting: see PodCrashLoop.",
+        "Check the cluster's events on the endpoint page.",
+        "Pending pods: see PodUnschedulable. Restarting pods: see PodCrashLoop.",
     ),
     "PodCrashLoop": (
-        "Its log, also of its former life, is on the endpoint's tab Logs.",
-        "OOMKilled: more memory. ImagePull: the image's name and its pull secret.",
+        "Check its log, including the previous container, on the endpoint's Logs tab.",
+        "OOMKilled: increase memory. ImagePull: check image name and pull secret.",
         _REVISIONS,
     ),
     "PodUnschedulable": (
-        "The endpoint's events say what the scheduler lacks: mostly a GPU, or a tolerated taint.",
-        "Add a node, free one, or let the endpoint use another instance type.",
+        "Check the endpoint's events for the missing resource: usually a GPU or a toleration.",
+        "Add or free a node, or select another instance type for the endpoint.",
     ),
     "GPUXid": (
-        "Look the number up in NVIDIA's Xid catalogue.",
+        "Look up the code in NVIDIA's Xid catalogue.",
         "79 (fallen off the bus) and 95 (uncontained): drain the node and replace the GPU.",
-        "13, 31 and 43 are mostly faults of the program: read the worker's log first.",
+        "13, 31 and 43 are usually application errors: check the worker log first.",
     ),
     "GPURowRemapFailure": (
         "Drain the node, then reset the GPU.",
-        "If it stays, have it replaced: the memory has a row that cannot be mended.",
+        "If the error persists, replace the GPU: the memory row cannot be repaired.",
     ),
     "GPUHot": (
-        "Look at the node's fans, its neighbours and the room.",
-        "It slows itself down before it is harmed; see its clocks on the board Workers and GPU.",
+        "Check fans, neighbouring load and room temperature.",
+        "The GPU throttles before damage occurs: check its clocks on the Workers board.",
     ),
     "GPUAllocatedIdle": (
-        "Pause the endpoint, or let it scale to fewer workers.",
-        "The page Costs says what it costs an hour.",
-        "Is it kept warm on purpose? Then turn this off for that endpoint.",
+        "Pause the endpoint, or scale it down.",
+        "Check its hourly cost on the Costs page.",
+        "If it is kept warm on purpose, disable the rule for that endpoint.",
     ),
     "BudgetExceeded": (
-        "The page Costs says which endpoints spent it, and what is idle.",
-        "Pause or scale down what is idle, or raise the budget with a note on why.",
+        "Check spending by endpoint and idle endpoints on the Costs page.",
+        "Pause or scale down idle endpoints, or raise the budget with a reason.",
     ),
     "BudgetForecast": (
-        "The page Costs says what costs most now; the forecast takes the month so far.",
-        "An endpoint started for a test and forgotten is the usual reason.",
+        "Check current spending on the Costs page; the forecast extrapolates the month to date.",
+        "A forgotten test endpoint is the most frequent cause.",
     ),
     "DiskAlmostFull": (
-        "See the page System for the path, what is free and the forecast.",
-        "Find what uses it: `du -xh PATH | sort -h | tail`. Under EMBERLINE_VAR mostly prometheus "
+        "Check path, free space and forecast on the System page.",
+        "Find large files: `du -xh PATH | sort -h | tail`. Under EMBERLINE_VAR usually prometheus "
         "(EMBERLINE_PROMETHEUS_RETENTION_SIZE), models, or the disk tier of a cache node.",
-        "Delete or move it, or enlarge the file system. Nothing needs a restart.",
+        "Delete or move files, or enlarge the file system. No restart is needed.",
     ),
     "DiskFullSoon": (
-        "See the page System for the forecast, and the board of what changed in the last hour.",
-        "Find what grows: `du -xh PATH | sort -h | tail`, twice a few minutes apart.",
-        "Stop it or make room before the disk is full: then changes fail.",
+        "Check the forecast on the System page.",
+        "Find what grows: run `du -xh PATH | sort -h | tail` twice, a few minutes apart.",
+        "Stop the writer or free space before the disk is full: then changes fail.",
     ),
     "DiskFull": (
-        "Endpoints serve on; log lines are dropped and counted, changes answer 503.",
-        "Free space: `du -xh PATH | sort -h | tail`. Read-only: `dmesg` has the cause; remount.",
-        "Nothing needs a restart: the console, Prometheus and the logs go on by themselves.",
+        "Endpoints keep serving; log lines are dropped and counted, changes return 503.",
+        "Free space: `du -xh PATH | sort -h | tail`. Read-only: check `dmesg`, then remount.",
+        "No restart is needed: console, Prometheus and logs recover automatically.",
     ),
 }

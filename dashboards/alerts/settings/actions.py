@@ -41,8 +41,10 @@ def set_rule(
     whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
     require(actor, "operator", of=whose)
     if whose is not None and not rule.per_endpoint:
-        text = f"{name} is not about single endpoints."
-        raise Refused(Problem("endpoint", endpoint, text, "Set it for all.", "not_per_endpoint"))
+        text = f"{name} has no settings per endpoint."
+        raise Refused(
+            Problem("endpoint", endpoint, text, "Set it for all endpoints.", "not_per_endpoint")
+        )
     with transaction.atomic():
         found = selectors.row(name, endpoint)
         expect_generation(name, found.generation if found else 0, expected_generation)
@@ -89,7 +91,9 @@ def create_user_rule(actor: Any, name: str, wish: Wish) -> OwnRule:
     require(actor, "operator")
     columns = validation.validate_user_rule(name, wish, whole=True)
     if selectors.rule_exists(name):
-        raise Refused(Problem("name", name, "There is such a rule.", "Choose another.", "taken"))
+        raise Refused(
+            Problem("name", name, "A rule with this name exists.", "Choose another.", "taken")
+        )
     _check(columns["expr"])
     with transaction.atomic():
         made = OwnRule.objects.create(name=name, changed_by=account(actor), **columns)
@@ -141,7 +145,7 @@ def _check(expr: str) -> None:
     """Raise `Refused` if the expression is too expensive for continuous evaluation."""
     found = count_series(expr)
     if found > MOST_ALERTS:
-        text = f"It holds for {found} series now, each an alert of its own; at most {MOST_ALERTS}."
+        text = f"The condition matches {found} series, one alert each. Limit: {MOST_ALERTS}."
         raise Refused(Problem("expr", expr[:200], text, AGGREGATE_REMEDY, "too_many_series"))
 
 
@@ -163,11 +167,11 @@ def count_series(expr: str) -> int:
     if fault is None:
         return int(sum(one.latest or 0 for one in answers["count"].series))
     if fault.kind is FaultKind.BAD_QUERY:
-        text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
+        text = f"Prometheus rejected the expression: {fault.detail.rstrip('.')}."
         raise Refused(Problem("expr", expr[:200], text, "Correct the expression.", "promql"))
     if fault.kind in (FaultKind.TOO_SLOW, FaultKind.TOO_EXPENSIVE):
-        text = f"Evaluating it once costs too much: {fault.detail.rstrip('.')}."
+        text = f"Evaluation is too expensive: {fault.detail.rstrip('.')}."
         raise Refused(Problem("expr", expr[:200], text, NARROW_REMEDY, "too_expensive"))
-    text = f"Whether this is PromQL only a Prometheus can say. {fault.detail}"
-    remedy = "Try again when it answers."
+    text = f"The expression could not be validated. {fault.detail}"
+    remedy = "Try again when Prometheus responds."
     raise Refused(Problem("expr", expr[:200], text, remedy, "not_checked"), status_code=503)

@@ -24,7 +24,7 @@ TITLES: Mapping[str, str] = {
     "emberline-cluster": "Pods and GPUs",
     "emberline-cost": "Cost",
     "emberline-console": "Console",
-    OWN_GROUP: "Your own",
+    OWN_GROUP: "Custom rules",
 }
 GROUP_OF = {rule.name: name for name, rules in GROUPS.items() for rule in rules}
 
@@ -135,10 +135,18 @@ def endpoint_rule_document(
 
 def brief_settings(facts: Mapping[str, Any]) -> str:
     """Return the parameters as one table cell."""
-    numbers = [f"{one['label'].lower()} {one['shown']}" for one in facts["parameters"]]
+    numbers = [f"{lower_label(one['label'])} {one['shown']}" for one in facts["parameters"]]
     return "; ".join(
-        [*numbers, f"for {describe_duration(facts['for_s'])}" if facts["for_s"] else "at once"]
+        [
+            *numbers,
+            f"for {describe_duration(facts['for_s'])}" if facts["for_s"] else "fires immediately",
+        ]
     )
+
+
+def lower_label(label: str) -> str:
+    """Lower the first letter, except of an acronym such as TTFT."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 def format_measured(name: str, value: float | None) -> str:

@@ -14,10 +14,10 @@ from dashboards.alerts.settings.models import OwnRule
 
 _SEVERITIES = [(one, one) for one in SEVERITIES]
 _UNITS = {
-    "share": "A part of 1. ",
+    "share": "Ratio from 0 to 1. ",
     "seconds": "Seconds. ",
     "celsius": "°C. ",
-    "window": "A duration such as 5m. ",
+    "window": "Duration such as 5m. ",
 }
 _STATES = {"": None, "on": True, "off": False}
 
@@ -31,24 +31,24 @@ class SettingForm(ActionForm):
             self.fields[one.name] = _field(one, mine, wide)
         self.fields["for"] = forms.CharField(
             required=False,
-            label="For at least",
+            label="Duration (for)",
             initial="" if mine.lasting_s is None else format_duration(mine.lasting_s),
-            help_text="How long it must hold, such as 90s, 5m or 1h.",
+            help_text="Time the condition must hold before the alert fires: 90s, 5m, 1h.",
             widget=_placeholder(format_duration(wide.lasting_s or 0)),
         )
         self.fields["severity"] = forms.ChoiceField(
             required=False,
             label="Severity",
             initial=mine.severity,
-            choices=[("", f"unchanged ({wide.severity})"), *_SEVERITIES],
-            help_text="page: somebody should be woken. ticket: it can wait for the morning.",
+            choices=[("", f"Default ({wide.severity})"), *_SEVERITIES],
+            help_text="page: notify on call immediately. ticket: handle during working hours.",
         )
         off = "on" if wide.enabled else "off"
         self.fields["enabled"] = forms.ChoiceField(
             required=False,
-            label="Whether it is on",
+            label="State",
             initial={None: "", True: "on", False: "off"}[mine.enabled],
-            choices=[("", f"unchanged ({off})"), ("on", "on"), ("off", "off")],
+            choices=[("", f"Default ({off})"), ("on", "on"), ("off", "off")],
         )
 
     def wish(self) -> dict[str, Any]:
@@ -59,28 +59,30 @@ class SettingForm(ActionForm):
 
 class OwnRuleForm(ActionForm):
     name = forms.CharField(
-        max_length=80, label="Name", help_text="Letters, digits and underscores: LongPrompts."
+        max_length=80,
+        label="Name",
+        help_text="Letters, digits and underscores, such as LongPrompts.",
     )
     expr = forms.CharField(
         label="Condition",
         widget=forms.Textarea(attrs={"rows": 4, **MONOSPACE}),
-        help_text="PromQL. Each series it finds is an alert; a label endpoint names the endpoint.",
+        help_text="PromQL. Each resulting series is an alert; the label endpoint assigns it.",
     )
     summary = forms.CharField(
-        max_length=200, label="What it means", help_text="A few words, shown beside the alert."
+        max_length=200, label="Summary", help_text="Short description, shown with the alert."
     )
     remedy = forms.CharField(
-        required=False, label="What to do", widget=forms.Textarea(attrs={"rows": 2})
+        required=False, label="Remedy", widget=forms.Textarea(attrs={"rows": 2})
     )
     severity = forms.ChoiceField(choices=_SEVERITIES, initial="ticket", label="Severity")
-    enabled = forms.BooleanField(required=False, initial=True, label="It is on")
+    enabled = forms.BooleanField(required=False, initial=True, label="Enabled")
 
     def __init__(self, *args: Any, row: OwnRule | None = None) -> None:
         super().__init__(*args)
         self.fields["for"] = forms.CharField(
-            label="For at least",
+            label="Duration (for)",
             initial=format_duration(row.lasting_s) if row else "5m",
-            help_text="How long it must hold, such as 90s, 5m or 1h.",
+            help_text="Time the condition must hold before the alert fires: 90s, 5m, 1h.",
         )
         if row is not None:
             del self.fields["name"]  # alerts and silences refer to it by name
@@ -100,7 +102,7 @@ def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
         "initial": "" if value is None else _typed(one, value),
     }
     if one.choices:
-        unchanged = f"unchanged ({one.shown(wide.values[one.name])})"
+        unchanged = f"Default ({one.shown(wide.values[one.name])})"
         choices = [("", unchanged), *((f"{c:g}", one.shown(c)) for c in one.choices)]
         return forms.ChoiceField(choices=choices, **facts)
     widget = _placeholder(_typed(one, wide.values[one.name]))

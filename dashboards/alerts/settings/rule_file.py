@@ -95,7 +95,7 @@ def _wanted() -> tuple[str, str]:
 def as_round() -> Round:
     """Return the entry of the System page. Errors are shown on Alerts, to users who may see
     them."""
-    purpose = "Brings the alert rules, as they were set, to the Prometheus of this installation"
+    purpose = "Writes the alert rules to the bundled Prometheus"
 
     def line(state: Doing, text: str, remedy: str = "") -> Round:
         at = known.at if known is not None else None
@@ -103,42 +103,44 @@ def as_round() -> Round:
 
     known = selectors.rule_file()
     if rule_file_location() is None:
-        text = "This installation runs no Prometheus of its own; others are given the rules."
-        return line(Doing.IDLE, text, "Their rule file is on Alerts, among the rules.")
+        text = "No bundled Prometheus. Import the rules into your own."
+        return line(Doing.IDLE, text, "Download the rule file under Alerts, Rules.")
     if known is not None and known.state == Load.REFUSED:
-        text = "The rules were refused; those before them are in force."
-        return line(Doing.FAILING, text, "Alerts, among the rules, says why: mend what it names.")
+        text = "Prometheus rejected the rules; the previous rules stay active."
+        return line(Doing.FAILING, text, "Correct the error shown under Alerts, Rules.")
     if known is not None and (known.state, known.digest) == (Load.LOADED, _wanted()[1]):
-        return line(Doing.WORKING, "The rules in force are those that were set.")
-    text = "The rules that were set are not in force yet."
-    remedy = "It takes seconds. If it stays so, see that celery-worker and prometheus run."
+        return line(Doing.WORKING, "The current rules are loaded.")
+    text = "The latest rules are not loaded yet."
+    remedy = "Loading takes seconds. If it persists, check celery-worker and prometheus."
     return line(Doing.LATE, text, remedy)
 
 
 def storage_round() -> Round:
-    purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
+    purpose = "Loads the metrics from disk and sets unreadable blocks aside"
     if rule_file_location() is None:
-        text = "This installation runs no Prometheus of its own."
+        text = "No bundled Prometheus."
         return Round("metrics storage", purpose, Doing.IDLE, None, text)
     layout = Layout(settings.EMBERLINE.var)
     failure = metrics_store.last_failure(log_path(layout.var, PROGRAM))
     if failure:
         text = f"Prometheus does not start: {failure[:300]}."
         remedy = (
-            "If this line stays for a minute: make down, mv var/prometheus/data "
-            "var/prometheus/data.unreadable, make up. Dashboards then begin anew."
+            "If this persists for a minute: make down, mv var/prometheus/data "
+            "var/prometheus/data.unreadable, make up. Earlier metrics are lost."
         )
         return Round("metrics storage", purpose, Doing.FAILING, None, text, remedy)
     lost = metrics_store.list_losses(layout.prometheus)
     if not lost:
-        return Round("metrics storage", purpose, Doing.WORKING, None, "All sources can be read.")
+        return Round("metrics storage", purpose, Doing.WORKING, None, "All blocks are readable.")
     last = lost[-1]
     period = f"from {last.since or 'an unknown time'} to {last.until or 'an unknown time'}"
     text = (
         f"{', '.join(last.moved)} could not be read and was set aside at {last.at} "
         f"({len(lost)} times so far): metrics {period} are missing. {last.failure[:200]}"
     )
-    remedy = "Check the disk's health, then rm -r var/prometheus/set-aside. Prometheus runs on."
+    remedy = (
+        "Check the disk's health, then rm -r var/prometheus/set-aside. Prometheus keeps running."
+    )
     at = datetime.fromisoformat(last.at)
     return Round("metrics storage", purpose, Doing.LATE, at, text, remedy)
 
@@ -147,7 +149,11 @@ def _look(ours: RuleFileLocation, digest: str) -> None:
     """Record whether Prometheus has loaded the file."""
     took, at = _reloaded(ours.url)
     if took is None:
-        _say(Load.WAITING, digest, "Prometheus does not answer; it reads the file when it starts.")
+        _say(
+            Load.WAITING,
+            digest,
+            "Prometheus does not respond; it loads the file at its next start.",
+        )
     elif took and at >= ours.file.stat().st_mtime - 1:
         write_private(ours.good, ours.file.read_text())
         _say(Load.LOADED, digest, "")
@@ -155,7 +161,7 @@ def _look(ours: RuleFileLocation, digest: str) -> None:
         if ours.good.is_file():
             write_private(ours.file, ours.good.read_text())
         _hang_up(digest)
-        _say(Load.REFUSED, digest, "Prometheus refused the file; it goes on with the one before.")
+        _say(Load.REFUSED, digest, "Prometheus rejected the file and keeps the previous rules.")
     else:
         _hang_up(digest)
 

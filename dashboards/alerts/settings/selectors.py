@@ -97,6 +97,6 @@ def rule_file() -> RuleFile | None:
 
 
 def rule_not_found(name: Any) -> Refused:
-    remedy = "Choose one of the page Alerts, Rules."
-    problem = Problem("rule", str(name)[:80], "There is no such rule.", remedy, "not_found")
+    remedy = "Select one of the rules listed under Alerts, Rules."
+    problem = Problem("rule", str(name)[:80], "Unknown rule.", remedy, "not_found")
     return Refused(problem, status_code=404)

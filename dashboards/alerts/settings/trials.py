@@ -47,8 +47,10 @@ def run_trial(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
         return _own(name, wish, key)
     rule = BY_NAME[name]
     if whose is not None and not rule.per_endpoint:
-        text = f"{name} is not about single endpoints."
-        raise Refused(Problem("endpoint", endpoint, text, "Try it for all.", "not_per_endpoint"))
+        text = f"{name} has no settings per endpoint."
+        raise Refused(
+            Problem("endpoint", endpoint, text, "Run it for all endpoints.", "not_per_endpoint")
+        )
     settings = selectors.settings()
     after = validation.validate_setting(
         rule, selectors.as_setting(selectors.row(name, endpoint)), wish
@@ -91,7 +93,11 @@ def _own(name: str, wish: Wish, key: str) -> DryRun:
     columns = validation.validate_user_rule(name, judged, whole=False)
     expr = columns.get("expr", row.expr if row else "")
     if not expr:
-        raise Refused(Problem("expr", expr, "This is empty.", "Write it.", "required"))
+        raise Refused(
+            Problem(
+                "expr", expr, "The condition is empty.", "Enter a PromQL expression.", "required"
+            )
+        )
     before = row.lasting_s if row else validation.LASTING_S
     lasting_s = columns.get("lasting_s", before)
     enabled = columns.get("enabled", row.enabled if row else True)
@@ -99,7 +105,7 @@ def _own(name: str, wish: Wish, key: str) -> DryRun:
     asker = connections.fleet()
     many = many if many > MOST_SERIES else excess_series(asker, expr, key)
     if many:
-        text = f"It found {many} series at once; at most {MOST_SERIES} are tried."
+        text = f"The condition matches {many} series. Limit of a dry run: {MOST_SERIES}."
         raise Refused(Problem("expr", None, text, AGGREGATE_REMEDY, "too_many_series"))
     draft = ConditionValues((Condition(expr, lasting_s),), enabled)
     now = ConditionValues((Condition(row.expr, row.lasting_s),), row.enabled) if row else None
@@ -111,5 +117,5 @@ def _range(given: Any) -> str:
         return DEFAULT
     if given not in RANGES:
         remedy = f"Choose one of {', '.join(RANGES)}."
-        raise Refused(Problem("range", given, "There is no such range.", remedy, "unknown_choice"))
+        raise Refused(Problem("range", given, "Unknown range.", remedy, "unknown_choice"))
     return str(given)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.alerts.settings.pages import alerts, rule
+from dashboards.alerts.settings.pages import alerts, rule, timeline
 
 app_name = "alerting"
 _ONE = "rules/<alertrule:rule>/"
 _MINE = f"{_ONE}endpoints/<endpoint:name>/"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", alerts.firing, name="firing"),
+    path("timeline/", timeline.timeline, name="timeline"),
     path("rules/", alerts.rules, name="rules"),
     path("rules/new/", rule.new, name="new"),
     path("rules/dry-run/", rule.try_new, name="try_new"),

@@ -48,10 +48,10 @@ def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> di
     """Return the columns of a user-written rule; `whole`: a new one. Raise `Refused`."""
     problems = _unknown(wish, OWN_FIELDS)
     if whole and not NAME.fullmatch(name):
-        text = "A name has 3 to 80 letters, digits and underscores, and begins with no digit."
-        problems.append(Problem("name", name[:100], text, "Write one such as LongPrompts.", "name"))
+        text = "Enter 3 to 80 letters, digits or underscores, not starting with a digit."
+        problems.append(Problem("name", name[:100], text, "Example: LongPrompts.", "name"))
     if whole and name in BY_NAME:
-        remedy = "Choose another name, or set the numbers of that one."
+        remedy = "Choose another name, or change the parameters of that rule."
         problems.append(Problem("name", name, "A built-in rule has this name.", remedy, "taken"))
     columns: dict[str, Any] = {}
     for field in ("expr", "summary", "remedy"):
@@ -62,8 +62,8 @@ def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> di
         columns[field] = given.strip() if isinstance(given, str) else ""
     vague = find_unselective(columns.get("expr", ""))
     if vague:
-        text = f"{vague[:80]} names no metric, so it would read every series there is."
-        remedy = "Write the metric's name before the braces, as in vllm:num_requests_waiting{...}."
+        text = f"{vague[:80]} has no metric name and would select all series."
+        remedy = "Add a metric name before the braces, such as vllm:num_requests_waiting{...}."
         problems.append(Problem("expr", columns["expr"][:200], text, remedy, "unselective"))
     common, more = _common(wish, Setting())
     if problems or more:
@@ -75,12 +75,12 @@ def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> di
 
 def _text(field: str, given: Any) -> list[Problem]:
     if not isinstance(given, str):
-        return [Problem(field, given, "This is no text.", "Send a text.", "type")]
+        return [Problem(field, given, "Not a string.", "Send a string.", "type")]
     if field != "remedy" and not given.strip():
-        return [Problem(field, given, "This is empty.", "Write it.", "required")]
+        return [Problem(field, given, "This field is required.", "Enter a value.", "required")]
     if len(given) > _LONGEST[field]:
-        remedy = f"Write at most {_LONGEST[field]} characters."
-        return [Problem(field, given[:80], "This is too long.", remedy, "too_long")]
+        remedy = f"Enter at most {_LONGEST[field]} characters."
+        return [Problem(field, given[:80], "The text is too long.", remedy, "too_long")]
     return []
 
 
@@ -90,26 +90,26 @@ def _common(wish: Mapping[str, Any], before: Setting) -> tuple[Setting, list[Pro
     if "for" in wish:
         lasting = _seconds(wish["for"])
         if wish["for"] not in (None, "") and (lasting is None or lasting > LONGEST_S):
-            text, remedy = "This is no duration up to a week.", "Write one such as 90s, 5m or 1h."
+            text, remedy = "Enter a duration up to 7 days.", "Examples: 90s, 5m, 1h."
             problems.append(Problem("for", wish["for"], text, remedy, "duration"))
     if "severity" in wish:
         severity = wish["severity"] or ""
         if severity not in ("", *SEVERITIES):
             remedy = f"Choose one of {', '.join(SEVERITIES)}."
-            text = "There is no such severity."
+            text = "Unknown severity."
             problems.append(Problem("severity", severity, text, remedy, "unknown_choice"))
     if "enabled" in wish:
         enabled = wish["enabled"]
         if enabled is not None and not isinstance(enabled, bool):
-            text, remedy = "This is neither true nor false.", "Send true or false."
+            text, remedy = "Not a boolean.", "Send true or false."
             problems.append(Problem("enabled", enabled, text, remedy, "type"))
     return Setting({}, lasting, severity, enabled), problems
 
 
 def _unknown(wish: Mapping[str, Any], known: tuple[str, ...]) -> list[Problem]:
-    remedy = f"Known are: {', '.join(known)}."
+    remedy = f"Known fields: {', '.join(known)}."
     return [
-        Problem(str(name)[:80], None, "This rule has no such field.", remedy, "unknown_field")
+        Problem(str(name)[:80], None, "Unknown field.", remedy, "unknown_field")
         for name in wish
         if name not in known
     ]

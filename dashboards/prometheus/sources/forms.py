@@ -13,12 +13,12 @@ from dashboards.prometheus.http.login import TENANT_HEADER, Auth
 from dashboards.prometheus.sources.models import MetricsSource
 from dashboards.prometheus.sources.selectors import LOGINS
 
-_SIGV4 = "AWS' signature (Amazon Managed Service for Prometheus)"
+_SIGV4 = "AWS SigV4 (Amazon Managed Service for Prometheus)"
 _AUTHS = tuple({**LOGINS, "sigv4": _SIGV4}.items())
-_FILE_HINT = "Instead: the name of a file in the console's folder of secrets, read at each use."
+_FILE_HINT = "Alternative: name of a file in the console's secrets folder, read at each use."
 GROUPS = (
-    ("Where", ("name", "url", "cluster", "alertmanager_url", "enabled")),
-    ("How it lets the console in", ("auth", "username", "secret", "secret_file")),
+    ("Connection", ("name", "url", "cluster", "alertmanager_url", "enabled")),
+    ("Authentication", ("auth", "username", "secret", "secret_file")),
     ("TLS", ("ca", "certificate", "key", "key_file")),
     ("AWS and tenants", ("region", "service", "tenant", "tenant_header")),
 )
@@ -37,35 +37,36 @@ def _area(label: str, help_text: str, widget: type[forms.Textarea]) -> forms.Cha
 
 
 class SourceForm(ActionForm):
-    name = _text("Name", "It cannot be changed.", required=True)
+    name = _text("Name", "Cannot be changed later.", required=True)
     url = _text(
-        "Address",
+        "URL",
         "Without /api/v1. Redirects are not followed.",
         required=True,
         placeholder="https://prometheus.example.com",
     )
-    cluster = forms.ChoiceField(label="Has the numbers of", required=False)
+    cluster = forms.ChoiceField(label="Scope", required=False)
     alertmanager_url = _text(
-        "Alertmanager", "Alerts and silences go through it then; asked with the same login."
+        "Alertmanager",
+        "URL. Delivers alerts and silences instead of the console; same credentials.",
     )
-    enabled = forms.BooleanField(label="In use", required=False, initial=True)
-    auth = forms.ChoiceField(label="It asks for", choices=_AUTHS, required=False)
-    username = _text("User, or AWS access key id")
+    enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    auth = forms.ChoiceField(label="Authentication", choices=_AUTHS, required=False)
+    username = _text("User name or AWS access key ID")
     secret = forms.CharField(
-        label="Token, password, or AWS secret key",
+        label="Token, password or AWS secret key",
         required=False,
-        help_text="With AWS leave both empty to use the console's own role.",
+        help_text="AWS: leave both empty to use the console's role.",
         widget=forms.PasswordInput(attrs=PLAIN_INPUT),
     )
-    secret_file = _text("or its file", _FILE_HINT)
-    ca = _area("Authority (CA)", "PEM. Empty: those of the console's machine.", forms.Textarea)
-    certificate = _area("Client's certificate", "PEM, with its chain.", forms.Textarea)
-    key = _area("Its key", "PEM, without a password. Never shown again.", HiddenTextarea)
-    key_file = _text("or its file", _FILE_HINT)
+    secret_file = _text("Secret file", _FILE_HINT)
+    ca = _area("CA certificate", "PEM. Leave empty for the system's CAs.", forms.Textarea)
+    certificate = _area("Client certificate", "PEM, with chain.", forms.Textarea)
+    key = _area("Private key", "PEM, unencrypted. Never shown again.", HiddenTextarea)
+    key_file = _text("Private key file", _FILE_HINT)
     region = _text("AWS region", "", placeholder="eu-central-1")
     service = _text("AWS service", "", placeholder="aps")
     tenant = _text("Tenant", "For Mimir, Cortex and Thanos.")
-    tenant_header = _text("Tenant's header", "", placeholder=TENANT_HEADER)
+    tenant_header = _text("Tenant header", "", placeholder=TENANT_HEADER)
 
     def __init__(
         self, data: Mapping[str, Any] | None = None, *, source: MetricsSource | None = None
@@ -80,14 +81,14 @@ class SourceForm(ActionForm):
         super().__init__(data, initial=shown)
         clusters: Any = self.fields["cluster"]
         clusters.choices = [
-            ("", "every endpoint whose cluster has no source of its own"),
-            *((name, f"endpoints on {name}") for name in cluster_names()),
+            ("", "Endpoints whose cluster has no own source"),
+            *((name, f"Endpoints on {name}") for name in cluster_names()),
         ]
         if source is not None:
             del self.fields["name"]
             for name in ("secret", "key"):
                 if source.sealed.get(name):
-                    self.fields[name].help_text = "Empty: the present one stays."
+                    self.fields[name].help_text = "Leave empty to keep the current one."
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         return [

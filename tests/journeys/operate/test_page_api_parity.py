@@ -80,6 +80,7 @@ PARITY = {
     "money:new_budget": "POST /api/v1/budgets/",
     "money:delete_budget": "DELETE /api/v1/budgets/{budget_id}/",
     "money:forget_tier": "DELETE /api/v1/tier-prices/{name}/",
+    "notify:acknowledge": "POST /api/v1/acknowledgements/",
     "notify:silence_new": "POST /api/v1/silences/",
     "alert_objects:cluster": "PATCH /api/v1/alert-clusters/{name}/",
     "alert_objects:check": "POST /api/v1/alert-clusters/{name}/check/",

@@ -143,6 +143,7 @@ def test_an_operator_of_a_team_changes_nothing_of_the_platform(world: Teams) -> 
 FOR_SOME_TEAM = re.compile(
     r"^/endpoints/(new|import|bulk)/|^/overview/proof/$|^/(api/v1/key-|keys/)groups/"
     r"|^/api/v1/(endpoints|endpoints/apply|fit|preview|silences|budgets)/$|^/alerts/silences/new/$"
+    r"|^/api/v1/acknowledgements/$|^/alerts/acknowledge/$"
     r"|^/costs/budgets/new/$"
 )
 

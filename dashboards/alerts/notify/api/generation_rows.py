@@ -66,7 +66,7 @@ class GenerationRowKind:
             get=described(summary=f"Read {self.one}", responses=answers(self.shown, 404)),
             patch=described(
                 summary=f"Change {self.one}",
-                description=f"{_ADMIN} What is left out stays.",
+                description=f"{_ADMIN} Omitted fields keep their values.",
                 parameters=[IF_MATCH],
                 request=self.change,
                 responses=answers(self.shown, 404, 400),

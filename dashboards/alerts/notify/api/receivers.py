@@ -21,16 +21,16 @@ from dashboards.alerts.notify.api import generation_rows
 from dashboards.alerts.notify.models import Delivery, DeliveryState, ReceiverKind, Route
 from dashboards.alerts.openapi import answers, described
 
-_URL = "Of a webhook or a Slack-compatible one; write-only, kept sealed."
+_URL = "Webhook or Slack-compatible URL; write-only, stored encrypted."
 
 
 class ReceiverChangeSerializer(serializers.Serializer[Any]):
     url = serializers.CharField(required=False, write_only=True, help_text=_URL)
     secret = serializers.CharField(
-        required=False, write_only=True, min_length=16, help_text="Signs a webhook's messages."
+        required=False, write_only=True, min_length=16, help_text="Signs webhook messages."
     )
     to = serializers.ListField(
-        child=serializers.EmailField(), required=False, help_text="Of e-mail: the addresses."
+        child=serializers.EmailField(), required=False, help_text="E-mail recipients."
     )
     enabled = serializers.BooleanField(required=False)
 
@@ -39,14 +39,14 @@ class NewReceiverSerializer(ReceiverChangeSerializer):
     name = serializers.CharField(max_length=60, help_text="Lower-case letters, digits, hyphens.")
     kind = serializers.ChoiceField(choices=ReceiverKind.choices)
     everything = serializers.BooleanField(
-        required=False, help_text="Make it a route for all alerts."
+        required=False, help_text="Create a route for all alerts."
     )
 
 
 class ReceiverSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=ReceiverKind.choices)
-    shown = serializers.CharField(help_text="Where it goes, without what is secret.")
+    shown = serializers.CharField(help_text="Destination without secrets.")
     to = serializers.ListField(child=serializers.CharField())
     signed = serializers.BooleanField()
     enabled = serializers.BooleanField()
@@ -61,9 +61,9 @@ RECEIVERS = generation_rows.GenerationRowKind(
     find=selectors.receiver,
     find_all=selectors.receivers,
     document=lambda row: ReceiverSerializer(row).data,
-    order="By name. For people with a role everywhere.",
-    added="Without `everything` it is told of nothing until a route names it.",
-    removed="Its routes go with it; what it was sent stays in the history.",
+    order="By name. Needs a platform role.",
+    added="Without `everything` it receives nothing until it has a route.",
+    removed="Its routes are deleted; its deliveries are kept.",
     not_added=(400, 409),
 )
 
@@ -72,7 +72,7 @@ RECEIVERS = generation_rows.GenerationRowKind(
 class ReceiverListView(generation_rows.GenerationRowListView):
     kind = RECEIVERS
     serializer_class = ReceiverSerializer
-    filters = (Filter("kind", "kind", "Of this kind.", choices=ReceiverKind.values),)
+    filters = (Filter("kind", "kind", "Only this kind.", choices=ReceiverKind.values),)
 
 
 @RECEIVERS.row
@@ -91,7 +91,7 @@ class DeliverySerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=DeliveryState.choices)
     attempts = serializers.IntegerField()
     next_at = serializers.DateTimeField(
-        allow_null=True, source="next_attempt_at", help_text="Of the next attempt."
+        allow_null=True, source="next_attempt_at", help_text="Time of the next attempt."
     )
     test = serializers.BooleanField()
     created_at = serializers.DateTimeField()
@@ -125,9 +125,9 @@ class ReceiverTestView(APIView):
 class ForAlertmanagerSerializer(serializers.Serializer[Any]):
     """Neither field contains addresses."""
 
-    alertmanager_yml = serializers.CharField(help_text="A part of alertmanager.yml.")
+    alertmanager_yml = serializers.CharField(help_text="Part of alertmanager.yml.")
     alertmanager_config = serializers.CharField(
-        help_text="An AlertmanagerConfig of the Prometheus operator; it names the Secret it needs."
+        help_text="AlertmanagerConfig of the Prometheus operator; refers to a Secret."
     )
 
 
@@ -148,7 +148,7 @@ class RouteChangeSerializer(serializers.Serializer[Any]):
     matchers = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text='Conditions such as severity="page"; without any it is told of all alerts.',
+        help_text='Matchers such as severity="page"; empty: all alerts.',
     )
     group_by = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="alertname and endpoint."
@@ -186,7 +186,7 @@ ROUTES = generation_rows.GenerationRowKind(
     find=selectors.route,
     find_all=selectors.routes,
     document=_route_document,
-    order="The oldest first. For people with a role everywhere. None hides another.",
+    order="Oldest first. Needs a platform role. Every matching route is used.",
     not_added=(400, 404),
 )
 
@@ -195,7 +195,7 @@ ROUTES = generation_rows.GenerationRowKind(
 class RouteListView(generation_rows.GenerationRowListView):
     kind = ROUTES
     serializer_class = RouteSerializer
-    filters = (Filter("receiver", "receiver__name", "To this receiver."),)
+    filters = (Filter("receiver", "receiver__name", "Only this receiver."),)
 
 
 @ROUTES.row
@@ -206,9 +206,9 @@ class RouteView(generation_rows.GenerationRowView):
 class DeliveryListView(GenericAPIView[Delivery]):
     serializer_class = DeliverySerializer
     filters = (
-        Filter("state", "state", "In this state.", choices=DeliveryState.values),
-        Filter("receiver", "receiver_name", "To this receiver."),
-        Filter("endpoint", "endpoint__name", "About this endpoint alone."),
+        Filter("state", "state", "Only this state.", choices=DeliveryState.values),
+        Filter("receiver", "receiver_name", "Only this receiver."),
+        Filter("endpoint", "endpoint__name", "Only this endpoint."),
     )
 
     def get_queryset(self) -> QuerySet[Delivery]:

@@ -16,41 +16,40 @@ from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import Filter
 from dashboards.alerts.notify import selectors, silences
-from dashboards.alerts.notify.models import Silence
+from dashboards.alerts.notify.models import Silence, SilenceKind
 from dashboards.alerts.openapi import answers, described
 
 
 class NewSilenceSerializer(serializers.Serializer[Any]):
     matchers = serializers.ListField(
         child=serializers.CharField(),
-        help_text='Conditions such as endpoint="chat"; all of them must hold.',
+        help_text='Matchers such as endpoint="chat"; all must match.',
     )
-    starts_at = serializers.DateTimeField(required=False, help_text="Without: now.")
-    ends_at = serializers.DateTimeField(required=False, help_text="Or give a duration.")
-    duration = serializers.CharField(
-        required=False, help_text="Such as 30m, 2h (without either) or 1d."
-    )
-    comment = serializers.CharField(max_length=500, help_text="Why.")
+    starts_at = serializers.DateTimeField(required=False, help_text="Default: now.")
+    ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")
+    duration = serializers.CharField(required=False, help_text="Such as 30m, 2h (default) or 1d.")
+    comment = serializers.CharField(max_length=500, help_text="Reason.")
 
 
 class ChangeSilenceSerializer(serializers.Serializer[Any]):
     matchers = serializers.ListField(child=serializers.CharField(), required=False)
-    starts_at = serializers.DateTimeField(
-        required=False, help_text="Only of one that has not begun."
-    )
-    ends_at = serializers.DateTimeField(required=False, help_text="Or give a duration.")
+    starts_at = serializers.DateTimeField(required=False, help_text="Only before it has started.")
+    ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")
     duration = serializers.CharField(
-        required=False, help_text="From now on, or from its beginning if that is later."
+        required=False, help_text="From now, or from the start if that is later."
     )
     comment = serializers.CharField(max_length=500, required=False)
 
 
 class SilenceSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
+    kind = serializers.ChoiceField(
+        choices=SilenceKind.choices, help_text="An acknowledgement ends when its alert is resolved."
+    )
     state = serializers.ChoiceField(choices=selectors.SILENCE_STATES, source="current_state")
     matchers = serializers.ListField(child=serializers.CharField(), source="conditions")
     endpoint = serializers.CharField(
-        allow_null=True, source="endpoint.name", help_text="The only one it can touch."
+        allow_null=True, source="endpoint.name", help_text="The only endpoint it matches."
     )
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
@@ -64,9 +63,13 @@ class SilenceListView(GenericAPIView[Silence]):
     write_somewhere = True
     filters = (
         Filter(
-            "state", selectors.silences_in_state, "In this state.", choices=selectors.SILENCE_STATES
+            "state",
+            selectors.silences_in_state,
+            "Only this state.",
+            choices=selectors.SILENCE_STATES,
         ),
-        Filter("endpoint", "endpoint__name", "Bound to this endpoint."),
+        Filter("endpoint", "endpoint__name", "Only this endpoint."),
+        Filter("kind", "kind", "Only this kind.", choices=SilenceKind.values),
     )
 
     def get_queryset(self) -> QuerySet[Silence]:

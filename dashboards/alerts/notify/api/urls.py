@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.alerts.notify.api import receivers, silences
+from dashboards.alerts.notify.api import acknowledgements, receivers, silences
 
 app_name = "notify-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/", silences.SilenceListView.as_view(), name="silences"),
     path("silences/<uuid:silence>/", silences.SilenceView.as_view(), name="silence"),
+    path(
+        "acknowledgements/",
+        acknowledgements.AcknowledgementListView.as_view(),
+        name="acknowledgements",
+    ),
+    path(
+        "acknowledgements/<uuid:silence>/",
+        acknowledgements.AcknowledgementView.as_view(),
+        name="acknowledgement",
+    ),
     path("receivers/", receivers.ReceiverListView.as_view(), name="receivers"),
     path("receivers/<slug:name>/", receivers.ReceiverView.as_view(), name="receiver"),
     path("receivers/<slug:name>/test/", receivers.ReceiverTestView.as_view(), name="receiver_test"),

@@ -73,10 +73,11 @@ def new(request: HttpRequest) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         made = receivers.create(request.user, form.given())
-        messages.success(request, f"{made.name} is added. Send it a test.")
+        messages.success(request, f"Receiver {made.name} created. Send a test notification.")
         return redirect(made)
 
-    return save_or_show(request, form, save, "notify/receiver.html", {"kind": ReceiverKind(kind)})
+    context = {"kind": ReceiverKind(kind), "kinds": ReceiverKind.choices}
+    return save_or_show(request, form, save, "notify/receiver.html", context)
 
 
 @require_http_methods(GET_OR_POST)
@@ -89,7 +90,7 @@ def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         receivers.change(request.user, name, form.given())
-        return done(request, f"{name} is saved.", "notify:receivers")
+        return done(request, f"Receiver {name} saved.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/receiver.html", context)
 
@@ -99,9 +100,9 @@ def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
 def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
     sent = find_or_404(lambda: receivers.send_test(request.user, name))
     if sent.state == DeliveryState.SENT:
-        messages.success(request, f"{name} has taken the test.")
+        messages.success(request, f"{name} accepted the test notification.")
     else:
-        messages.error(request, f"The test did not reach {name}. {sent.error}")
+        messages.error(request, f"Test notification to {name} failed. {sent.error}")
     return redirect("notify:receiver", name=name)
 
 
@@ -109,7 +110,7 @@ def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     find_or_404(lambda: receivers.delete(request.user, name))
-    return done(request, f"{name} is removed: it is told of nothing more.", "notify:receivers")
+    return done(request, f"Receiver {name} and its routes removed.", "notify:receivers")
 
 
 @require_http_methods(GET_OR_POST)
@@ -120,7 +121,7 @@ def route_new(request: HttpRequest) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         routes.create(request.user, form.given())
-        return done(request, "The route is added.", "notify:receivers")
+        return done(request, "Route created.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/route.html", {"route": None})
 
@@ -135,7 +136,7 @@ def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         routes.change(request.user, route, form.given())
-        return done(request, "The route is saved.", "notify:receivers")
+        return done(request, "Route saved.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/route.html", {"route": one})
 
@@ -144,7 +145,7 @@ def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
 @role_required("admin")
 def route_remove(request: HttpRequest, route: UUID) -> HttpResponseBase:
     find_or_404(lambda: routes.delete(request.user, route))
-    return done(request, "The route is removed.", "notify:receivers")
+    return done(request, "Route removed.", "notify:receivers")
 
 
 @never_cache

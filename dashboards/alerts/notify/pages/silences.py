@@ -1,4 +1,4 @@
-"""Pages of silences: list, create, change, expire."""
+"""Pages of silences and acknowledgements: list, create, change, expire."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from uuid import UUID
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows, require
 from console.core.errors import Refused
-from dashboards.alerts.notify import alertmanagers, selectors, silences
-from dashboards.alerts.notify.forms import ChangeSilenceForm, SilenceForm
+from dashboards.alerts.notify import acknowledgements, alertmanagers, selectors, silences
+from dashboards.alerts.notify.forms import AcknowledgeForm, ChangeSilenceForm, SilenceForm
 from dashboards.alerts.notify.protocol.matchers import Matcher
-from dashboards.alerts.page_forms import GET_OR_POST, done, find_or_404, posted, save_or_show
+from dashboards.alerts.page_forms import (
+    GET_OR_POST,
+    back_or,
+    done,
+    find_or_404,
+    posted,
+    save_or_show,
+)
 
 PAGE = 50
 _FORM = "notify/silence_new.html"
@@ -56,10 +63,28 @@ def new(request: HttpRequest) -> HttpResponseBase:
     def save() -> HttpResponse:
         silences.create(request.user, form.given())
         return done(
-            request, "These alerts are silenced: nobody is told of them.", "notify:silences"
+            request,
+            "Silence created. Notifications are suppressed.",
+            "notify:silences",
         )
 
     return save_or_show(request, form, save, _FORM, {})
+
+
+@require_http_methods(GET_OR_POST)
+@role_required("operator", somewhere=True)
+def acknowledge(request: HttpRequest) -> HttpResponseBase:
+    """Show the form, prefilled from `?alert=...&endpoint=...`, or acknowledge the alert."""
+    shown = {name: request.GET.get(name, "") for name in ("alert", "endpoint")}
+    form = AcknowledgeForm(posted(request), initial=shown)
+
+    def save() -> HttpResponse:
+        acknowledgements.create(request.user, form.given())
+        text = "is acknowledged. Repeat notifications stop until it is resolved."
+        messages.success(request, f"{form.given()['alert']} {text}")
+        return back_or(request, "alerting:firing")
+
+    return save_or_show(request, form, save, "notify/acknowledge.html", {})
 
 
 @require_http_methods(GET_OR_POST)
@@ -72,7 +97,7 @@ def change(request: HttpRequest, silence: UUID) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         silences.change(request.user, row, form.given())
-        return done(request, "The silence is changed.", "notify:silences")
+        return done(request, "Silence changed.", "notify:silences")
 
     return save_or_show(request, form, save, _FORM, {"silence": row})
 
@@ -85,8 +110,12 @@ def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
         silences.expire(request.user, row)
     except Refused as refused:
         messages.error(request, str(refused))
-        return redirect("notify:silences")
-    return done(request, "The silence is ended.", "notify:silences")
+        return back_or(request, "notify:silences")
+    text = "Silence ended. Notifications resume."
+    if row.acknowledges:
+        text = "Acknowledgement undone. Repeat notifications resume."
+    messages.success(request, text)
+    return back_or(request, "notify:silences")
 
 
 def _there(request: HttpRequest) -> alertmanagers.AlertmanagerSnapshot:

@@ -22,19 +22,19 @@ NAME: Final = "emberline-receivers"
 MAIL_KEY: Final = "smtp-password"
 VERSION, KIND = "monitoring.coreos.com/v1alpha1", "AlertmanagerConfig"
 _FILE_HEAD = """\
-# Receivers and routes of Emberline. Merge it into your alertmanager.yml, or use it whole.
-# Addresses are secrets: write each where REPLACE stands. Alertmanager signs nothing: a receiver
-# which checks signatures refuses its messages.
+# Receivers and routes of Emberline, for alertmanager.yml (complete file, or to be merged).
+# URLs are secrets: replace each REPLACE. Alertmanager does not sign messages: receivers that
+# verify signatures reject them.
 """
 _OBJECT_HEAD = """\
 # Receivers and routes of Emberline, for a cluster with the Prometheus operator.
-# The operator takes the object if the Alertmanager's alertmanagerConfigSelector does, and adds the
-# condition namespace="(this object's)" to every route, unless the Alertmanager says
-# alertmanagerConfigMatcherStrategy: {type: None}. Alertmanager signs nothing: a receiver which
-# checks signatures refuses its messages.
+# The Alertmanager's alertmanagerConfigSelector must select it. The operator adds the matcher
+# namespace="(this object's)" to every route, unless the Alertmanager sets
+# alertmanagerConfigMatcherStrategy: {type: None}. Alertmanager does not sign messages: receivers
+# that verify signatures reject them.
 """
 _BESIDE = """\
-# Addresses are in a Secret of the same namespace. Make it from files of yours:
+# URLs are in a Secret of the same namespace. Create it from files:
 #   kubectl create secret generic {name} {files}
 """
 # Fields of alertmanager.yml by their names in the object.

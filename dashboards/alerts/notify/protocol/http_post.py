@@ -69,21 +69,21 @@ def post(
     try:
         return _asked(parts, body, headers, end)
     except ssl.SSLCertVerificationError as error:
-        text = f"{where}: its certificate is not accepted ({error.verify_message})."
+        text = f"{where}: certificate rejected ({error.verify_message})."
         raise PostError(text) from None
     except ssl.SSLError:
-        raise PostError(f"{where} does not speak TLS as it should.") from None
+        raise PostError(f"{where}: TLS handshake failed.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise PostError(f"{where} {_worded(error, end)}.") from None
 
 
 def _worded(error: Exception, end: float) -> str:
     if isinstance(error, TimeoutError) or time.monotonic() >= end:
-        return "did not answer in time"
+        return "did not respond in time"
     if isinstance(error, ConnectionRefusedError):
-        return "refuses connections"
+        return "refused the connection"
     if isinstance(error, http.client.HTTPException):
-        return "does not answer as a web server does"
+        return "did not respond with HTTP"
     return f"cannot be reached ({type(error).__name__})"
 
 
@@ -145,7 +145,7 @@ def _resolved(host: str, port: int, end: float) -> list[tuple[str, int]]:
     except FutureTimeout:
         raise TimeoutError from None
     except (socket.gaierror, UnicodeError):
-        raise PostError(f"There is no host {host}.") from None
+        raise PostError(f"Host {host} not found.") from None
     return [(str(row[4][0]), port) for row in rows]
 
 

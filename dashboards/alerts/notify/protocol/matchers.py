@@ -24,7 +24,7 @@ _PLAIN_PATTERN = re.compile(
     r"(?:[\w :/@%,=<>~!#&;-]|\\[.\\|()\[\]+*?{}^$/-]|\.[*+?]?|\[\^?[\w.: -]+\][*+?]?|[|()])*",
     re.ASCII,
 )
-EXAMPLE: Final = 'Write it as severity="page", endpoint=~"chat-.*" or team!="research".'
+EXAMPLE: Final = 'Examples: severity="page", endpoint=~"chat-.*", team!="research".'
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ def parse(given: Any, field: str = "matchers") -> Matchers:
     """Parse a matcher, a text with one a line, or a list. Raise `Refused`."""
     lines = given.splitlines() if isinstance(given, str) else given
     if not isinstance(lines, Sequence) or not all(isinstance(one, str) for one in lines):
-        raise _refused(field, given, "These are not conditions.", "type")
+        raise _refused(field, given, "Not a list of matchers.", "type")
     found = tuple(_one(line, field) for line in lines if line.strip())
     if len(found) > MOST:
-        raise _refused(field, len(found), f"More than {MOST} conditions are too many.", "too_many")
+        raise _refused(field, len(found), f"At most {MOST} matchers are allowed.", "too_many")
     return found
 
 
@@ -80,15 +80,15 @@ def pinned_value(matchers: Iterable[Matcher], name: str) -> str:
 def _one(line: str, field: str) -> Matcher:
     found = _LINE.fullmatch(line)
     if found is None or len(line) > LONGEST:
-        raise _refused(field, line[:LONGEST], "This is not a condition on a label.", "condition")
+        raise _refused(field, line[:LONGEST], "Invalid matcher.", "condition")
     name, op, value = found.groups()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:
-            raise _refused(field, line, "The quotes do not end where the line does.", "condition")
+            raise _refused(field, line, "Unbalanced quotes in the matcher.", "condition")
         value = _ESCAPED.sub(lambda one: "\n" if one[1] == "n" else one[1], quoted[1])
     if not value.isprintable():
-        raise _refused(field, line, "There are characters in it no label has.", "condition")
+        raise _refused(field, line, "Invalid characters in the matcher.", "condition")
     if op.endswith("~"):
         _check_pattern(field, line, value)
     return Matcher(name, op, value)
@@ -103,7 +103,7 @@ def _check_pattern(field: str, line: str, value: str) -> None:
         good = False
     if not good:
         text = (
-            "This pattern is more than the console tries: letters, |, ( ), . and [ ] with at most "
+            "Unsupported pattern. Use letters, |, ( ), . and [ ] with at most "
             f"{_REPEATS} repeats (* or +), none of a group."
         )
         raise _refused(field, line, text, "pattern")

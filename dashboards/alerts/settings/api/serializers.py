@@ -12,18 +12,18 @@ from dashboards.alerts.rules.rule import SEVERITIES
 from dashboards.alerts.rules.rule_file import GROUPS, OWN_GROUP
 
 GROUP_NAMES = [*GROUPS, OWN_GROUP]
-_DURATION = "Such as 90s, 5m or 1h, or a number of seconds; null: as it was built in."
+_DURATION = "Such as 90s, 5m or 1h, or a number of seconds; null: the default."
 
 
 class ParameterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     unit = serializers.CharField()
     value = serializers.FloatField()
-    shown = serializers.CharField(help_text="The value, for people.")
+    shown = serializers.CharField(help_text="Formatted value.")
     low = serializers.FloatField()
     high = serializers.FloatField()
     choices = serializers.ListField(
-        child=serializers.FloatField(), help_text="The only values there are; empty: any."
+        child=serializers.FloatField(), help_text="Allowed values; empty: any in range."
     )
 
     def get_fields(self) -> dict[str, Any]:
@@ -36,12 +36,12 @@ class ParameterSerializer(serializers.Serializer[Any]):
 
 
 class CommonSerializer(serializers.Serializer[Any]):
-    summary = serializers.CharField(help_text="What it means, with its numbers.")
-    for_s = serializers.IntegerField(help_text="How long the condition must hold, in seconds.")
+    summary = serializers.CharField(help_text="Summary with the effective parameters.")
+    for_s = serializers.IntegerField(help_text="Time the condition must hold (s).")
     severity = serializers.ChoiceField(choices=SEVERITIES)
     enabled = serializers.BooleanField()
     parameters = ParameterSerializer(many=True)
-    generation = serializers.IntegerField(help_text="0 until somebody sets something.")
+    generation = serializers.IntegerField(help_text="0 while nothing is set.")
     changed_by = serializers.CharField()
     changed_at = serializers.DateTimeField(allow_null=True)
 
@@ -51,13 +51,13 @@ class AlertRuleSerializer(CommonSerializer):
     group = serializers.ChoiceField(choices=GROUP_NAMES)
     origin = serializers.ChoiceField(choices=("built-in", "own"))
     remedy = serializers.CharField()
-    needs = serializers.CharField(help_text="The exporter without which it never fires.")
-    per_endpoint = serializers.BooleanField(help_text="An endpoint may have its own numbers.")
+    needs = serializers.CharField(help_text="Required exporter; without it the rule never fires.")
+    per_endpoint = serializers.BooleanField(help_text="Accepts settings per endpoint.")
     endpoints = serializers.ListField(
-        child=serializers.CharField(), help_text="Which have, of those you may see."
+        child=serializers.CharField(), help_text="Visible endpoints with own settings."
     )
-    expr = serializers.CharField(help_text="PromQL, as it is for who has no numbers of its own.")
-    changed = serializers.BooleanField(help_text="It is not as it was built in.")
+    expr = serializers.CharField(help_text="PromQL with the platform-wide settings.")
+    changed = serializers.BooleanField(help_text="Differs from the defaults.")
 
 
 class EndpointRuleSerializer(CommonSerializer):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.alerts.settings.api import views
+from dashboards.alerts.settings.api import history, views
 
 app_name = "alerting-api"
 _MINE = "endpoints/<endpoint:name>/alert-rules/"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("alerts/", views.AlertListView.as_view(), name="alerts"),
+    path("alert-history/", history.AlertHistoryView.as_view(), name="history"),
     path("alert-rules/", views.RuleListView.as_view(), name="rules"),
     path("alert-rules/dry-run/", views.NewRuleDryRunView.as_view(), name="try_new"),
     path("alert-rules/<alertrule:rule>/dry-run/", views.RuleDryRunView.as_view(), name="try"),

@@ -49,8 +49,8 @@ class AlertListView(GenericAPIView[Any]):
     @described(
         summary="List alerts",
         parameters=[
-            OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only these."),
-            OpenApiParameter("endpoint", str, description="Only of this endpoint."),
+            OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only this state."),
+            OpenApiParameter("endpoint", str, description="Only this endpoint."),
         ],
         responses=answers(AlertSerializer(many=True), 409),
     )
@@ -64,7 +64,7 @@ class AlertListView(GenericAPIView[Any]):
             documents.settings_for(actor_of(request)),
         )
         if found.why:
-            text, remedy = found.why, "Look at the page System, or try again."
+            text, remedy = found.why, "Check System, or try again."
             raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
         wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
         rows = [
@@ -81,7 +81,9 @@ class RuleListView(GenericAPIView[Any]):
 
     @described(
         summary="List alert rules",
-        parameters=[OpenApiParameter("group", str, enum=GROUP_NAMES, description="Only of it.")],
+        parameters=[
+            OpenApiParameter("group", str, enum=GROUP_NAMES, description="Only this group.")
+        ],
         responses=AlertRuleSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
@@ -90,7 +92,7 @@ class RuleListView(GenericAPIView[Any]):
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
     @described(
-        summary="Write an alert rule",
+        summary="Create an alert rule",
         request=NewRuleSerializer,
         responses=answers(AlertRuleSerializer, 400, 503, status=201),
     )
@@ -235,9 +237,7 @@ class RuleDryRunView(APIView):
 
 
 class NewRuleDryRunView(APIView):
-    @_dry_run(
-        operation_id="alert_rules_try_new", summary="Try an alert rule that is not written yet"
-    )
+    @_dry_run(operation_id="alert_rules_try_new", summary="Try a new alert rule")
     def post(self, request: Request) -> Response:
         """Return how often a new user-written rule would have fired; `expr` is required."""
         return _tried(request, "")

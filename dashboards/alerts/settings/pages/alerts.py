@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
 
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -11,6 +14,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from console.accounts.permissions import allows
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
@@ -21,14 +25,17 @@ from dashboards.alerts.evaluation.firing_alerts import (
     query_active,
     query_firing,
 )
+from dashboards.alerts.notify import selectors as notify_selectors
 from dashboards.alerts.page_forms import yaml_file
 from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.alerts.settings import documents, selectors
+from dashboards.alerts.settings.pages.timeline import silence_url
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker
 from endpoints import selectors as endpoints
 
+RULES_PER_PAGE: Final = 15
 _BEFORE_S = 1800  # board range before the alert, to show how it began
 
 
@@ -37,9 +44,18 @@ _BEFORE_S = 1800  # board range before the alert, to show how it began
 def firing(request: HttpRequest) -> HttpResponse:
     found = _active(request)
     existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
+    muting = notify_selectors.muting_of(request.user, [one.labels for one in found.alerts])
+    mine = frozenset(selectors.changeable_endpoints(request.user)) if found.alerts else frozenset()
     context = {
         "why": found.why,
-        "rows": [_row(one, existing, request.user) for one in found.alerts],
+        "rows": [
+            {
+                **_row(one, existing, request.user),
+                "muting": by,
+                "may": one.endpoint in mine or allows(request.user, "operator"),
+            }
+            for one, by in zip(found.alerts, muting, strict=True)
+        ],
         "existing": existing,
         "firing": sum(one.state == FIRING for one in found.alerts),
     }
@@ -60,7 +76,9 @@ def _row(one: FiringAlert, existing: frozenset[str], viewer: Any) -> dict[str, A
         "known": known,
         "value": documents.format_measured(one.name, one.value),
         "board": _board(one) if one.endpoint in existing else "",
-        "silence": _silence(one),
+        "silence": silence_url(one.name, one.endpoint),
+        "acknowledge": urlencode({"alert": one.name, "endpoint": one.endpoint}),
+        "history": urlencode({"rule": one.name, "endpoint": one.endpoint}),
     }
 
 
@@ -73,11 +91,6 @@ def _board(one: FiringAlert) -> str:
     return f"{page}?{urlencode({'from': begin, 'to': begin + 4 * _BEFORE_S})}"
 
 
-def _silence(one: FiringAlert) -> str:
-    asked = {"alertname": one.name, **({"endpoint": one.endpoint} if one.endpoint else {})}
-    return f"{reverse('notify:silence_new')}?{urlencode(asked)}"
-
-
 @require_safe
 def rules(request: HttpRequest) -> HttpResponse:
     """List the rules; works without Prometheus, firing counts are added if known."""
@@ -86,8 +99,13 @@ def rules(request: HttpRequest) -> HttpResponse:
     for one in found.alerts:
         counts = states.setdefault(one.name, {})
         counts[one.state] = counts.get(one.state, 0) + 1
+    every = documents.rule_documents(request.user)
+    counts = Counter(facts["group"] for facts in every)
+    wanted = {name: request.GET.get(name, "").strip()[:80] for name in ("group", "q")}
+    found_rules = [one for one in every if _is_wanted(one, wanted)]
+    page = Paginator(found_rules, RULES_PER_PAGE).get_page(request.GET.get("page"))
     groups: dict[str, list[dict[str, Any]]] = {}
-    for facts in documents.rule_documents(request.user):
+    for facts in page.object_list:
         row = {
             **facts,
             "brief": documents.brief_settings(facts),
@@ -96,12 +114,23 @@ def rules(request: HttpRequest) -> HttpResponse:
         groups.setdefault(documents.TITLES[facts["group"]], []).append(row)
     context = {
         "groups": groups.items(),
+        "page": page,
+        "wanted": wanted,
+        "choices": [
+            (name, title, counts[name]) for name, title in documents.TITLES.items() if counts[name]
+        ],
+        "all": len(every),
         "why": found.why,
         "file": selectors.rule_file(),
         "clusters": cluster_objects_selectors.related_objects(request.user),
         "may_see_own": documents.can_see_user_rules(request.user),
     }
     return render(request, "alerts/rules.html", context)
+
+
+def _is_wanted(facts: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    text = f"{facts['name']} {facts['summary']}".lower()
+    return wanted["group"] in ("", facts["group"]) and wanted["q"].lower() in text
 
 
 @require_safe

@@ -53,7 +53,7 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
     else:
         actions.change_user_rule(request.user, name, form.wish())
     return done(
-        request, f"{name} is set. Prometheus reads it within seconds.", "alerting:rule", name
+        request, f"{name} saved. Prometheus loads it within seconds.", "alerting:rule", name
     )
 
 
@@ -153,7 +153,7 @@ def endpoint_page(
 
 def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) -> HttpResponse:
     actions.set_rule(request.user, rule, name, form.wish())
-    return done(request, f"{rule} is set for {name}.", "alerting:rule", rule)
+    return done(request, f"{rule} saved for {name}.", "alerting:rule", rule)
 
 
 @require_POST
@@ -163,8 +163,8 @@ def reset(request: HttpRequest, rule: str, name: str = "") -> HttpResponseBase:
     if rule not in BY_NAME:
         raise Http404(rule)
     actions.reset_rule(request.user, rule, name)
-    alone = f"{name} has what all endpoints have of {rule}."
-    return done(request, alone if name else f"{rule} is as it was built in.", "alerting:rule", rule)
+    alone = f"{rule} of {name} reset to the platform-wide settings."
+    return done(request, alone if name else f"{rule} reset to its defaults.", "alerting:rule", rule)
 
 
 @require_http_methods(GET_OR_POST)
@@ -186,7 +186,7 @@ def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
     made = actions.create_user_rule(request.user, request.POST.get("name", "").strip(), form.wish())
     return done(
         request,
-        f"{made.name} is written. Prometheus reads it within seconds.",
+        f"{made.name} created. Prometheus loads it within seconds.",
         "alerting:rule",
         made.name,
     )
@@ -199,7 +199,7 @@ def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
         raise Http404(rule)
     rule_facts(request, rule)
     actions.delete_user_rule(request.user, rule)
-    return done(request, f"{rule} is deleted.", "alerting:rules")
+    return done(request, f"{rule} deleted.", "alerting:rules")
 
 
 def _save_or_show(

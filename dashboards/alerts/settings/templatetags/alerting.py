@@ -1,5 +1,5 @@
 """Template tags: `{% alert_sections %}` renders the tabs below Alerts, `{% try_rule url %}` the
-buttons of a form with a dry run.
+buttons of a form with a dry run, `{% severity_badge severity %}` a severity in its colour.
 """
 
 from __future__ import annotations
@@ -8,17 +8,25 @@ from typing import Any, Final
 
 from django import template
 from django.urls import reverse
+from django.utils.html import format_html
 
 from dashboards.alerts.evaluation.dry_run import RANGES
 
 SECTIONS: Final = (
-    ("Firing", "alerting:firing"),
+    ("Active", "alerting:firing"),
+    ("History", "alerting:timeline"),
     ("Rules", "alerting:rules"),
-    ("Clusters", "alert_objects:list"),
     ("Silences", "notify:silences"),
     ("Receivers", "notify:receivers"),
-    ("History", "notify:history"),
+    ("Notifications", "notify:history"),
+    ("Clusters", "alert_objects:list"),
 )
+_SEVERITY_COLORS: Final = {
+    "page": "red",
+    "critical": "red",
+    "ticket": "orange",
+    "warning": "orange",
+}
 register = template.Library()
 
 
@@ -29,6 +37,21 @@ def alert_sections(context: template.Context) -> dict[str, Any]:
     path = context["request"].path
     here = max((url for _, url in links if path.startswith(url)), key=len, default="")
     return {"links": [(label, url, url == here) for label, url in links]}
+
+
+@register.filter
+def severity_color(severity: str) -> str:
+    """Return the Tabler colour of a severity, the same on every page."""
+    return _SEVERITY_COLORS.get(severity, "blue")
+
+
+@register.simple_tag
+def severity_badge(severity: str) -> str:
+    """Render a severity as a badge, empty without one."""
+    if not severity:
+        return ""
+    color = severity_color(severity)
+    return format_html('<span class="badge bg-{}-lt">{}</span>', color, severity)
 
 
 @register.inclusion_tag("alerts/inc/try.html")

@@ -1,11 +1,17 @@
-"""`emberline silence` and `emberline receiver`."""
+"""`emberline alert`, `emberline silence` and `emberline receiver`."""
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.conf import settings
+from django.test import override_settings
 
+from dashboards.alerts.evaluation.firing_alerts import FiringAlerts
 from dashboards.alerts.notify.models import Silence
 from tests.console.commandline.test_parser import refused, run
 from tests.support.console import make_endpoint
@@ -16,14 +22,14 @@ pytestmark = pytest.mark.django_db
 
 def test_silences() -> None:
     make_endpoint("demo")
-    assert "Nothing is silenced" in run("silence", "list")
+    assert "No silences" in run("silence", "list")
     said = run("silence", "add", "endpoint=demo", "severity!=page", "--for", "1d", "--comment", "x")
     one = Silence.objects.get()
     assert str(one.pk) in said
     assert 'severity!="page"' in run("silence", "list")
     assert refused("silence", "add", "endpoint", "--comment", "x")[0] == 3
     assert "ended" in run("silence", "expire", str(one.pk))
-    assert "Nothing is silenced" in run("silence", "list")
+    assert "No silences" in run("silence", "list")
     assert run("silence", "list", "--all", "-o", "name") == f"{one.pk}\n"
     assert refused("silence", "expire", "00000000-0000-0000-0000-000000000001")[0] == 4
 
@@ -57,3 +63,36 @@ def test_receivers_and_routes(tmp_path: Path) -> None:
     assert refused("receiver", "test", "chat")[0] == 4
     assert refused("receiver", "create", "b", "kind=pigeon")[0] == 3
     assert refused("receiver", "create", "b", "--url-from", "-", "--secret-from", "-")[0] == 2
+
+
+def test_alerts_are_acknowledged_and_it_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_endpoint("demo")
+    path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
+    monkeypatch.setattr(path, lambda *_: FiringAlerts(why="unknown"))
+    said = run("alert", "acknowledge", "HighTTFT", "--endpoint", "demo", "--note", "on it")
+    row = Silence.objects.get()
+    assert said.startswith(f"{row.pk} acknowledges")
+    assert (row.acknowledges, row.comment) == (True, "on it")
+    assert "acknowledgement" in run("silence", "list")
+    assert refused("alert", "acknowledge", "HighTTFT", "--endpoint", "demo")[0] != 0
+    assert "undone" in run("alert", "unacknowledge", str(row.pk))
+    assert "No silences" in run("silence", "list")
+
+
+def test_history_lists_intervals_with_notifications() -> None:
+    def answers(path: str, _body: bytes) -> Any:
+        ranged = "query_range" in path
+        labels = {"alertname": "HighTTFT", "endpoint": "demo", "alertstate": "firing"}
+        at = int(time.time()) // 15 * 15
+        sample = [at, "1"]
+        one = {"metric": labels, **({"values": [sample]} if ranged else {"value": sample})}
+        kind = "matrix" if ranged else "vector"
+        return 200, {"status": "success", "data": {"resultType": kind, "result": [one]}}
+
+    with http_stub({"/api/v1/query": answers, "/api/v1/query_range": answers}) as stub:
+        found = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
+        with override_settings(EMBERLINE=found):
+            listed = run("alert", "history", "--range", "1h", "--endpoint", "demo")
+            assert "HighTTFT" in listed
+            assert "ongoing" in listed
+            assert "No alerts in this range" in run("alert", "history", "--alert", "Other")

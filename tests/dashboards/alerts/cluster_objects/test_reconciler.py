@@ -84,7 +84,7 @@ def test_what_somebody_changes_is_set_back_and_said(kept: Kept) -> None:
 
 def test_receivers_go_where_an_alertmanager_tells(kept: Kept, settings: Any) -> None:
     receivers.create(person("admin"), {"name": "hook", "kind": "webhook", "url": URL})
-    with pytest.raises(Refused, match="No Alertmanager is known"):
+    with pytest.raises(Refused, match="No Alertmanager is configured"):
         kept.set(receivers=True)
     with_one = dataclasses.replace(settings.EMBERLINE, alertmanager_url="http://127.0.0.1:9")
     without, settings.EMBERLINE = settings.EMBERLINE, with_one

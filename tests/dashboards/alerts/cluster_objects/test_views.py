@@ -51,7 +51,7 @@ def test_an_admin_sets_it_on_the_page() -> None:
         ({"labels": "a b=c"}, "cannot be a name"),
         ({"labels": "a=b c"}, "cannot be the value of a label"),
         ({"labels": "app.kubernetes.io/name=x"}, "says that the object is this console"),
-        ({"receivers": "on"}, "No Alertmanager is known for prod"),
+        ({"receivers": "on"}, "No Alertmanager is configured for prod"),
     ):
         answer = ada.post(f"{PAGES}prod/", {"rules": "on", **wrong})
         assert (answer.status_code, words in answer.text) in ((400, True), (409, True)), wrong
@@ -106,8 +106,8 @@ def test_who_is_in_a_team_alone_sees_none_of_it() -> None:
     for path in (PAGES, f"{PAGES}prod/", API, f"{API}prod/"):
         assert member.get(path).status_code == 403, path
     assert "prod" not in member.get("/alerts/rules/").text
-    assert "kept there" in browser("viewer").get("/clusters/prod/").text
-    assert "kept there" not in member.get("/clusters/prod/").text
+    assert "synced" in browser("viewer").get("/clusters/prod/").text
+    assert "synced" not in member.get("/clusters/prod/").text
 
 
 def test_from_a_terminal() -> None:

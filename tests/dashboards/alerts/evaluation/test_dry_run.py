@@ -257,8 +257,8 @@ def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 @pytest.mark.parametrize(
     ("expr", "code", "words"),
     [
-        ('{__name__=~".+"} > 0', "unselective", "names no metric"),
-        ('count({job=~".*"}) > 5', "unselective", "metric's name before the braces"),
+        ('{__name__=~".+"} > 0', "unselective", "has no metric name"),
+        ('count({job=~".*"}) > 5', "unselective", "metric name before the braces"),
         ("sum(rate(crowd[10m:1s])) > 0", "too_expensive", "too many samples"),
         ("crowd > 0", "too_many_series", "sum by (endpoint)"),
         ("crowd) or (crowd", "promql", "parse error"),
@@ -377,12 +377,12 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
     own = {"expr": "up == 1", "for": "1m", "summary": "", "severity": "page", "enabled": "on"}
     with http_stub(ANSWERS) as stub:
         prometheus(settings, stub.url)
-        assert "Try over 7d" in operator.get(PAGE).text
+        assert "Dry run 7d" in operator.get(PAGE).text
         part = operator.post(f"{PAGE}dry-run/?range=7d", typed, headers={"HX-Request": "true"})
         assert "<html" not in part.text
         assert 'data-dry-run="7d"' in part.text
-        assert "if it were on" in part.text
-        assert "As it is set now" in part.text
+        assert "(the rule is disabled in the form)" in part.text
+        assert "With the current settings" in part.text
         assert "Threshold" in part.text
         whole = operator.post(f"{PAGE}dry-run/", typed)
         assert whole.status_code == 200
@@ -396,13 +396,13 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
             assert 'data-dry-run="24h"' in operator.post(path, wish).text, path
         wrong = operator.post(f"{PAGE}dry-run/", {**typed, "threshold": "-1"})
         assert wrong.status_code == 400
-        assert "Slower than:" in wrong.text
+        assert "TTFT p95 threshold:" in wrong.text
         refused = {"headers": {"HX-Request": "true"}}
         said = operator.post("/alerts/rules/dry-run/", {**own, "expr": ""}, **refused)
-        assert (said.status_code, "This is empty" in said.text) == (200, True)
+        assert (said.status_code, "This field is required" in said.text) == (200, True)
     prometheus(settings, f"http://127.0.0.1:{free_port()}")
     away = operator.post(f"{PAGE}dry-run/", typed, headers={"HX-Request": "true"})
-    assert "Only a Prometheus can say" in away.text
+    assert "Prometheus is unavailable" in away.text
     assert not RuleSetting.objects.exists()
 
 

@@ -177,7 +177,7 @@ def test_what_was_ended_there_is_over_here(manager: Stub) -> None:
     make_endpoint("demo")
     program("operator").post(API, WISH, format="json")
     manager.answers["/api/v2/silences"] = (200, [row("s-1", "expired")])
-    assert "Nothing is silenced" in browser("viewer").get("/alerts/silences/").text
+    assert "No silences" in browser("viewer").get("/alerts/silences/").text
 
 
 def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settings: Any) -> None:
@@ -201,7 +201,7 @@ def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settin
     assert browser("operator").post(f"/alerts/silences/{kept.pk}/expire/").status_code == 302
     teams = {"matchers": ["team=ours"], "comment": "x"}
     use(settings, manager.url)
-    assert "knows no teams" in client.post(API, teams, format="json").json()["detail"]
+    assert "no label team" in client.post(API, teams, format="json").json()["detail"]
 
 
 def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any) -> None:

@@ -140,7 +140,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(hook: Stub) 
         pauses.append(round((one.next_at - timezone.now()).total_seconds()))
         assert one.state == DeliveryState.WAITING
     assert pauses == [10, 20, 40, 80]
-    assert (one.attempts, one.error) == (4, "It answered HTTP 503.")
+    assert (one.attempts, one.error) == (4, "The receiver returned HTTP 503.")
     hook.answers["/hook"] = (200, "")
     assert tried(one, later=True).state == DeliveryState.SENT
     assert one.error == ""
@@ -206,7 +206,7 @@ def test_secrets_are_in_the_vault_alone(hook: Stub) -> None:
     assert (target.url, target.secret) == (url, SECRET)
     assert "T0KEN" not in repr(target)
     SealedText.objects.filter(name__endswith="/secret").delete()
-    assert "Give it anew" in tried(owed(made)).error  # instead of unsigned
+    assert "Enter it again" in tried(owed(made)).error  # instead of unsigned
     receivers.delete(person("admin"), "on-call")
     assert not SealedText.objects.exists()
 
@@ -215,7 +215,7 @@ def test_a_receiver_that_is_off_or_gone_gets_nothing(hook: Stub) -> None:
     to = receiver(kind="webhook", url=f"{hook.url}/hook")
     one, two = owed(to), owed(to)
     receivers.change(person("admin"), "on-call", {"enabled": False})
-    assert "switched off" in tried(one).error
+    assert "disabled" in tried(one).error
     receivers.delete(person("admin"), "on-call")
     assert "removed" in tried(two).error
     assert hook.seen == []

@@ -109,7 +109,7 @@ def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
     (itl,) = [rule for rule in rules if rule["alert"] == "HighITL"]
     assert 'endpoint_name="a"' in itl["expr"]
     late = [rule for rule in rules if rule["alert"] == "HighTTFT"]
-    assert [rule["annotations"]["summary"].rpartition("than ")[2] for rule in late] == [
+    assert [rule["annotations"]["summary"].rpartition("above ")[2] for rule in late] == [
         "2 s",
         "5 s",
     ]

@@ -9,7 +9,7 @@ from dashboards.alerts.rules.parameter import describe_duration
 from dashboards.alerts.rules.rule import Rule
 from dashboards.alerts.rules.rule_file import GROUPS
 from dashboards.alerts.rules.runbooks import STEPS
-from dashboards.alerts.settings.documents import TITLES
+from dashboards.alerts.settings.documents import TITLES, lower_label
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "alert-rules.md"
 MARK = "<!-- generated: UPDATE_GOLDEN=1 pytest tests/dashboards/alerts/rules/test_runbooks.py -->\n"
@@ -19,11 +19,11 @@ def section(rule: Rule) -> str:
     lasting = rule.defaults.lasting_s or 0
     facts = [
         f"Severity {rule.severity}",
-        f"for {describe_duration(lasting)}" if lasting else "at once",
+        f"for {describe_duration(lasting)}" if lasting else "fires immediately",
     ]
-    facts += [f"{one.label.lower()} {one.shown(one.default)}" for one in rule.parameters]
-    facts += [f"needs {rule.needs}"] if rule.needs else []
-    facts += [] if rule.per_endpoint else ["not for single endpoints"]
+    facts += [f"{lower_label(one.label)} {one.shown(one.default)}" for one in rule.parameters]
+    facts += [f"requires {rule.needs}"] if rule.needs else []
+    facts += [] if rule.per_endpoint else ["no settings per endpoint"]
     steps = "\n".join(f"{n}. {text}" for n, text in enumerate(STEPS[rule.name], 1))
     summary = rule.told(rule.defaults)
     means = f"{summary[0].upper()}{summary[1:]}."
@@ -43,4 +43,4 @@ def test_the_page_has_a_runbook_for_every_rule() -> None:
     wanted = f"{before}{MARK}\n{sections()}"
     if os.environ.get("UPDATE_GOLDEN"):
         PAGE.write_text(wanted)
-    assert PAGE.read_text() == wanted, "UPDATE_GOLDEN=1 writes it anew"
+    assert PAGE.read_text() == wanted, "UPDATE_GOLDEN=1 regenerates it"

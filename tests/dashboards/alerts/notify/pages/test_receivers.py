@@ -43,11 +43,11 @@ def test_an_admin_adds_tries_changes_and_removes_one_on_the_pages(hook: Stub) ->
     assert "All alerts" in page
     assert f"{hook.url}/…" in page
     tried = ada.post(f"{PAGES}on-call/test/", follow=True).text
-    assert "on-call has taken the test" in tried
+    assert "on-call accepted the test" in tried
     assert json.loads(hook.seen[0][2])["commonLabels"]["alertname"] == "EmberlineTest"
     hook.answers["/T0KEN"] = (404, "")
     tried = ada.post(f"{PAGES}on-call/test/", follow=True).text
-    assert "It answered HTTP 404." in tried
+    assert "The receiver returned HTTP 404." in tried
     assert ada.post(f"{PAGES}on-call/", {"url": "", "secret": "x" * 20}).status_code == 302
     one = Receiver.objects.get()
     assert (one.signed, one.enabled, one.generation) == (True, False, 2)
@@ -65,7 +65,7 @@ def test_an_admin_adds_tries_changes_and_removes_one_on_the_pages(hook: Stub) ->
 def test_routes_are_edited_on_the_pages() -> None:
     ada = browser("admin")
     ada.post(f"{PAGES}new/?kind=email", {"name": "mail", "to": "a@example.org, b@example.org"})
-    assert "No route: it is told of nothing" in ada.get(PAGES).text
+    assert "No route: nothing is sent" in ada.get(PAGES).text
     typed = {
         "receiver": "mail",
         "matchers": "severity=page\nteam=ours",
@@ -77,7 +77,7 @@ def test_routes_are_edited_on_the_pages() -> None:
     assert ada.post("/alerts/routes/new/", {}).status_code == 400
     wrong = ada.post("/alerts/routes/new/", {**typed, "group_wait": "soon"})
     assert wrong.status_code == 400
-    assert "Write it as 30m" in wrong.text
+    assert "Examples: 30m" in wrong.text
     assert ada.post("/alerts/routes/new/", typed).status_code == 302
     one = Route.objects.get()
     assert (one.wait_s, one.repeat_s, one.send_resolved) == (10, 86400, False)
@@ -167,9 +167,9 @@ def test_only_an_admin_writes_and_only_the_platform_s_people_read() -> None:
 
 def test_the_page_says_whether_anybody_looks() -> None:
     viewer = browser("viewer")
-    assert "background worker does not run" in viewer.get(PAGES).text
+    assert "background worker is not running" in viewer.get(PAGES).text
     Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason="NoPrometheus")
-    assert "There is no Prometheus to ask" in viewer.get(PAGES).text
+    assert "No Prometheus configured" in viewer.get(PAGES).text
     Dispatch.objects.update(reason="PrometheusAway", message="It cannot be reached.")
     assert "It cannot be reached." in viewer.get(PAGES).text
     Dispatch.objects.update(reason="Looking", message="")

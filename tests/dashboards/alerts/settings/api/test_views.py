@@ -46,7 +46,7 @@ def test_a_threshold_is_set_for_all_and_for_one_and_taken_back() -> None:
     )
     assert done.status_code == 200, done.json()
     assert (done.json()["for_s"], done.json()["changed_by"]) == (1200, "one-operator")
-    assert "longer than 3 s" in done.json()["summary"]
+    assert "above 3 s" in done.json()["summary"]
     stale = operator.patch(ONE, {"threshold": 4}, headers={"If-Match": read.headers["ETag"]})
     assert (stale.status_code, stale.json()["code"]) == (412, "stale")
     mine = operator.patch(MINE, {"threshold": 9, "severity": "page"})
@@ -193,7 +193,7 @@ def test_alerts_have_their_value_and_the_words_of_their_numbers(settings: Any) -
         prometheus(settings, stub.url)
         (one,) = program("viewer").get("/api/v1/alerts/").json()["results"]
         assert (one["state"], one["value"], one["endpoint"]) == ("pending", 12.5, "demo")
-        assert "longer than 9 s" in one["summary"]
+        assert "above 9 s" in one["summary"]
         assert one["since"].startswith("2023-11-14")
         assert program("viewer").get("/api/v1/alerts/?state=firing").json()["results"] == []
         assert "endpoint_name%3D%22demo%22" in str(stub.seen)  # query with its own setting
