@@ -71,9 +71,7 @@ class SetRuleSerializer(serializers.Serializer[Any]):
 
     severity = serializers.ChoiceField(choices=SEVERITIES, required=False, allow_null=True)
     enabled = serializers.BooleanField(required=False, allow_null=True)
-    threshold = serializers.FloatField(
-        required=False, allow_null=True, help_text="null: as it was built in."
-    )
+    threshold = serializers.FloatField(required=False, allow_null=True, help_text="null: default.")
     window = serializers.FloatField(required=False, allow_null=True, help_text="Seconds.")
     expr = serializers.CharField(required=False, help_text="Of a rule of your own only.")
     summary = serializers.CharField(required=False, help_text="Of a rule of your own only.")
