@@ -45,6 +45,7 @@ def context(
         grants=grants,
         team=team,
         model_folder=installation.is_model_folder,
+        vllm_version=installation.vllm_version,
     )
 
 

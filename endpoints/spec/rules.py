@@ -21,6 +21,7 @@ from endpoints.spec.fields import ANYWHERE, BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.grants import grant_errors as refused_needs
 from endpoints.spec.grants import required_grants
 from endpoints.spec.validators import redact, url_files
+from endpoints.spec.worker_options import option_problems
 
 BLOCK_TOKENS = 16
 """Granularity of vLLM's KV block size (tokens); a chunk is whole blocks."""
@@ -56,6 +57,8 @@ class Context:
     grants: frozenset[Grant] = frozenset()
     team: str = ""
     model_folder: Callable[[str], bool] = field(default=lambda _path: False)
+    vllm_version: Callable[[EndpointSpec], str] = field(default=lambda _spec: "")
+    hub_problem: Callable[[EndpointSpec], Problem | None] = field(default=lambda _spec: None)
 
 
 def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
@@ -69,6 +72,8 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     refused = {error.field for error in errors}
     errors.extend(_fixed_field_errors(spec, present) if present is not None else ())
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
+    if "worker_args" not in refused:
+        errors.extend(_argument_violations(spec, context, present))
     errors.extend(grant_violations(spec, context, present))
     if errors:
         raise SpecErrors(errors)
@@ -93,6 +98,22 @@ def grant_violations(
         if not any(path in judged or BY_PATH[path].effect is not Effect.LIVE for path in changed):
             return []
     return refused_needs(spec, missing, context.team)
+
+
+def _argument_violations(
+    spec: EndpointSpec, context: Context, present: EndpointSpec | None
+) -> Iterator[Problem]:
+    """Check the worker arguments against the vLLM that will run. Unchanged ones pass, so that a
+    vLLM upgrade does not block other changes.
+    """
+    if spec.simulated or not spec.worker_args:
+        return
+    version = context.vllm_version(spec)
+    if present is not None and spec.worker_args == present.worker_args and not present.simulated:
+        return
+    shown = redact("worker_args", list(spec.worker_args))
+    for problem in option_problems(spec.worker_args, version):
+        yield Problem("worker_args", shown, *problem)
 
 
 def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:
