@@ -19,7 +19,7 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     watched = logged_in(chrome, live_server.url, 390, "dark")
     watched.open("/endpoints/new/")
     page: Any = watched.page
-    expect(page.locator("#look-title")).to_contain_text("1 thing to put right")
+    expect(page.locator("#look-title")).to_contain_text("Incomplete")
     assert page.locator(".invalid-feedback").count() == 0, "nobody is blamed before typing"
     page.get_by_role("button", name="Use this with Long documents").click()
     expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
