@@ -102,6 +102,7 @@ class Emberline:
     log_level: str
     public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
+    model_hub: str = ""  # where model names are checked for existence, "" for no check
 
     @property
     def secrets(self) -> Path:
@@ -294,7 +295,16 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         log_level=log_level(env),
         public_url=_public_url(env),
         outbound_allow=_outbound_allow(env),
+        model_hub=_model_hub(env),
     )
+
+
+def _model_hub(env: Mapping[str, str]) -> str:
+    value = text(env, "EMBERLINE_MODEL_HUB", "https://huggingface.co")
+    if value and outbound.url_problem(value):
+        remedy = "write an address such as https://huggingface.co, or leave it empty for no check"
+        raise SettingError("EMBERLINE_MODEL_HUB", value, remedy)
+    return value
 
 
 def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:

@@ -74,6 +74,9 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
     if "worker_args" not in refused:
         errors.extend(_argument_violations(spec, context, present))
+    if "model" not in refused and (present is None or spec.model != present.model):
+        missing = context.hub_problem(spec)
+        errors.extend([missing] if missing else [])
     errors.extend(grant_violations(spec, context, present))
     if errors:
         raise SpecErrors(errors)
