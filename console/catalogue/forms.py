@@ -12,13 +12,13 @@ from console.web.forms import ActionForm
 
 LABELS = {
     "vcpus": "vCPUs",
-    "memory_gib": "Memory, GiB",
+    "memory_gib": "Memory (GiB)",
     "gpu": "GPU",
     "gpus": "GPUs",
-    "gpu_memory_gib": "Memory of each GPU, GiB",
-    "price_usd_hour": "Price, USD an hour",
-    "price_date": "Counts from",
-    "price_source": "Source of the price",
+    "gpu_memory_gib": "Memory per GPU (GiB)",
+    "price_usd_hour": "Price (USD/h)",
+    "price_date": "Valid from",
+    "price_source": "Price source",
 }
 _TEXTS = ("gpu", "price_source", "price_date")
 
@@ -36,7 +36,7 @@ class InstanceForm(ActionForm):
             label="Name",
             required=False,
             disabled=bool(name),
-            help_text="As the node's label node.kubernetes.io/instance-type says it.",
+            help_text="Value of the node label node.kubernetes.io/instance-type.",
         )
         for field, text in FIELDS.items():
             self.fields[field] = forms.CharField(

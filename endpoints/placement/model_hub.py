@@ -165,9 +165,7 @@ def _fetch(hub: str, name: str) -> HubModel:
             for part in reply.stream(65_536):
                 body += part
                 if len(body) > LARGEST_REPLY or time.monotonic() > end:
-                    return _not_checked(
-                        name, f"the answer of {host} is too large"
-                    )
+                    return _not_checked(name, f"the answer of {host} is too large")
         finally:
             reply.close()
     except (ForbiddenAddressError, OSError, urllib3.exceptions.HTTPError, ValueError):

@@ -281,10 +281,15 @@ class PromptForm(Styled, forms.Form):
     prompt = forms.CharField(
         label="Prompt",
         max_length=200_000,
-        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "Write something long, twice."}),
+        widget=forms.Textarea(
+            attrs={
+                "rows": 4,
+                "placeholder": "A prompt of 100 tokens or more shows the effect of the cache.",
+            }
+        ),
     )
     max_tokens = forms.IntegerField(
-        label="Tokens to answer", min_value=1, max_value=512, initial=32
+        label="Max output tokens", min_value=1, max_value=512, initial=32
     )
     worker = forms.CharField(label="Worker", required=False)
 
