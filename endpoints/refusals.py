@@ -77,7 +77,8 @@ def no_container(name: str, replica: str, container: str, known: list[str]) -> N
 def stale(name: str, generation: int, expected: int) -> ConflictError:
     return ConflictError(
         "stale",
-        f"Edit conflict: {name} is at generation {generation}, this change is based on {expected}.",
+        f"{name} was changed meanwhile: it is at generation {generation}, "
+        f"this change is based on {expected}.",
         "Reload the endpoint and repeat the change.",
     )
 

@@ -274,7 +274,7 @@ def _memory(spec: EndpointSpec, context: Context) -> Found:
         f"{l1_gib:g} L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}."
     )
     remedy = (
-        f"Use at most {fitting}, or reduce memory or L1 per worker."
+        f"Use at most {fitting} replica{'s' if fitting != 1 else ''}, or reduce memory or L1."
         if fitting
         else f"Use less than {total:.1f} GiB per worker, including L1."
     )

@@ -179,7 +179,7 @@ def test_a_price_counts_from_its_day_on(people: Cast) -> None:
     rows = client_of(people.charlie).get("/api/v1/instance-types/metal.x/prices/").json()
     assert [row["price_usd_hour"] for row in rows["results"]] == [2.5, 2.0]
     page = client_of(people.alice).get("/instance-types/metal.x/edit/").content.decode()
-    assert "Its price over time" in page
+    assert "Price history" in page
     actions.remove_instance_type(people.alice, "metal.x")
     assert on("2026-09-20") == 2.5, "what is forgotten was paid all the same"
     assert selectors.load_prices().on("metal.x", date.max) is None

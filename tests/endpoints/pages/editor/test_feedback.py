@@ -54,7 +54,7 @@ def test_a_touched_field_is_told_what_the_api_would_say(page: Client) -> None:
     assert slot(answer, "name") == "", "nobody was there yet"
     assert "2 errors" in text_of(answer)
     both = page.post(LOOK, {**typed, "touched": "replicas name"})
-    assert "cannot be a name" in slot(both, "name")
+    assert "is not a valid name" in slot(both, "name")
 
 
 def test_validation_starts_after_the_first_edit(page: Client) -> None:
@@ -81,7 +81,7 @@ def test_rules_of_several_fields_are_told_where_they_belong(page: Client) -> Non
     typed.pop("cache.l1.enabled")
     typed["cache.l2.enabled"] = "on"
     answer = page.post(LOOK, typed)
-    assert "L2 is filled through L1" in slot(answer, "cache.l1.enabled")
+    assert "L2 requires L1" in slot(answer, "cache.l1.enabled")
     assert '<span id="wrong-cache" hx-swap-oob="innerHTML"><span' in answer.content.decode()
     assert "L1 off" in text_of(answer)
 
@@ -130,7 +130,7 @@ def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: 
     text = first["yaml"].replace("replicas: 1", "replicas: 3")
     answer = page.post(LOOK, {**first, "name": "by-form", "yaml": text, "by": by})
     html = answer.content.decode()
-    assert "Keep the form" in html
+    assert "Use the form" in html
     for part in ("form-parts", "yaml-pane"):
         assert f'id="{part}"' not in html
 
@@ -145,7 +145,7 @@ def test_a_change_says_what_it_does(page: Client, demo: Endpoint) -> None:
     heavy = text_of(page.post(look, sent(opened, resources__cpus="2")))
     assert "2 workers, one at a time" in heavy
     actions.patch(SYSTEM, "demo", {"replicas": 1})
-    assert "Somebody changed demo" in text_of(page.post(look, sent(opened)))
+    assert "demo was changed after this page was opened" in text_of(page.post(look, sent(opened)))
 
 
 def test_nobody_without_the_role_is_told(demo: Endpoint) -> None:

@@ -21,10 +21,10 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     page: Any = watched.page
     expect(page.locator("#look-title")).to_contain_text("Incomplete")
     assert page.locator(".invalid-feedback").count() == 0, "nobody is blamed before typing"
-    page.get_by_role("button", name="Use this with Long documents").click()
+    page.get_by_role("button", name="Apply preset Long documents").click()
     expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
     page.fill("[name=name]", "Not a name")
-    expect(page.locator("#live-name")).to_contain_text("cannot be a name")
+    expect(page.locator("#live-name")).to_contain_text("is not a valid name")
     expect(page.locator("[name=name]")).to_have_attribute("aria-invalid", "true")
     page.fill("[name=name]", "docs")
     expect(page.locator("#live-name")).to_be_empty()
@@ -76,7 +76,7 @@ def test_two_people_change_one(
     expect(page.locator("[name=replicas]")).to_have_value("1")
     picture(watched, "editor-conflict")
     assert not watched.overflows()
-    page.get_by_role("button", name="Merge, and show me").click()
+    page.get_by_role("button", name="Merge and review").click()
     expect(page.locator("[name='routing.strategy']")).to_have_value("session")
     expect(page.locator("#changes-title")).to_contain_text("1 change")
     page.get_by_role("button", name="Save changes").click()
