@@ -72,11 +72,9 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     refused = {error.field for error in errors}
     errors.extend(_fixed_field_errors(spec, present) if present is not None else ())
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
-    if "worker_args" not in refused:
-        errors.extend(_argument_violations(spec, context, present))
-    if "model" not in refused and (present is None or spec.model != present.model):
-        missing = context.hub_problem(spec)
-        errors.extend([missing] if missing else [])
+    errors.extend(
+        error for error in start_errors(spec, context, present) if error.field not in refused
+    )
     errors.extend(grant_violations(spec, context, present))
     if errors:
         raise SpecErrors(errors)
@@ -103,20 +101,23 @@ def grant_violations(
     return refused_needs(spec, missing, context.team)
 
 
-def _argument_violations(
-    spec: EndpointSpec, context: Context, present: EndpointSpec | None
+def start_errors(
+    spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
 ) -> Iterator[Problem]:
-    """Check the worker arguments against the vLLM that will run. Unchanged ones pass, so that a
-    vLLM upgrade does not block other changes.
+    """Yield why vLLM would not start: options it does not have, a model that the hub does not have.
+    Unchanged values pass, so that a vLLM upgrade does not block other changes.
     """
-    if spec.simulated or not spec.worker_args:
+    if spec.simulated:
         return
-    version = context.vllm_version(spec)
-    if present is not None and spec.worker_args == present.worker_args and not present.simulated:
-        return
-    shown = redact("worker_args", list(spec.worker_args))
-    for problem in option_problems(spec.worker_args, version):
-        yield Problem("worker_args", shown, *problem)
+    known = present if present is not None and not present.simulated else None
+    if known is None or spec.worker_args != known.worker_args:
+        shown = redact("worker_args", list(spec.worker_args))
+        for problem in option_problems(spec.worker_args, context.vllm_version(spec)):
+            yield Problem("worker_args", shown, *problem)
+    if known is None or (spec.model, spec.source) != (known.model, known.source):
+        missing = context.hub_problem(spec)
+        if missing is not None:
+            yield missing
 
 
 def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:

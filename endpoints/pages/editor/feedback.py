@@ -26,7 +26,7 @@ from endpoints.placement import capacity_check as fitting
 from endpoints.placement import installation
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.rules import standing_errors
+from endpoints.spec.rules import standing_errors, start_errors
 
 
 @require_POST
@@ -160,7 +160,8 @@ def _groups(form: EndpointForm, errors: tuple[Problem, ...]) -> list[dict[str, A
 def preview_typed(request: HttpRequest) -> HttpResponse:
     spec = typed_spec(request)
     context = teams.context_of(request.user, None, request.POST.get("team", ""))
-    return _page(request, spec, "", standing_errors(spec, context))
+    refused = [*standing_errors(spec, context), *start_errors(spec, context)]
+    return _page(request, spec, "", refused)
 
 
 @require_POST
@@ -168,7 +169,8 @@ def preview_typed(request: HttpRequest) -> HttpResponse:
 def typed_change(request: HttpRequest, name: str) -> HttpResponse:
     present = find_endpoint(name)
     spec = typed_spec(request, present)
-    refused = standing_errors(spec, teams.context_of(request.user, present))
+    context = teams.context_of(request.user, present)
+    refused = [*standing_errors(spec, context), *start_errors(spec, context, present.parsed)]
     return _page(request, spec, name, refused)
 
 

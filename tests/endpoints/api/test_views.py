@@ -405,6 +405,8 @@ def test_worker_arguments_are_validated_before_anything_is_created(
     (error,) = refused.json()["errors"]
     assert (error["field"], error["code"]) == ("worker_args", "unknown_argument")
     assert error["detail"] == "vLLM 0.32.0 has no option --nonsense."
+    shown = api.post("/api/v1/preview/", wanted).json()["refused"]
+    assert "vLLM 0.32.0 has no option --nonsense." in shown
     kept = api.patch(ONE, {"replicas": 2})
     assert kept.status_code == 200, "unchanged arguments block no other change"
     changed = api.patch(ONE, {"worker_args": ["--max-model-len=many"]})

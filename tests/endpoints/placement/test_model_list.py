@@ -93,7 +93,7 @@ def test_options_of_the_model_field(page: Client) -> None:
     assert b'data-value="smollm2-135m-instruct" aria-selected="true"' in every.content
     text = words_of(page.get(OPTIONS, {"model": "mixtral"}))
     assert "mistralai/Mixtral-8x7B-Instruct-v0.1 46.70B" in text
-    assert "87 GiB weights · 32,768 tokens context · Apache 2.0" in text
+    assert "87 GiB weights · context 32,768 tokens · Apache 2.0" in text
     assert "does not fit this machine, fits g6e.12xlarge (4 × L40S)" in text
     none = words_of(page.get(OPTIONS, {"model": "<b>", "placement.cluster": "nowhere"}))
     assert none.startswith("No known model matches. Any Hugging Face name")

@@ -21,6 +21,7 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     page: Any = watched.page
     expect(page.locator("#look-title")).to_contain_text("Incomplete")
     assert page.locator(".invalid-feedback").count() == 0, "nobody is blamed before typing"
+    choose_a_model_by_keyboard(page)
     page.get_by_role("button", name="Apply preset Long documents").click()
     expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
     page.fill("[name=name]", "Not a name")
@@ -51,6 +52,21 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     page.wait_for_url("**/endpoints/docs/")
     assert asked == ["beforeunload"], "saving asks nothing"
     assert watched.complaints == []
+
+
+def choose_a_model_by_keyboard(page: Any) -> None:
+    model, options = page.get_by_role("combobox", name="Model"), page.locator("#model-options")
+    model.fill("qwen 14b")
+    expect(options.get_by_role("option")).to_have_count(3)
+    model.press("ArrowDown")
+    model.press("ArrowUp")
+    expect(model).to_have_attribute("aria-activedescendant", "model-option-3")
+    model.press("Enter")
+    expect(options).to_be_hidden()
+    expect(page.locator("#model-facts")).to_contain_text("parameters")
+    model.fill("smollm2-135m-instruct")
+    model.press("Escape")
+    expect(options).to_be_hidden()
 
 
 def test_two_people_change_one(
