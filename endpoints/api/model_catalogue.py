@@ -24,7 +24,7 @@ from endpoints.spec.validators import model_problem
 
 
 class ModelPlacementSerializer(serializers.Serializer[Any]):
-    verdict = serializers.ChoiceField(choices=[str(verdict) for verdict in FitVerdict])
+    verdict = serializers.CharField(help_text=f"One of: {', '.join(FitVerdict)}.")
     machine = serializers.CharField(help_text='An instance type, or "this machine".')
     gpu = serializers.CharField()
     gpus = serializers.IntegerField(help_text="Per worker; 0: CPU only.")
