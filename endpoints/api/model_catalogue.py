@@ -70,7 +70,6 @@ class Models(GenericAPIView[Any]):
     @operation(
         "List known models",
         {200: ModelSerializer(many=True)},
-        400,
         tag="models",
         parameters=[
             OpenApiParameter("search", str, description="Words of the name, licence or size."),
@@ -78,10 +77,13 @@ class Models(GenericAPIView[Any]):
         ],
     )
     def get(self, request: Request) -> Response:
-        """Models whose size is known without a download, and what they fit on."""
+        """Models whose size is known without a download, and what they fit on; none for an unknown
+        cluster.
+        """
         params = request.query_params
-        cluster = _known_cluster(params.get("cluster", ""))
-        found = model_list.list_models(params.get("search", ""), cluster)
+        cluster, found = params.get("cluster", ""), list[ModelEntry]()
+        if not cluster or cluster in clusters.names():
+            found = model_list.list_models(params.get("search", ""), cluster)
         page = self.paginate_queryset(found) or []
         return self.get_paginated_response([model_document(one) for one in page])
 

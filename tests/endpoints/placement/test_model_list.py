@@ -45,8 +45,7 @@ def test_the_catalogue_is_listed_and_searched() -> None:
         "Qwen/Qwen2.5-0.5B-Instruct"
     )
     assert viewer.get(MODELS, {"search": "nothing"}).json()["results"] == []
-    refused = viewer.get(MODELS, {"cluster": "nowhere"})
-    assert (refused.status_code, refused.json()["code"]) == (400, "unknown_cluster")
+    assert viewer.get(MODELS, {"cluster": "nowhere"}).json()["results"] == []
 
 
 def test_a_cluster_is_compared_by_its_node_pools(monkeypatch: pytest.MonkeyPatch) -> None:
