@@ -155,7 +155,7 @@ def test_drift_is_shown_healed_and_adopted(
 
 def test_what_is_no_drift_is_refused(placed: Endpoint) -> None:
     assert "demo has no drift Deployment/x" in refused("adopt", "demo", "Deployment/x.spec")
-    assert "called stranger differs" in refused("heal", "demo", "--workload", "stranger")
+    assert "has no drift stranger" in refused("heal", "demo", "--workload", "stranger")
     make_endpoint(name="here")
     assert "runs on this machine" in refused("heal", "here")
     assert "no endpoint other" in refused("drift", "other")
