@@ -31,35 +31,35 @@ class AwayError(RefusalError):
 
 
 def logs_away(reason: str, message: str) -> AwayError:
-    return AwayError(reason, message, "Try again in a moment; the endpoint's page says more.")
+    return AwayError(reason, message, "Retry later; see the endpoint's page for its state.")
 
 
 def no_endpoint(name: str) -> NotFoundError:
     return NotFoundError(
-        "not_found", f"There is no endpoint called {name}.", "Choose one of the list of endpoints."
+        "not_found", f"There is no endpoint {name}.", "Choose one from the list of endpoints."
     )
 
 
 def no_key(key_id: str) -> NotFoundError:
-    return NotFoundError("not_found", f"There is no key {key_id}.", "Choose one of the list.")
+    return NotFoundError("not_found", f"There is no key {key_id}.", "Choose one from the list.")
 
 
 def no_group(group_id: str) -> NotFoundError:
-    remedy = "Choose one of the list of groups of keys."
-    return NotFoundError("not_found", f"There is no group of keys {group_id}.", remedy)
+    remedy = "Choose one from the list of key groups."
+    return NotFoundError("not_found", f"There is no key group {group_id}.", remedy)
 
 
 def no_revision(name: str, number: int) -> NotFoundError:
     return NotFoundError(
-        "not_found", f"{name} has no revision {number}.", "Choose one of its list of revisions."
+        "not_found", f"{name} has no revision {number}.", "Choose one from the list of revisions."
     )
 
 
 def no_drift(name: str, key: str) -> NotFoundError:
     return NotFoundError(
         "not_found",
-        f"Nothing of {name} called {key} differs from what is wanted now.",
-        "Look at its drift again: somebody may have changed it back.",
+        f"{name} has no drift {key}.",
+        "Reload the drift list; the change may have been reverted.",
         field="key",
     )
 
@@ -78,8 +78,8 @@ def stale(name: str, generation: int, expected: int) -> ConflictError:
     return ConflictError(
         "stale",
         f"{name} was changed meanwhile: it is at generation {generation}, "
-        f"and this change was made for {expected}.",
-        "Load it again and repeat the change.",
+        f"this change is based on {expected}.",
+        "Reload the endpoint and repeat the change.",
     )
 
 
@@ -87,8 +87,8 @@ def name_taken(name: str) -> Problem:
     return Problem(
         "name",
         name,
-        f"An endpoint called {name} exists, or is being deleted.",
-        "Choose another name, or wait until the deletion has finished.",
+        f"The endpoint {name} exists or is being deleted.",
+        "Choose another name, or wait for the deletion.",
         "name_taken",
     )
 
@@ -98,17 +98,17 @@ def fixed_name(name: str, other: str) -> Problem:
         "name",
         other,
         f"The name cannot be changed from {name} to {other}.",
-        "Leave it out, or create another endpoint.",
+        "Remove the field, or create another endpoint.",
         "fixed",
     )
 
 
 def key_name_of(value: Any) -> str:
-    return _label_of(value, "A key needs a name.")
+    return _label_of(value, "A key requires a name.")
 
 
 def group_name_of(value: Any) -> str:
-    return _label_of(value, "A group of keys needs a name.")
+    return _label_of(value, "A key group requires a name.")
 
 
 def _label_of(value: Any, message: str) -> str:
@@ -120,7 +120,7 @@ def _label_of(value: Any, message: str) -> str:
                     "name",
                     value,
                     message,
-                    "Give 1 to 60 printable characters, such as the program that will use it.",
+                    "Give 1 to 60 printable characters, such as the client's name.",
                     "invalid_name",
                 )
             ]
@@ -134,10 +134,8 @@ LONGEST_NOTE = 500
 def parse_note(value: Any) -> str:
     note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
-        remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."
-        raise SpecErrors(
-            [Problem("note", None, "The note cannot be kept.", remedy, "invalid_note")]
-        )
+        remedy = f"Give up to {LONGEST_NOTE} printable characters, or none."
+        raise SpecErrors([Problem("note", None, "Invalid note.", remedy, "invalid_note")])
     return note
 
 
@@ -145,7 +143,7 @@ def key_taken(label: str) -> Problem:
     return Problem(
         "name",
         label,
-        f"A key called {label} exists.",
+        f"The key {label} exists.",
         "Choose another name, or revoke that key first.",
         "name_taken",
     )
@@ -153,10 +151,10 @@ def key_taken(label: str) -> Problem:
 
 def group_taken(label: str) -> Problem:
     return Problem(
-        "name", label, f"A group called {label} exists.", "Choose another name.", "name_taken"
+        "name", label, f"The key group {label} exists.", "Choose another name.", "name_taken"
     )
 
 
 def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> Problem:
-    messages = {"unknown_field": "There is no such field.", "required": "It is missing."}
-    return Problem(field, value, messages.get(code, "This has the wrong type."), remedy, code)
+    messages = {"unknown_field": "Unknown field.", "required": "Missing value."}
+    return Problem(field, value, messages.get(code, "Wrong type."), remedy, code)

@@ -27,6 +27,7 @@ os.environ.update(
     EMBERLINE_ENGINE_IMAGE="emberline-engine:test",
     WORKERS="simulated",
     REDIS_URL="memory://",
+    EMBERLINE_MODEL_HUB="",  # tests reach no other host
     # Stubs of webhooks, API servers and Prometheus are on this machine.
     EMBERLINE_OUTBOUND_ALLOW="127.0.0.0/8,::1",
 )

@@ -49,11 +49,11 @@ def remove_instance_type(actor: User, name: str) -> bool:
         gone, _ = InstanceType.objects.filter(name=name).delete()
         if not gone:
             text = (
-                f"{name} is built in and unchanged."
+                f"{name} is built in and has no changes to reset."
                 if name in BUILTIN
                 else f"There is no instance type {name}."
             )
-            remedy = "Change it instead: what you write lies over it."
+            remedy = "Change it to override the built-in values."
             raise Refused(
                 Problem("name", name, text, remedy, "not_found"),
                 status_code=409 if name in BUILTIN else 404,

@@ -36,7 +36,7 @@ class InstanceForm(ActionForm):
             label="Name",
             required=False,
             disabled=bool(name),
-            help_text="As the node's label node.kubernetes.io/instance-type says it.",
+            help_text="Value of the node label node.kubernetes.io/instance-type.",
         )
         for field, text in FIELDS.items():
             self.fields[field] = forms.CharField(

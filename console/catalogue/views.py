@@ -47,7 +47,7 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
         return render(request, "catalogue/form.html", context, status=status)
 
     def done(made: Instance) -> HttpResponse:
-        messages.success(request, f"{made.name} is saved.")
+        messages.success(request, f"{made.name} saved.")
         return redirect("catalogue:list")
 
     return submit(request, form, act, show, done)
@@ -61,7 +61,9 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     except Refused as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"{name} is {'as built in again' if back else 'removed'}.")
+        messages.success(
+            request, f"{name} {'reset to the built-in values' if back else 'removed'}."
+        )
     return redirect("catalogue:list")
 
 
@@ -78,7 +80,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
 CARD = Card(
     "prices",
     "Prices",
-    "Prices of instance types, the base of costs and savings.",
+    "Basis of costs and savings.",
     30,
     facts,
     "catalogue:list",

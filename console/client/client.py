@@ -51,6 +51,7 @@ class Client:
         self.clusters = resources.Clusters(self.http)
         self.cache_tiers = resources.CacheTiers(self.http)
         self.instance_types = resources.InstanceTypes(self.http)
+        self.models = resources.Models(self.http)
         self.metrics_sources = resources.MetricsSources(self.http)
         self.follows = resources.Follows(self.http)
         self.alerts = resources.Alerts(self.http)

@@ -174,6 +174,30 @@ class InstanceType(TypedDict):
     changed_by: str
 
 
+class ModelPlacement(TypedDict):
+    verdict: str
+    machine: str
+    gpu: str
+    gpus: int
+    max_context: int
+
+
+class Model(TypedDict):
+    name: str
+    local: bool
+    license: str
+    gated: bool
+    params: int
+    weight_bytes: int
+    max_context: int
+    here: ModelPlacement | None
+    instance: ModelPlacement | None
+
+
+class CheckedModel(Model):
+    hub: dict[str, Any] | None
+
+
 class Costs(TypedDict):
     range: str
     usd_hour_now: float | None

@@ -74,6 +74,15 @@ class InstanceTypes(ObjectClient[documents.InstanceType]):
         self.delete(name)
 
 
+class Models(ListClient[documents.Model]):
+    path = "models/"
+
+    def check(self, name: str, *, cluster: str = "") -> documents.CheckedModel:
+        """Look the name up on Hugging Face, for at most 2.5 s."""
+        data = {"name": name, "cluster": cluster}
+        return cast(documents.CheckedModel, self._send("POST", f"{self.path}check/", data))
+
+
 class MetricsSources(ObjectClient[Document]):
     path = "metrics-sources/"
 

@@ -23,6 +23,7 @@ from console.commandline.platform import (
     costs,
     dashboards,
     metrics_sources,
+    models,
     people,
     receivers,
     top,
@@ -31,8 +32,8 @@ from console.commandline.verbs import Verbs
 
 _COMMANDS = (
     *(clusters.add_clusters, metrics_sources.add_metrics_sources, clusters.add_follows),
-    *(cache_tiers.add_cache_tiers, costs.add_instance_types, costs.add_cost, costs.add_budgets),
-    *(costs.add_prices, costs.add_calibrations),
+    *(cache_tiers.add_cache_tiers, costs.add_instance_types, models.add_models),
+    *(costs.add_cost, costs.add_budgets, costs.add_prices, costs.add_calibrations),
     *(costs.add_tier_prices, dashboards.add_dashboards, alerts.add_alerts, alerts.add_silences),
     *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
     *(people.add_audit, analysis.add_preflight, clusters.add_rekey),

@@ -104,6 +104,7 @@ class Emberline:
     public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
     auto_calibration: bool = True  # until Settings says otherwise
+    model_hub: str = ""  # where model names are checked for existence, "" for no check
 
     @property
     def secrets(self) -> Path:
@@ -299,7 +300,16 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         public_url=_public_url(env),
         outbound_allow=_outbound_allow(env),
         auto_calibration=not text(env, _AUTO_CALIBRATION) or flag(env, _AUTO_CALIBRATION),
+        model_hub=_model_hub(env),
     )
+
+
+def _model_hub(env: Mapping[str, str]) -> str:
+    value = text(env, "EMBERLINE_MODEL_HUB", "https://huggingface.co")
+    if value and outbound.url_problem(value):
+        remedy = "write an address such as https://huggingface.co, or leave it empty for no check"
+        raise SettingError("EMBERLINE_MODEL_HUB", value, remedy)
+    return value
 
 
 def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:

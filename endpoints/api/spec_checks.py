@@ -17,17 +17,17 @@ from endpoints import teams
 from endpoints.api.answers import operation
 from endpoints.api.serializers import SpecSerializer
 from endpoints.fit.estimate import FitVerdict
-from endpoints.placement import capacity_check, spec_context
+from endpoints.placement import capacity_check, model_hub, spec_context
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
-from endpoints.spec.rules import standing_errors
+from endpoints.spec.rules import standing_errors, start_errors
 
 
 class LineSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     value = serializers.FloatField()
     unit = serializers.CharField(help_text="bytes, tokens, or a word.")
-    formula = serializers.CharField(help_text="How the value was got.")
+    formula = serializers.CharField(help_text="Derivation of the value.")
 
 
 class FitFindingSerializer(serializers.Serializer[Any]):
@@ -43,7 +43,7 @@ class JudgedSerializer(serializers.Serializer[Any]):
     price_usd_hour = serializers.FloatField(allow_null=True)
     verdict = serializers.ChoiceField(choices=[str(verdict) for verdict in FitVerdict])
     capacity_tokens = serializers.IntegerField(help_text="Tokens whose KV fits beside the weights.")
-    concurrency = serializers.FloatField(help_text="Callers at once at the longest context.")
+    concurrency = serializers.FloatField(help_text="Concurrent requests at the longest context.")
     workers_per_machine = serializers.IntegerField()
     lines = LineSerializer(many=True)
     findings = FitFindingSerializer(many=True)
@@ -60,7 +60,7 @@ class RoutersSerializer(serializers.Serializer[Any]):
 
 class FitSerializer(serializers.Serializer[Any]):
     model = serializers.CharField()
-    params = serializers.IntegerField(help_text="0: the model's shape is not known here.")
+    params = serializers.IntegerField(help_text="0: the size of the model is unknown.")
     judged = JudgedSerializer(many=True, help_text="In the order of preference.")
     routers = RoutersSerializer(allow_null=True, help_text="null: they run on this machine.")
 
@@ -116,7 +116,7 @@ class PreviewSerializer(serializers.Serializer[Any]):
         child=serializers.DictField(), help_text="The workers' Kubernetes objects, on a cluster."
     )
     refused = serializers.CharField(
-        help_text="Why the cluster cannot carry it, or the caller may not have it."
+        help_text="Why it would not start, or the caller lacks a grant."
     )
     notes = serializers.ListField(child=serializers.CharField())
 
@@ -127,10 +127,16 @@ class PreviewView(APIView):
 
     @operation("Show what a spec would run", {200: PreviewSerializer}, 400, request=SpecSerializer)
     def post(self, request: Request) -> Response:
-        """The workers' command line and environment and, on a cluster, their objects."""
+        """The workers' command line and environment and, on a cluster, their objects. A
+        Hugging Face name is looked up for at most 2.5 s.
+        """
         teams.require_any_team(request.user)
         spec = parse_nameless(request.data)
-        found = preview(spec, standing_errors(spec, teams.context_of(request.user, None)))
+        context = teams.context_of(request.user, None)
+        if name := model_hub.hub_name(spec):
+            model_hub.lookup(name)
+        refused = [*standing_errors(spec, context), *start_errors(spec, context)]
+        found = preview(spec, refused)
         return Response(
             {
                 "command": list(found.argv),

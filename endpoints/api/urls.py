@@ -11,6 +11,7 @@ from endpoints.api import (
     keys,
     logs,
     manifests,
+    model_catalogue,
     spec_checks,
     verbs,
     views,
@@ -19,6 +20,8 @@ from endpoints.api import (
 app_name = "endpoints-api"
 urlpatterns = [
     path("fit/", spec_checks.FitView.as_view(), name="fit"),
+    path("models/", model_catalogue.Models.as_view(), name="models"),
+    path("models/check/", model_catalogue.CheckModel.as_view(), name="model-check"),
     path("preview/", spec_checks.PreviewView.as_view(), name="preview"),
     path("follows/", follows.Follows.as_view(), name="follows"),
     path("follows/<uuid:follow_id>/", follows.OneFollow.as_view(), name="follow"),

@@ -103,10 +103,10 @@ class Fit:
 
 def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequirements) -> Fit:
     if shape is None:
-        return _unknown("model", "The shape of this model is not known here.", _UNKNOWN_MODEL)
+        return _unknown("model", "The size of this model is unknown.", _UNKNOWN_MODEL)
     if machine is None:
         return _unknown(
-            "placement.instance_types", "What it runs on is not known.", _UNKNOWN_MACHINE
+            "placement.instance_types", "The machine type is unknown.", _UNKNOWN_MACHINE
         )
     weights = shape.weights(wish.dtype, wish.quantization)
     if wish.on_cpu:
@@ -114,8 +114,8 @@ def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequ
     return _estimate_on_gpus(shape, machine, wish, weights)
 
 
-_UNKNOWN_MODEL = "Nothing is checked before it starts: look at its config.json yourself."
-_UNKNOWN_MACHINE = "Name an instance type of the catalogue, or add yours to it."
+_UNKNOWN_MODEL = "The capacity is not checked before the start. See the model's config.json."
+_UNKNOWN_MACHINE = "Set an instance type of the catalogue, or add yours to it."
 
 
 def _unknown(field: str, message: str, remedy: str) -> Fit:
@@ -136,14 +136,12 @@ def _estimate_on_gpus(
     room = usable - each_weights - RUNTIME_BYTES - batch
     token = shape.kv_token_bytes(wish.kv_each, wish.tensor) / wish.pipeline
     lines = [
-        MemoryLine("Weights on each GPU", each_weights, "bytes", f"all weights / {ranks} GPUs"),
+        MemoryLine("Weights per GPU", each_weights, "bytes", f"all weights / {ranks} GPUs"),
         MemoryLine(
-            "vLLM's own room", RUNTIME_BYTES + batch, "bytes", "runtime + activations, assumed"
+            "vLLM runtime", RUNTIME_BYTES + batch, "bytes", "runtime + activations, assumed"
         ),
-        MemoryLine(
-            "Left for KV on each GPU", max(room, 0.0), "bytes", f"{wish.utilization:g} of memory"
-        ),
-        MemoryLine("KV of one token on each GPU", token, "bytes", _kv_formula(shape)),
+        MemoryLine("KV cache per GPU", max(room, 0.0), "bytes", f"{wish.utilization:g} of memory"),
+        MemoryLine("KV per token and GPU", token, "bytes", _kv_formula(shape)),
     ]
     findings: list[FitFinding] = []
     if room <= 0:
@@ -163,8 +161,8 @@ def _estimate_on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) 
     need = weights + wish.kv_bytes + CPU_RUNTIME_BYTES
     lines = [
         MemoryLine("Weights", weights, "bytes", "in memory, as float32"),
-        MemoryLine("Memory for KV", wish.kv_bytes, "bytes", "an eighth of the worker's memory"),
-        MemoryLine("KV of one token", token, "bytes", _kv_formula(shape)),
+        MemoryLine("KV cache", wish.kv_bytes, "bytes", "1/8 of the worker's memory"),
+        MemoryLine("KV per token", token, "bytes", _kv_formula(shape)),
     ]
     findings = list(_context(shape, wish, capacity))
     if wish.memory_bytes and need > wish.memory_bytes:
@@ -172,9 +170,9 @@ def _estimate_on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) 
         findings.append(
             FitFinding(
                 "resources.memory_gib",
-                f"Weights, KV and the process need {need / GIB:.1f} GiB; "
+                f"Weights, KV cache and process need {need / GIB:.1f} GiB; "
                 f"the worker has {wish.memory_bytes / GIB:g}.",
-                f"Give it {gib:.0f} GiB or more.",
+                f"Use {gib:.0f} GiB or more.",
                 "does_not_fit",
             )
         )
@@ -195,13 +193,15 @@ def _build_fit(
     if not blocked and context and concurrency < 2:
         findings.append(_few_requests(concurrency, context))
     lines += [
-        MemoryLine("Tokens in the GPUs' cache", capacity, "tokens", "left / KV of one token"),
-        MemoryLine("Longest context asked for", context, "tokens"),
-        MemoryLine("Callers at the longest context", concurrency, "at once", "tokens / context"),
+        MemoryLine("KV cache capacity (tokens)", capacity, "tokens", "KV cache / KV per token"),
+        MemoryLine("Max context (tokens)", context, "tokens"),
+        MemoryLine(
+            "Concurrent requests at max context", concurrency, "at once", "tokens / context"
+        ),
     ]
     if wish.l1_bytes:
         stored = wish.l1_bytes / shape.whole_kv_token_bytes(wish.kv_each)
-        lines.append(MemoryLine("Tokens in L1", stored, "tokens", "L1 / KV of one token"))
+        lines.append(MemoryLine("L1 capacity (tokens)", stored, "tokens", "L1 / KV per token"))
     verdict = (
         FitVerdict.DOES_NOT_FIT if blocked else FitVerdict.TIGHT if findings else FitVerdict.FITS
     )
@@ -222,7 +222,7 @@ def _kv_formula(shape: ModelShape) -> str:
 def _too_many_gpus(machine: Machine, ranks: int) -> FitFinding:
     return FitFinding(
         "resources.gpus",
-        f"A worker of {ranks} GPUs does not fit on {machine.name}, which has {machine.gpus}.",
+        f"A worker needs {ranks} GPUs; {machine.name} has {machine.gpus}.",
         f"Use at most {machine.gpus} GPUs, or a larger instance type.",
         "does_not_fit",
     )
@@ -233,7 +233,7 @@ def _uneven_heads(shape: ModelShape, wish: WorkerRequirements) -> FitFinding:
     near = min(fits, key=lambda n: abs(n - wish.tensor))
     return FitFinding(
         "resources.gpus",
-        f"The model's {shape.heads} attention heads cannot be shared by {wish.tensor} GPUs.",
+        f"The model's {shape.heads} attention heads cannot be split over {wish.tensor} GPUs.",
         f"Use {near} GPU{'s' if near != 1 else ''}.",
         "uneven_heads",
     )
@@ -246,8 +246,8 @@ def _no_room_finding(
     have = machine.gpu_bytes * wish.utilization
     return FitFinding(
         "resources.gpus",
-        f"Weights and vLLM's own room need {need / GIB:.1f} GiB of each GPU; "
-        f"{machine.gpu or 'one'} offers {have / GIB:.1f} of its {machine.gpu_bytes / GIB:.0f}.",
+        f"Weights and vLLM runtime need {need / GIB:.1f} GiB per GPU; "
+        f"{machine.gpu or 'a GPU'} offers {have / GIB:.1f} of {machine.gpu_bytes / GIB:.0f} GiB.",
         _larger_machine_fix(shape, machine, wish, weights),
         "does_not_fit",
     )
@@ -264,7 +264,7 @@ def _larger_machine_fix(
         if wish.tensor < gpus <= machine.gpus and shape.heads % gpus == 0:
             wider = WorkerRequirements(tensor=gpus, batch_tokens=wish.batch_tokens)
             if weights / gpus + _activations(shape, wider) < have * 0.95:
-                return f"Give each worker {gpus} GPUs."
+                return f"Use {gpus} GPUs per worker."
     packed = shape.weights(quantization="fp8") / (wish.tensor * wish.pipeline)
     if not wish.quantization and packed + _activations(shape, wish) < have * 0.95:
         return "Use --quantization=fp8, which halves the weights, or a larger instance type."
@@ -278,7 +278,7 @@ def _context(shape: ModelShape, wish: WorkerRequirements, capacity: int) -> list
         found.append(
             FitFinding(
                 "worker_args",
-                f"--max-model-len={wish.max_context} is more than the model's "
+                f"--max-model-len={wish.max_context} exceeds the model's "
                 f"{shape.max_context} tokens.",
                 f"Use at most {shape.max_context}.",
                 "context_too_long",
@@ -288,11 +288,11 @@ def _context(shape: ModelShape, wish: WorkerRequirements, capacity: int) -> list
         found.append(
             FitFinding(
                 "worker_args",
-                f"One request of {context} tokens needs more KV than the {capacity} tokens that "
-                "fit beside the weights: vLLM refuses to start.",
-                f"Add --max-model-len={capacity}, or give the worker more GPUs."
+                f"The max context of {context} tokens exceeds the KV cache of {capacity} tokens: "
+                "vLLM would not start.",
+                f"Add --max-model-len={capacity}, or use more GPUs per worker."
                 if capacity
-                else "Give the worker more memory.",
+                else "Use more memory per worker.",
                 "context_does_not_fit",
             )
         )
@@ -302,7 +302,7 @@ def _context(shape: ModelShape, wish: WorkerRequirements, capacity: int) -> list
 def _few_requests(concurrency: float, context: int) -> FitFinding:
     return FitFinding(
         "worker_args",
-        f"Only {concurrency:.1f} requests of {context} tokens fit at once; others wait.",
+        f"Only {concurrency:.1f} concurrent requests of {context} tokens fit; others are queued.",
         "Lower --max-model-len if requests are shorter, or add GPUs.",
         "few_at_once",
         blocks=False,
@@ -315,17 +315,19 @@ def _host_figures(
     each = wish.memory_bytes + wish.l1_bytes
     have = machine.host_bytes * HOST_SHARE
     lines = [
-        MemoryLine("Workers on one instance", per_machine, "workers", f"{machine.gpus} GPUs"),
-        MemoryLine("Host memory they need", each * per_machine, "bytes", "memory + L1 of each"),
+        MemoryLine("Workers per instance", per_machine, "workers", f"{machine.gpus} GPUs"),
+        MemoryLine(
+            "Host memory of all workers", each * per_machine, "bytes", "memory + L1 of each"
+        ),
     ]
     if each > have:
         fix = max(0.0, (have - wish.memory_bytes) / GIB)
         return lines, [
             FitFinding(
                 "cache.l1.size_gib" if wish.l1_bytes else "resources.memory_gib",
-                f"A worker's {each / GIB:g} GiB with L1 are more than the {have / GIB:.0f} that "
-                f"{machine.name} can give.",
-                f"Use at most {fix:.0f} GiB for L1." if fix >= 1 else "Ask for less memory.",
+                f"A worker needs {each / GIB:g} GiB with L1; {machine.name} has "
+                f"{have / GIB:.0f} GiB available.",
+                f"Use at most {fix:.0f} GiB for L1." if fix >= 1 else "Reduce the memory.",
                 "over_capacity",
             )
         ]
@@ -334,10 +336,10 @@ def _host_figures(
         return lines, [
             FitFinding(
                 "cache.l1.size_gib",
-                f"Memory lets only {fitting} of {per_machine} workers onto one {machine.name}: "
-                "its other GPUs stay empty.",
+                f"Host memory limits {machine.name} to {fitting} of {per_machine} workers: "
+                "its other GPUs stay unused.",
                 f"Use at most {max(0.0, have / per_machine - wish.memory_bytes) / GIB:.0f} GiB "
-                "for L1, and all GPUs are used.",
+                "for L1 to use all GPUs.",
                 "gpus_left_empty",
                 blocks=False,
             )

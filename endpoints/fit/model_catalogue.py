@@ -75,6 +75,7 @@ _ALIASES = {
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
     "deepseek-r1-distill-llama-70b": "llama-3.1-70b",
     "deepseek-r1": "deepseek-v3",
+    "mixtral-8x7b-v0.1": "mixtral-8x7b",
 }
 _NOISE = re.compile(r"^(meta-|mistralai-)|-(instruct|chat|it|base)(?=$|-v\d)")
 

@@ -60,16 +60,19 @@ class CapacityReport:
 
     @property
     def size(self) -> str:
-        if not self.params:
-            return ""
-        billions = self.params / 1e9
-        if billions < 1:
-            return f"{self.params / 1e6:.0f} million parameters"
-        return f"{billions:.{2 if billions < 100 else 0}f} billion parameters"
+        return f"{format_params(self.params)} parameters" if self.params else ""
 
     @property
     def best(self) -> MachineFit:
         return min(self.judged, key=lambda one: _RANK[one.fit.verdict])
+
+
+def format_params(params: int) -> str:
+    """Return the parameter count as in model names: 135M, 8.03B, 406B."""
+    billions = params / 1e9
+    if billions < 1:
+        return f"{params / 1e6:.0f}M"
+    return f"{billions:.{2 if billions < 100 else 0}f}B"
 
 
 def check_capacity(spec: EndpointSpec) -> CapacityReport:
@@ -144,22 +147,22 @@ def _read(folder: Path) -> ModelShape | None:
 
 def _candidate_machines(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]:
     if not spec.placement.cluster:
-        return [("this machine", None, _this_machine())]
-    known, pools = instances_by_name(), _pools(spec)
+        return [("this machine", None, this_machine())]
+    known = instances_by_name()
+    pools = node_pools(spec.placement.cluster, gpus=gpu_resource(spec)[1] > 0)
     found: list[tuple[str, float | None, Machine | None]] = []
     for name in spec.placement.instance_types or tuple(pools) or ("",):
         one = known.get(name)
         price = one.price_usd_hour if one else None
-        found.append((name, price, pools.get(name) or (_machine(one) if one else None)))
+        found.append((name, price, pools.get(name) or (machine_of(one) if one else None)))
     return found
 
 
-def _pools(spec: EndpointSpec) -> dict[str, Machine]:
-    """Return the cluster's node pools; only GPU pools if the spec requests GPUs. Pools without a
-    known GPU memory size are left to the catalogue.
+def node_pools(cluster: str, *, gpus: bool) -> dict[str, Machine]:
+    """Return the cluster's node pools, with or without GPUs. Pools without a known GPU memory size
+    are left to the catalogue.
     """
-    inventory = clusters.inventory(spec.placement.cluster)
-    wants_gpus = gpu_resource(spec)[1] > 0
+    inventory = clusters.inventory(cluster)
     return {
         pool.instance_type: Machine(
             pool.instance_type,
@@ -170,15 +173,15 @@ def _pools(spec: EndpointSpec) -> dict[str, Machine]:
             pool.cpus,
         )
         for pool in (inventory.pools if inventory is not None else ())
-        if pool.instance_type and bool(pool.gpu_memory_bytes) >= wants_gpus
+        if pool.instance_type and bool(pool.gpu_memory_bytes) >= gpus
     }
 
 
-def _machine(one: Instance) -> Machine:
+def machine_of(one: Instance) -> Machine:
     return Machine(one.name, one.gpu, one.gpus, one.gpu_bytes, one.memory_bytes, one.vcpus)
 
 
-def _this_machine() -> Machine:
+def this_machine() -> Machine:
     return Machine(
         name="this machine",
         gpu="",

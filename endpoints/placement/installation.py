@@ -6,6 +6,7 @@ Read on each call: models and memory limits may change while the console runs.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +18,15 @@ from cachetier.vllm_connector.settings import model_identity
 from console.core import confined_files
 from console.core.confined_files import FileRefused
 from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.worker_options import options_of, supported_versions
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_spec import Installation
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 DEMO_MODEL = "smollm2-135m-instruct"
+_PACKAGE = re.compile(r"vllm(?:_cpu|_rocm)?-(\d+\.\d+\.\d+)[^-]*\.dist-info")
+_VLLM_IMAGE = re.compile(r"(?:(?:.*/)?vllm/)?vllm[-\w]*:v?(\d+\.\d+\.\d+)(?:[-+].*)?")
+_OWN_IMAGE = re.compile(r"(?:.*/)?emberline-worker(?:[:@].*)?")
 
 
 def l2_file_refusal(path: str) -> FileRefused | None:
@@ -81,6 +86,47 @@ def gpus() -> int:
 def worker_gpus() -> int:
     """Return the GPUs for replicas; the local provisioner assigns none."""
     return 0 if settings.EMBERLINE.provisioner == "local" else gpus()
+
+
+def vllm_version(spec: EndpointSpec) -> str:
+    """Return the vLLM version that would run the spec, "" if unknown. A custom command or an image
+    of another name may run anything; Emberline's own image has the locked version.
+    """
+    if spec.simulated or spec.pod.command:
+        return ""
+    if not spec.on_cluster:
+        packages = settings.EMBERLINE.vllm_python.parent.parent / "lib"
+        return _installed_version(str(packages))
+    image = spec.pod.image or settings.EMBERLINE.worker_image
+    if _OWN_IMAGE.fullmatch(image):
+        return supported_versions()[-1]
+    named = _VLLM_IMAGE.fullmatch(image)
+    return named[1] if named else ""
+
+
+def unvalidated_arguments(spec: EndpointSpec) -> str:
+    """Return why the worker arguments are not validated before the start, "" if they are."""
+    version = vllm_version(spec)
+    if not spec.worker_args or options_of(version) is not None:
+        return ""
+    if spec.simulated:
+        reason = "simulated workers ignore them"
+    elif spec.pod.command:
+        reason = "the pod has its own command"
+    elif version:
+        reason = f"the options of vLLM {version} are unknown to this console"
+    elif spec.on_cluster:
+        image = spec.pod.image or settings.EMBERLINE.worker_image or "the pod"
+        reason = f"the vLLM version of {image} is unknown"
+    else:
+        reason = "vLLM is not installed on this machine"
+    return f"Worker arguments not validated: {reason}."
+
+
+def _installed_version(library: str) -> str:
+    found = Path(library).glob("python*/site-packages/vllm*.dist-info")
+    versions = [named[1] for path in found if (named := _PACKAGE.fullmatch(path.name))]
+    return max(versions, default="")
 
 
 def installation(spec: EndpointSpec) -> Installation:

@@ -16,7 +16,7 @@ from console.core.errors import Problem
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
-from endpoints.placement.installation import installation
+from endpoints.placement.installation import installation, unvalidated_arguments
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.workload.worker_spec import L2Access, worker_spec
 
@@ -39,12 +39,15 @@ class Preview:
 def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
-    notes = (
-        (f"{PLACEHOLDER_ADDRESS} stands for the tier's own address.",)
-        if spec.needs_cache_tier
-        else ()
+    notes = [unvalidated_arguments(spec)]
+    if spec.needs_cache_tier:
+        notes.append(f"{PLACEHOLDER_ADDRESS} is a placeholder for the cache tier's address.")
+    shown = Preview(
+        workload.argv,
+        dict(sorted(env.items())),
+        image=workload.image,
+        notes=tuple(filter(None, notes)),
     )
-    shown = Preview(workload.argv, dict(sorted(env.items())), image=workload.image, notes=notes)
     reasons = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in refused)
     if reasons:
         return replace(shown, refused=reasons)

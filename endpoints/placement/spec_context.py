@@ -10,7 +10,7 @@ from cachetier.selectors import tier_clusters, tier_names
 from console.clusters import selectors as clusters
 from console.core.grants import Grant
 from endpoints.models import Endpoint
-from endpoints.placement import installation
+from endpoints.placement import installation, model_hub
 from endpoints.placement.capacity_check import refusals
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.rules import Context
@@ -45,6 +45,8 @@ def context(
         grants=grants,
         team=team,
         model_folder=installation.is_model_folder,
+        vllm_version=installation.vllm_version,
+        hub_problem=model_hub.hub_problem,
     )
 
 

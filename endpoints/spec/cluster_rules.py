@@ -58,12 +58,12 @@ def _missing_capability(
 
 def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     if not cluster.engine_image:
-        message = "The image of routers is not known, and no pod runs without one."
-        remedy = "Set EMBERLINE_ENGINE_IMAGE for the console."
+        message = "No router image is configured."
+        remedy = "Set EMBERLINE_ENGINE_IMAGE in the console's settings."
         yield _error(spec, "placement.cluster", message, remedy, "no_image")
     if not (spec.pod.image or spec.simulated or cluster.worker_image):
-        message = "The image of workers is not known, and no pod runs without one."
-        remedy = "Give an image of vLLM, or set EMBERLINE_WORKER_IMAGE for the console."
+        message = "No worker image is configured."
+        remedy = "Set pod.image, or EMBERLINE_WORKER_IMAGE in the console's settings."
         yield _error(spec, "pod.image", message, remedy, "no_image")
 
 
@@ -76,12 +76,12 @@ def _probes(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:
         kind = name.removesuffix("Probe")
         given = probe if isinstance(probe, dict) else {}
         if kind == "readiness" and _GRACE in given:
-            message = f"A readiness probe ends no process, so it has no {_GRACE}."
-            remedy = "Give it to the liveness or startup probe, or remove it."
+            message = f"A readiness probe has no {_GRACE}."
+            remedy = "Move it to the liveness or startup probe, or remove it."
             yield _error(spec, "pod.probes", message, remedy, "not_used")
         elif not _positive(given.get(_GRACE, 1)):
             message = f"{_GRACE} of the {kind} probe is {given[_GRACE]!r}."
-            remedy = "Give a whole number of seconds from 1 on, or remove it."
+            remedy = "Give a whole number of seconds, 1 or more, or remove it."
             yield _error(spec, "pod.probes", message, remedy, "out_of_range")
         if kind in ("liveness", "startup") and given.get(_SUCCESS, 1) != 1:
             message = f"{_SUCCESS} of the {kind} probe is {given[_SUCCESS]!r}."
@@ -95,8 +95,8 @@ def _positive(value: Any) -> bool:
 def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     placement = spec.placement
     if placement.instance_types and placement.node_affinity:
-        message = "Instance types and a node affinity say the same thing twice."
-        remedy = "Give one of them."
+        message = "Instance types and node affinity exclude each other."
+        remedy = "Keep one of them."
         yield _error(spec, "placement.node_affinity", message, remedy, "conflict")
     classes = cluster.priority_classes
     if placement.priority_class and classes is not None and placement.priority_class not in classes:
@@ -136,7 +136,7 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     flat = spec.flat()
     for name in SOURCE_NEEDS[kind]:
         if not flat[f"source.{name}"]:
-            message = f"The source {kind} needs it."
+            message = f"The source {kind} requires this field."
             yield _error(spec, f"source.{name}", message, "Give it.", "required")
     for one in CLUSTER_FIELDS:
         section, _, name = one.path.partition(".")
@@ -147,7 +147,7 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
                 for other in SOURCES
                 if name in (*SOURCE_NEEDS[other], *SOURCE_TAKES[other]) and other
             )
-            message = f"{one.label} is for the source {others}."
+            message = f"{one.label} applies to the source {others} only."
             yield _error(spec, one.path, message, "Leave it empty.", "not_used")
     yield from _weights(spec)
     for source, capability in (("s3", known.S3_CSI), ("fsx", known.FSX_CSI)):
@@ -161,14 +161,16 @@ def _weights(spec: EndpointSpec) -> Iterator[Problem]:
     source = spec.source
     on_hub = "/" in spec.model and not spec.model.startswith("/")
     if source.type == "fsx" and not (source.dns_name or source.region):
-        message = "The file system's address follows from its region, and there is none."
-        yield _error(spec, "source.dns_name", message, "Give it, or the region.", "required")
+        message = "The DNS name of the file system is unknown without its region."
+        yield _error(
+            spec, "source.dns_name", message, "Give the DNS name or the region.", "required"
+        )
     if source.type == "huggingface" and not (source.location or on_hub):
         message = "Neither the model nor the path within the source is a Hugging Face name."
         remedy = "Write organisation/name as the model."
         yield _error(spec, "model", message, remedy, "unknown_model")
     if not source.type and not spec.simulated and "/" not in spec.model:
-        message = f"Nothing says where the weights of {spec.model or 'the model'} come from."
+        message = f"The source of the weights of {spec.model or 'the model'} is not set."
         remedy = "Choose a source, or give the model as organisation/name."
         yield _error(spec, "source.type", message, remedy, "required")
 
@@ -177,10 +179,12 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     scaling, router = spec.scaling, spec.router
     if scaling.enabled:
         if scaling.min > scaling.max:
-            message = f"{scaling.min} to {scaling.max} workers is no range."
-            yield _error(spec, "scaling.max", message, "Give at least as many.", "out_of_range")
+            message = f"Min workers ({scaling.min}) exceeds max workers ({scaling.max})."
+            yield _error(
+                spec, "scaling.max", message, f"Give {scaling.min} or more.", "out_of_range"
+            )
         if not scaling.triggers and scaling.min < 1:
-            message = "Down to 0 needs a trigger: the CPU of nothing says nothing."
+            message = "Scaling to 0 requires a trigger: without workers there is no CPU metric."
             yield _error(spec, "scaling.min", message, "Give 1, or a trigger.", "out_of_range")
         needed = known.KEDA if scaling.triggers else known.METRICS_SERVER
         by = "triggers" if scaling.triggers else "CPU"
@@ -188,8 +192,8 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
             spec, cluster, "scaling.enabled", needed, f"Autoscaling by {by}"
         )
     if router.max_replicas and router.max_replicas < router.replicas:
-        message = f"{router.replicas} to {router.max_replicas} routers is no range."
-        remedy = "Give at least as many, or 0."
+        message = f"Routers ({router.replicas}) exceed max routers ({router.max_replicas})."
+        remedy = f"Give {router.replicas} or more, or 0."
         yield _error(spec, "router.max_replicas", message, remedy, "out_of_range")
     if router.max_replicas > router.replicas:
         wanted = "Autoscaling of routers"
@@ -206,7 +210,7 @@ def _router_resources(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Pr
     ):
         if limit and limit < request:
             message = f"The limit ({limit:g} {unit}) is below the request ({request:g} {unit})."
-            yield _error(spec, path, message, "Give at least as much, or 0.", "out_of_range")
+            yield _error(spec, path, message, f"Give {request:g} or more, or 0.", "out_of_range")
 
 
 _EXPOSED_BY = {
@@ -224,12 +228,12 @@ def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
             spec, cluster, "exposure.kind", _EXPOSED_BY[exposure.kind], wanted
         )
     if exposure.kind == "gateway" and not (exposure.gateway or exposure.class_name):
-        message = "A route needs a Gateway."
-        remedy = "Give NAMESPACE/NAME of one, or a Gateway class for one of its own."
+        message = "The exposure gateway requires a Gateway."
+        remedy = "Give NAMESPACE/NAME, or a Gateway class to create one."
         yield _error(spec, "exposure.gateway", message, remedy, "required")
     if exposure.gateway and (exposure.kind != "gateway" or exposure.gateway.count("/") != 1):
-        message = "This names a Gateway, written NAMESPACE/NAME."
-        remedy = "Write it so and expose by gateway, or leave it empty."
+        message = "A Gateway is given as NAMESPACE/NAME, with the exposure gateway only."
+        remedy = "Write NAMESPACE/NAME and choose gateway, or clear the field."
         yield _error(spec, "exposure.gateway", message, remedy, "not_used")
     yield from _tls(spec, cluster)
 
@@ -239,19 +243,19 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     if exposure.tls == "none":
         return
     if exposure.kind in ("none", "loadbalancer") or exposure.gateway:
-        message = "What exposes it ends no TLS of ours."
-        remedy = "Expose by ingress or a Gateway class, or choose none."
+        message = "This exposure does not terminate TLS."
+        remedy = "Choose ingress or a Gateway class, or the TLS source none."
         yield _error(spec, "exposure.tls", message, remedy, "not_used")
     if exposure.tls == "secret" and not exposure.tls_secret:
-        message = "The certificate's Secret is missing."
+        message = "The TLS source secret requires a Secret."
         yield _error(spec, "exposure.tls_secret", message, "Give its name.", "required")
     if exposure.tls == "cert-manager":
         if not exposure.issuer:
-            message = "A certificate needs who issues it."
+            message = "A certificate requires an issuer."
             remedy = "Write Issuer/NAME or ClusterIssuer/NAME."
             yield _error(spec, "exposure.issuer", message, remedy, "required")
         if not exposure.host:
-            message = "A certificate is for a host name."
+            message = "A certificate requires a host name."
             yield _error(spec, "exposure.host", message, "Give one.", "required")
         wanted = "A certificate"
         yield from _missing_capability(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
@@ -259,11 +263,11 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
 
 def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:
     if spec.pd.enabled:
-        message = "Emberline's router does not hand requests from prefill to decode workers yet."
-        remedy = "Turn it off: the workers then do both."
+        message = "The router does not support disaggregated prefill yet."
+        remedy = "Turn it off: workers then run both phases."
         yield _error(spec, "pd.enabled", message, remedy, "not_supported")
     if spec.limits.overflow_status != 429:
-        message = "The router answers 429 where there is no room."
+        message = "The router supports status 429 only."
         yield _error(spec, "limits.overflow_status", message, "Leave it at 429.", "not_supported")
 
 

@@ -26,15 +26,15 @@ class PlacementSpec:
     cluster: str = declare(
         "",
         "Cluster",
-        "Where it runs. Empty: this machine. It cannot be changed.",
+        "Empty: this machine. Cannot be changed later.",
         _FIXED,
-        remedy="Give the name of a cluster of the page Clusters, or leave it empty.",
+        remedy="Give the name of a cluster from the page Clusters, or leave it empty.",
         **NAMED,
     )
     namespace: str = declare(
         "",
         "Namespace",
-        "Of the cluster. Empty: the one given with the cluster. It cannot be changed.",
+        "Empty: the default namespace of the cluster. Cannot be changed later.",
         _FIXED,
         remedy="Give up to 63 lower-case letters, digits and dashes, or leave it empty.",
         rule=label_name_problem,
@@ -42,13 +42,13 @@ class PlacementSpec:
     instance_types: tuple[str, ...] = declare(
         (),
         "Instance types",
-        "One a line, the preferred one first. Empty: any node that has what is asked for.",
+        "One per line, in order of preference. Empty: any node with the requested resources.",
     )
-    node_selector: Plain = declare({}, "Node selector", "Labels which a node must have.", **PAIRS)
+    node_selector: Plain = declare({}, "Node selector", "Required node labels.", **PAIRS)
     node_affinity: Plain = declare(
-        {}, "Node affinity", "As Kubernetes writes nodeAffinity. Not together with instance types."
+        {}, "Node affinity", "Kubernetes nodeAffinity (YAML). Excludes instance types."
     )
-    tolerations: list[Plain] = declare([], "Tolerations", "As Kubernetes writes them.")
+    tolerations: list[Plain] = declare([], "Tolerations", "Kubernetes tolerations (YAML).")
     priority_class: str = declare("", "Priority class", "Empty: the cluster's default.", **NAMED)
     scheduler: str = declare("", "Scheduler", "Empty: the cluster's default.", **NAMED)
 
@@ -62,49 +62,47 @@ class SourceSpec:
     type: str = declare(
         "",
         "Model source",
-        "Where the weights come from. Empty: a Hugging Face name is downloaded by the "
-        "worker, a path is one of its image.",
+        "Source of the weights. Empty: the worker downloads a Hugging Face name; a path is in its "
+        "image.",
         choices=SOURCES,
     )
     location: str = declare(
         "",
         "Path within the source",
-        "For s3, fsx and pvc: the folder of the model. For huggingface: organisation/name, "
-        "empty for the field model.",
+        "s3, fsx and pvc: the folder of the model. huggingface: organisation/name; empty: the "
+        "field model.",
     )
-    prefetch: bool = declare(
-        False, "Prefetch", "Read the weights into memory before the worker starts."
-    )
+    prefetch: bool = declare(False, "Prefetch", "Load the weights before the worker starts.")
     revision: str = declare(
-        "", "Revision", "For huggingface: a branch, tag or commit. Empty: main."
+        "", "Revision", "huggingface only: a branch, tag or commit. Empty: main."
     )
     token_secret: str = declare(
         "",
         "Token secret",
-        "For huggingface: a Secret in the namespace that holds the token.",
+        "huggingface only: a Secret in the namespace that contains the token.",
         **NAMED,
     )
-    token_key: str = declare("", "Token key", "Which key of that Secret.")
-    bucket: str = declare("", "Bucket", "For s3.")
-    region: str = declare("", "Region", "For s3.")
-    file_system: str = declare("", "File system", "For fsx: its id, fs-...")
-    dns_name: str = declare("", "DNS name", "For fsx.")
-    mount_name: str = declare("", "Mount name", "For fsx.")
+    token_key: str = declare("", "Token key", "Key in the token secret. Empty: token.")
+    bucket: str = declare("", "Bucket", "s3 only.")
+    region: str = declare("", "Region", "s3 and fsx only.")
+    file_system: str = declare("", "File system ID", "fsx only: fs-...")
+    dns_name: str = declare("", "DNS name", "fsx only.")
+    mount_name: str = declare("", "Mount name", "fsx only.")
     claim: str = declare(
         "",
         "Volume claim",
-        "For pvc: a PersistentVolumeClaim in the namespace, which holds the model.",
+        "pvc only: a PersistentVolumeClaim in the namespace that contains the model.",
         **NAMED,
     )
     mount_path: str = declare(
         "",
-        "Mounted at",
-        "Where the worker finds the model. Empty: /opt/ml/model.",
+        "Mount path",
+        "Path of the model in the worker. Empty: /opt/ml/model.",
         remedy="Give an absolute path, or leave it empty.",
         rule=path_problem,
     )
     endpoint: str = declare(
-        "", "Address of the store", "For s3 that is not Amazon's, and for a mirror of Hugging Face."
+        "", "Store endpoint", "URL of an S3-compatible store or of a Hugging Face mirror."
     )
 
 
@@ -112,31 +110,31 @@ class SourceSpec:
 class PodSpec:
     """Pod of each worker. `port` 0: the default."""
 
-    image: str = declare("", "Image", "Empty: the installation's image of workers.")
-    command: tuple[str, ...] = declare((), "Command", "Empty: Emberline's own.")
+    image: str = declare("", "Image", "Empty: the worker image of this installation.")
+    command: tuple[str, ...] = declare((), "Command", "One word per line. Empty: the vLLM server.")
     working_dir: str = declare(
         "",
         "Working directory",
-        "Empty: the folder of its files.",
+        "Empty: the image's own.",
         remedy="Give an absolute path, or leave it empty.",
         rule=path_problem,
     )
-    env: Plain = declare({}, "Environment", "Names and values.", rule=env_problem)
+    env: Plain = declare({}, "Environment", "Variables as NAME: value (YAML).", rule=env_problem)
     env_from: list[Plain] = declare(
-        [], "Environment from elsewhere", "Entries as Kubernetes writes env, with valueFrom."
+        [], "Environment from references", "Kubernetes env entries with valueFrom (YAML)."
     )
-    port: int = declare(0, "Port", "0: Emberline's own.", minimum=0, maximum=65535)
+    port: int = declare(0, "Port", "0: the default port.", minimum=0, maximum=65535)
     probes: Plain = declare(
-        {}, "Probes", "liveness, readiness and startup, as Kubernetes writes them."
+        {}, "Probes", "Kubernetes liveness, readiness and startup probes (YAML)."
     )
     resources: Plain = declare(
-        {}, "Resources as written", "requests and limits, over what Resources above says."
+        {}, "Kubernetes resources", "requests and limits (YAML); override CPUs, memory and GPUs."
     )
-    volumes: list[Plain] = declare([], "Volumes", "As Kubernetes writes them.")
-    init_containers: list[Plain] = declare([], "Init containers", "As Kubernetes writes them.")
+    volumes: list[Plain] = declare([], "Volumes", "Kubernetes volumes (YAML).")
+    init_containers: list[Plain] = declare([], "Init containers", "Kubernetes containers (YAML).")
     service_account: str = declare("", "Service account", "Empty: none.", **NAMED)
     pull_secrets: tuple[str, ...] = declare(
-        (), "Pull secrets", "Secrets for the image, one a line."
+        (), "Pull secrets", "Secrets for pulling the image, one per line."
     )
 
 
@@ -147,18 +145,22 @@ class RolloutSpec:
     """
 
     deadline_s: int = declare(
-        1800, "Deadline", "Seconds within which a change must serve.", minimum=30, maximum=DAY_S
+        1800,
+        "Rollout deadline (s)",
+        "Limit for a new revision to become ready.",
+        minimum=30,
+        maximum=DAY_S,
     )
     auto_rollback: bool = declare(
         True,
         "Automatic rollback",
-        "Go back to the revision that served last when a change fails.",
+        "Roll back to the last serving revision if a rollout fails.",
         _LIVE,
     )
     drain_s: int = declare(
         10,
-        "Drain",
-        "Seconds a leaving worker goes on answering while the router turns away.",
+        "Drain time (s)",
+        "Limit for the running requests of a terminating worker.",
         minimum=0,
         maximum=3600,
     )
@@ -168,18 +170,24 @@ class RolloutSpec:
 class ScalingSpec:
     """Worker autoscaling by KEDA triggers. If enabled, `replicas` is the initial count."""
 
-    enabled: bool = declare(False, "Autoscaling", "Scale the workers by triggers (KEDA).", _LIVE)
-    min: int = declare(1, "At least", "Workers.", _LIVE, minimum=0, maximum=1024)
-    max: int = declare(5, "At most", "Workers.", _LIVE, minimum=1, maximum=1024)
-    polling_s: int = declare(30, "Asked every", "Seconds.", _LIVE, minimum=1, maximum=3600)
-    cooldown_s: int = declare(300, "Cooldown", "Seconds before the last goes.", _LIVE, **SECONDS)
-    initial_cooldown_s: int = declare(
-        300, "First cooldown", "Seconds after the start.", _LIVE, **SECONDS
+    enabled: bool = declare(False, "Autoscaling", "Scale the workers by KEDA triggers.", _LIVE)
+    min: int = declare(1, "Min workers", "Lower limit.", _LIVE, minimum=0, maximum=1024)
+    max: int = declare(5, "Max workers", "Upper limit.", _LIVE, minimum=1, maximum=1024)
+    polling_s: int = declare(
+        30, "Polling interval (s)", "Interval of trigger queries.", _LIVE, minimum=1, maximum=3600
     )
-    up_stabilization_s: int = declare(0, "Wait before up", "Seconds.", _LIVE, **SECONDS)
-    down_stabilization_s: int = declare(300, "Wait before down", "Seconds.", _LIVE, **SECONDS)
+    cooldown_s: int = declare(
+        300, "Cooldown (s)", "Idle time before scaling to 0.", _LIVE, **SECONDS
+    )
+    initial_cooldown_s: int = declare(
+        300, "Initial cooldown (s)", "After creation.", _LIVE, **SECONDS
+    )
+    up_stabilization_s: int = declare(0, "Scale-up stabilization (s)", "Window.", _LIVE, **SECONDS)
+    down_stabilization_s: int = declare(
+        300, "Scale-down stabilization (s)", "Window.", _LIVE, **SECONDS
+    )
     triggers: list[Plain] = declare(
-        [], "Triggers", "As KEDA writes them: type, metadata, metricType. None: by CPU.", _LIVE
+        [], "Triggers", "KEDA triggers (YAML): type, metadata, metricType. Empty: by CPU.", _LIVE
     )
 
 
@@ -187,20 +195,22 @@ class ScalingSpec:
 class ExposureSpec:
     kind: str = declare(
         "none",
-        "Exposed by",
-        "How callers outside the cluster reach the router.",
+        "Exposure",
+        "Access to the routers from outside the cluster.",
         _LIVE,
         choices=EXPOSURES,
     )
-    host: str = declare("", "Host name", "For ingress and gateway.", _LIVE)
-    class_name: str = declare("", "Class", "Of the ingress or load balancer.", _LIVE)
-    gateway: str = declare("", "Gateway", "For gateway: NAMESPACE/NAME.", _LIVE)
-    tls: str = declare("none", "TLS", "Where the certificate comes from.", _LIVE, choices=TLS)
-    tls_secret: str = declare(
-        "", "TLS secret", "Which holds the certificate, or will.", _LIVE, **NAMED
+    host: str = declare("", "Host name", "ingress and gateway only.", _LIVE)
+    class_name: str = declare("", "Class", "Ingress class or load balancer class.", _LIVE)
+    gateway: str = declare("", "Gateway", "gateway only: NAMESPACE/NAME.", _LIVE)
+    tls: str = declare("none", "TLS", "Source of the certificate.", _LIVE, choices=TLS)
+    tls_secret: str = declare("", "TLS secret", "Secret of the certificate.", _LIVE, **NAMED)
+    issuer: str = declare(
+        "", "Issuer", "cert-manager only: Issuer/NAME or ClusterIssuer/NAME.", _LIVE
     )
-    issuer: str = declare("", "Issuer", "For cert-manager: Kind/name.", _LIVE)
-    annotations: Plain = declare({}, "Annotations", "On what exposes it.", _LIVE, **PAIRS)
+    annotations: Plain = declare(
+        {}, "Annotations", "Of the ingress, route or service.", _LIVE, **PAIRS
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,28 +219,30 @@ class RouterSpec:
     requests per replica; `cpu_limit` 0: no limit, `memory_limit_gib` 0: equal to the request.
     """
 
-    replicas: int = declare(2, "Routers", "At least two survive one.", _LIVE, minimum=1, maximum=64)
+    replicas: int = declare(
+        2, "Routers", "Two or more tolerate a failure.", _LIVE, minimum=1, maximum=64
+    )
     max_replicas: int = declare(
-        0, "Routers at most", "0: not scaled.", _LIVE, minimum=0, maximum=64
+        0, "Max routers", "0: no autoscaling.", _LIVE, minimum=0, maximum=64
     )
     cpus: float = declare(
         0.25,
-        "CPU request of each router",
-        "Cores. A router is one process and uses one core at most.",
+        "Router CPU request (cores)",
+        "Per router; a router uses at most one core.",
         _LIVE,
         minimum=0.01,
         maximum=64,
     )
     cpu_limit: float = declare(
-        0.0, "CPU limit of each router", "Cores. 0: no limit.", _LIVE, minimum=0, maximum=64
+        0.0, "Router CPU limit (cores)", "Per router. 0: no limit.", _LIVE, minimum=0, maximum=64
     )
     memory_gib: float = declare(
-        0.5, "Memory request of each router", "GiB.", _LIVE, minimum=0.125, maximum=1024
+        0.5, "Router memory request (GiB)", "Per router.", _LIVE, minimum=0.125, maximum=1024
     )
     memory_limit_gib: float = declare(
         0.0,
-        "Memory limit of each router",
-        "GiB. 0: as much as is requested.",
+        "Router memory limit (GiB)",
+        "Per router. 0: equal to the request.",
         _LIVE,
         minimum=0,
         maximum=1024,
@@ -242,29 +254,41 @@ class LimitsSpec:
     """Per worker. `max_concurrent` 0 and `max_queue` -1: no limit."""
 
     max_concurrent: int = declare(
-        0, "Requests at once", "For each worker; 0: no limit.", _LIVE, minimum=0, maximum=1_000_000
+        0,
+        "Max concurrent requests",
+        "Per worker. 0: no limit.",
+        _LIVE,
+        minimum=0,
+        maximum=1_000_000,
     )
     max_queue: int = declare(
         -1,
-        "Waiting requests",
-        "For each worker; -1: no limit.",
+        "Max queued requests",
+        "Per worker. -1: no limit.",
         _LIVE,
         minimum=-1,
         maximum=1_000_000,
     )
     overflow_status: int = declare(
-        429, "Answer beyond", "The status of refused requests.", _LIVE, minimum=400, maximum=599
+        429,
+        "Rejection status",
+        "HTTP status of rejected requests.",
+        _LIVE,
+        minimum=400,
+        maximum=599,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoringSpec:
-    enabled: bool = declare(True, "Metrics", "Let Prometheus find the pods.", _LIVE)
-    interval_s: int = declare(15, "Scraped every", "Seconds.", _LIVE, minimum=5, maximum=300)
+    enabled: bool = declare(True, "Metrics", "Create scrape configuration for the pods.", _LIVE)
+    interval_s: int = declare(
+        15, "Scrape interval (s)", "Of Prometheus.", _LIVE, minimum=5, maximum=300
+    )
     path: str = declare(
         "/metrics",
         "Metrics path",
-        "Of the workers.",
+        "Path on the workers.",
         _LIVE,
         remedy="Give a path, such as /metrics.",
         rule=path_problem,
@@ -277,10 +301,15 @@ class PdSpec:
     and `decode`: replicas, args, resources, nodeSelector.
     """
 
-    enabled: bool = declare(False, "Prefill and decode apart", "Two groups of workers.")
+    enabled: bool = declare(False, "Disaggregated prefill", "Separate prefill and decode workers.")
     prefill: Plain = declare({}, "Prefill", "replicas, args, resources, nodeSelector.")
     decode: Plain = declare({}, "Decode", "replicas, args, resources, nodeSelector.")
     threshold: int = declare(
-        4096, "Split from", "Tokens of a prompt; 0: always.", _LIVE, minimum=0, maximum=10_000_000
+        4096,
+        "Split threshold (tokens)",
+        "Shorter prompts are not split. 0: always split.",
+        _LIVE,
+        minimum=0,
+        maximum=10_000_000,
     )
     topology: Plain = declare({}, "Topology", "sameAZ, availabilityZone, placementGroup.")

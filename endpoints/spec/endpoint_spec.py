@@ -149,7 +149,7 @@ def _copy_default(fallback: Any) -> Any:
 
 
 def not_an_object(value: Any) -> Problem:
-    return Problem("", value, "An endpoint is an object.", "Send a JSON object.", "type")
+    return Problem("", value, "An endpoint must be a JSON object.", "Send a JSON object.", "type")
 
 
 def build(flat: Mapping[str, Any]) -> EndpointSpec:
@@ -194,7 +194,9 @@ def _unknown(given: Mapping[str, Any]) -> list[Problem]:
         if path in SECTIONS:
             inside = ", ".join(sorted(p for p in known if p.startswith(f"{path}.")))
             errors.append(
-                Problem(path, value, "This must be an object.", f"It holds: {inside}.", "type")
+                Problem(
+                    path, value, "This field must be an object.", f"Its fields: {inside}.", "type"
+                )
             )
             continue
         parent = path.rpartition(".")[0]
@@ -203,7 +205,7 @@ def _unknown(given: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 path,
                 value,
-                "There is no such field.",
+                "Unknown field.",
                 f"Remove it, or use one of: {', '.join(siblings)}.",
                 "unknown_field",
             )

@@ -32,7 +32,7 @@ PAIRS: dict[str, Any] = {
 }
 SECONDS: dict[str, Any] = {"minimum": 0, "maximum": DAY_S}
 _REMEDIES: dict[type, str] = {
-    str: "Give a text, or leave it empty.",
+    str: "Give a text, or leave the field empty.",
     int: "Give a whole number.",
     bool: "Give true or false.",
     tuple: "Give a list of texts.",
@@ -104,12 +104,14 @@ class SpecField:
 
     def _not_a_choice(self, value: Any) -> Problem:
         remedy = f"Choose one of: {', '.join(self.choices)}."
-        return f"{value!r} is not a known {self.label.lower()}.", remedy, "invalid_choice"
+        return f"{value!r} is not a value of {self.label}.", remedy, "invalid_choice"
 
     def _out_of_bounds(self, value: Any) -> str:
         if self.kind not in (int, float):
             return ""
-        given = f"{value:g}" if abs(value) < _MAX_DISPLAYED else "a number of very many digits"
+        given = (
+            f"{value:g}" if abs(value) < _MAX_DISPLAYED else "a number with more than 300 digits"
+        )
         if self.minimum is not None and value < self.minimum:
             return f"{self.label} cannot be less than {self.minimum:g}: {given} was given."
         if self.above is not None and value <= self.above:

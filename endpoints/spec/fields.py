@@ -51,11 +51,11 @@ _FIXED, _LIVE = Effect.FIXED, Effect.LIVE
 
 @dataclass(frozen=True, slots=True)
 class L1Spec:
-    enabled: bool = declare(True, "L1 cache", "Keep what was computed in each worker's memory.")
+    enabled: bool = declare(True, "L1 cache", "KV cache in the memory of each worker.")
     size_gib: float = declare(
         0.5,
-        "L1 size",
-        "GiB for each worker, beside the memory given under Resources.",
+        "L1 size (GiB)",
+        "Per worker, in addition to its memory.",
         remedy="Give a number of GiB above 0, such as 0.5.",
         above=0,
         maximum=4096,
@@ -63,13 +63,13 @@ class L1Spec:
     policy: str = declare(
         "lru",
         "L1 eviction policy",
-        "lru drops what was used longest ago; arc also keeps what is used often.",
+        "lru evicts the least recently used entries; arc also weighs how often they are used.",
         choices=POLICIES,
     )
     chunk_tokens: int = declare(
         32,
-        "Chunk size",
-        "Tokens which are stored and found together. Smaller finds more, larger costs less.",
+        "Chunk size (tokens)",
+        "Unit of storage and lookup. Smaller chunks raise the hit rate, larger ones cost less.",
         remedy="Give a multiple of 16, such as 32.",
         minimum=16,
         maximum=4096,
@@ -82,23 +82,23 @@ class L1Spec:
 
 @dataclass(frozen=True, slots=True)
 class L2Spec:
-    enabled: bool = declare(False, "L2 cache", "Share what was computed between workers.")
+    enabled: bool = declare(False, "L2 cache", "KV cache shared by all workers.")
     backend: str = declare(
         "tieredstorage",
         "L2 backend",
-        "tieredstorage is Emberline's own cache tier; redis is a Redis or Valkey of yours.",
+        "tieredstorage: Emberline's cache tier; redis: your own Redis or Valkey.",
         choices=BACKENDS,
     )
     tier: str = declare(
         "default",
         "Cache tier",
-        "For tieredstorage: which of the tiers on the page Cache. default is made on first need.",
+        "Backend tieredstorage only: a tier of the page Cache. default is created on first use.",
         remedy="Give the name of a cache tier, such as default.",
     )
     url: str = declare(
         "",
         "L2 address",
-        "For redis only, such as redis://cache.internal:6379/0; rediss:// for TLS, "
+        "Backend redis only, such as redis://cache.internal:6379/0; rediss:// for TLS, "
         "redis://a:6379,b:6379?nodes=cluster for a cluster.",
         remedy="Write redis://HOST:PORT or redis://HOST:PORT/DATABASE.",
         rule=redis_url_problem,
@@ -106,15 +106,15 @@ class L2Spec:
     password_file: str = declare(
         "",
         "L2 password file",
-        "For redis only: a file in the console's folder EMBERLINE_L2_SECRETS whose content "
-        "is the password.",
+        "Backend redis only: a file in the console's folder EMBERLINE_L2_SECRETS that contains "
+        "the password.",
         remedy="Give the absolute path of a file in EMBERLINE_L2_SECRETS, or leave it empty.",
         rule=password_file_problem,
     )
     ttl_s: int = declare(
         3600,
-        "L2 time to live",
-        "Seconds after which an entry is dropped.",
+        "L2 time to live (s)",
+        "Entries are evicted after this time.",
         remedy="Give whole seconds from 1 to 2592000 (30 days).",
         minimum=1,
         maximum=2_592_000,
@@ -130,21 +130,21 @@ class CacheSpec:
 @dataclass(frozen=True, slots=True)
 class RoutingSpec:
     enabled: bool = declare(
-        True, "Intelligent routing", "Off: the router hands requests to the workers in turn.", _LIVE
+        True, "Intelligent routing", "Off: round robin over the workers.", _LIVE
     )
     strategy: str = declare(
         "prefixaware",
         "Strategy",
-        "prefixaware: the worker which was sent most of the prompt before; kvaware: the "
-        "worker which reports to hold most of it; session: one worker for each session; "
-        "roundrobin: in turn.",
+        "prefixaware: the worker that was sent the longest prefix of the prompt; kvaware: the "
+        "worker that reports the longest cached prefix; session: one worker per session; "
+        "roundrobin: each worker in turn.",
         _LIVE,
         choices=STRATEGIES,
     )
     session_key: str = declare(
         "header:x-session-id",
         "Session key",
-        "Where the strategy session finds it: header:NAME, cookie:NAME or body:FIELD.",
+        "Strategy session only: header:NAME, cookie:NAME or body:FIELD.",
         _LIVE,
         remedy="Write header:NAME, cookie:NAME or body:FIELD.",
         rule=session_key_problem,
@@ -152,9 +152,9 @@ class RoutingSpec:
     cache_isolation: str = declare(
         "key",
         "Cache isolation",
-        "Whose requests may reuse each other's KV cache. key: those of one API key; group: "
-        "those of one key group; shared: all, which lets one key find out what another has "
-        "sent.",
+        "Requests that share KV cache entries. key: those of one API key; group: those of one "
+        "key group; shared: all, so that one key can infer from response times what another "
+        "has sent.",
         _LIVE,
         choices=ISOLATIONS,
     )
@@ -170,15 +170,15 @@ class ResourcesSpec:
     cpus: float = declare(
         1.0,
         "CPUs",
-        "For each worker.",
+        "Per worker.",
         remedy="Give a number above 0, such as 1.",
         above=0,
         maximum=1024,
     )
     memory_gib: float = declare(
         4.0,
-        "Memory",
-        "GiB for each worker, without L1.",
+        "Memory (GiB)",
+        "Per worker, without L1.",
         remedy="Give a number of GiB above 0, such as 4.",
         above=0,
         maximum=65536,
@@ -186,7 +186,7 @@ class ResourcesSpec:
     gpus: int = declare(
         0,
         "GPUs",
-        "For each worker. 0 serves on the CPU.",
+        "Per worker. 0: the model runs on the CPU.",
         remedy="Give a whole number, 0 for none.",
         minimum=0,
         maximum=16,
@@ -200,7 +200,7 @@ class EndpointFields:
     name: str = declare(
         None,
         "Name",
-        "Part of addresses, files and metrics. It cannot be changed.",
+        "Used in URLs, file names and metrics. Cannot be changed later.",
         _FIXED,
         remedy="Use up to 40 lower-case letters, digits and dashes.",
         rule=name_problem,
@@ -208,20 +208,20 @@ class EndpointFields:
     model: str = declare(
         None,
         "Model",
-        "A model of the list, an absolute path on this machine, or a Hugging Face name.",
-        remedy="Give a model of the list, an absolute path or organisation/name.",
+        "A known model, a Hugging Face name or an absolute path on the worker's machine.",
+        remedy="Give a known model, organisation/name or an absolute path.",
         rule=model_problem,
     )
     engine: str = declare(
         "vllm",
         "Engine",
-        "vllm serves the model; simulated answers like it without computing, for trying things.",
+        "vllm serves the model; simulated returns generated responses, for tests.",
         choices=ENGINES,
     )
     replicas: int = declare(
         1,
         "Replicas",
-        "How many workers serve the model. 0 pauses the endpoint.",
+        "Number of workers. 0 pauses the endpoint.",
         _LIVE,
         minimum=0,
         maximum=MAX_REPLICAS,
@@ -231,16 +231,15 @@ class EndpointFields:
     worker_args: tuple[str, ...] = declare(
         (),
         "Worker arguments",
-        "Further arguments, one a line.",
+        "vLLM options, one per line, such as --max-model-len=2048.",
         remedy='Give a list of texts, such as ["--max-model-len=2048"].',
         rule=worker_args_problem,
     )
     media_domains: tuple[str, ...] = declare(
         (),
         "Media hosts",
-        "Hosts from which workers may fetch images, audio and video that a request names by "
-        "URL, one a line. Empty: none, only data: URLs. *: any host, also of the internal "
-        "network.",
+        "Hosts from which workers may fetch images, audio and video named by URL in a request, "
+        "one per line. Empty: only data: URLs. *: any host, including the internal network.",
         remedy="Give host names such as images.example.com, or * alone.",
         rule=media_domains_problem,
     )
@@ -255,10 +254,10 @@ class EndpointFields:
     limits: LimitsSpec = field(default_factory=LimitsSpec)
     monitoring: MonitoringSpec = field(default_factory=MonitoringSpec)
     pd: PdSpec = field(default_factory=PdSpec)
-    tags: Plain = declare({}, "Tags", "Names and values, put on what is made.", _LIVE, **PAIRS)
-    manifest: Plain = declare(
-        {}, "Manifest", "The InferenceEndpointConfig it came from, whole.", _LIVE
+    tags: Plain = declare(
+        {}, "Tags", "Labels of all created objects, as KEY=VALUE.", _LIVE, **PAIRS
     )
+    manifest: Plain = declare({}, "Manifest", "The imported InferenceEndpointConfig.", _LIVE)
 
 
 FIELDS = tuple(declared_fields(EndpointFields))

@@ -21,6 +21,7 @@ from endpoints.spec.fields import ANYWHERE, BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.grants import grant_errors as refused_needs
 from endpoints.spec.grants import required_grants
 from endpoints.spec.validators import redact, url_files
+from endpoints.spec.worker_options import option_problems
 
 BLOCK_TOKENS = 16
 """Granularity of vLLM's KV block size (tokens); a chunk is whole blocks."""
@@ -56,6 +57,8 @@ class Context:
     grants: frozenset[Grant] = frozenset()
     team: str = ""
     model_folder: Callable[[str], bool] = field(default=lambda _path: False)
+    vllm_version: Callable[[EndpointSpec], str] = field(default=lambda _spec: "")
+    hub_problem: Callable[[EndpointSpec], Problem | None] = field(default=lambda _spec: None)
 
 
 def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
@@ -69,6 +72,9 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     refused = {error.field for error in errors}
     errors.extend(_fixed_field_errors(spec, present) if present is not None else ())
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
+    errors.extend(
+        error for error in start_errors(spec, context, present) if error.field not in refused
+    )
     errors.extend(grant_violations(spec, context, present))
     if errors:
         raise SpecErrors(errors)
@@ -95,6 +101,25 @@ def grant_violations(
     return refused_needs(spec, missing, context.team)
 
 
+def start_errors(
+    spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
+) -> Iterator[Problem]:
+    """Yield why vLLM would not start: options it does not have, a model that the hub does not have.
+    Unchanged values pass, so that a vLLM upgrade does not block other changes.
+    """
+    if spec.simulated:
+        return
+    known = present if present is not None and not present.simulated else None
+    if known is None or spec.worker_args != known.worker_args:
+        shown = redact("worker_args", list(spec.worker_args))
+        for problem in option_problems(spec.worker_args, context.vllm_version(spec)):
+            yield Problem("worker_args", shown, *problem)
+    if known is None or (spec.model, spec.source) != (known.model, known.source):
+        missing = context.hub_problem(spec)
+        if missing is not None:
+            yield missing
+
+
 def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:
     """Return why a stored spec may no longer be applied, whatever allowed it when written."""
     outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
@@ -119,8 +144,8 @@ def _fixed_field_errors(spec: EndpointSpec, present: EndpointSpec) -> list[Probl
         Problem(
             one.path,
             after[one.path],
-            f"{one.label} of an endpoint cannot be changed: it is {before[one.path] or 'empty'!r}.",
-            "Create another endpoint there, then delete this one.",
+            f"{one.label} cannot be changed: it is {before[one.path] or 'empty'!r}.",
+            "Create another endpoint with the new value, then delete this one.",
             "fixed",
         )
         for one in FIELDS
@@ -155,13 +180,13 @@ def _model_known(spec: EndpointSpec, context: Context) -> Found:
     if model.startswith("/"):
         may_name = Grant.MACHINE in context.grants or context.model_folder(model)
         if not spec.simulated and may_name and not context.folder_exists(model):
-            message = "There is no such folder on this machine."
-            remedy = "Give the absolute path of a folder with the model's config.json."
+            message = "The folder does not exist on this machine."
+            remedy = "Give the absolute path of a folder that contains the model's config.json."
             yield Problem("model", model, message, remedy, "unknown_model")
     elif model not in context.models:
         known = ", ".join(sorted(context.models)) or "none"
-        message = f"There is no model called {model}."
-        remedy = f"Known models: {known}. An absolute path or organisation/name works too."
+        message = f"Unknown model {model}."
+        remedy = f"Give one of {known}, organisation/name or an absolute path."
         yield Problem("model", model, message, remedy, "unknown_model")
     elif not context.models[model] and not spec.simulated:
         message = f"The files of {model} are not on this machine."
@@ -174,11 +199,11 @@ def _l2(spec: EndpointSpec, context: Context) -> Found:
     if not l2.enabled:
         return
     if not spec.cache.l1.enabled:
-        message = "L2 is filled through L1, and L1 is off."
+        message = "L2 requires L1, and L1 is off."
         remedy = "Turn L1 on (0.25 GiB is enough), or turn L2 off."
         yield Problem("cache.l1.enabled", False, message, remedy, "l2_needs_l1")
     if l2.backend == "redis" and not l2.url:
-        message = "The backend redis needs an address."
+        message = "The backend redis requires an address."
         remedy = "Write redis://HOST:PORT, or choose tieredstorage."
         yield Problem("cache.l2.url", "", message, remedy, "required")
     if l2.backend == "tieredstorage":
@@ -224,7 +249,7 @@ def _redis_only(spec: EndpointSpec) -> Found:
         path, value = f"cache.l2.{name}", getattr(spec.cache.l2, name)
         if value:
             message = f"{BY_PATH[path].label} is for the backend redis only."
-            remedy = "Leave it empty, or choose the backend redis."
+            remedy = "Clear it, or choose the backend redis."
             yield Problem(path, value, message, remedy, "not_used")
 
 
@@ -232,9 +257,7 @@ def _chunk(spec: EndpointSpec, _context: Context) -> Found:
     chunk = spec.cache.l1.chunk_tokens
     if chunk % BLOCK_TOKENS:
         below = max(BLOCK_TOKENS, chunk // BLOCK_TOKENS * BLOCK_TOKENS)
-        message = (
-            f"A chunk is whole blocks of {BLOCK_TOKENS} tokens, and {chunk} is not a multiple."
-        )
+        message = f"The chunk size must be a multiple of {BLOCK_TOKENS}: {chunk} is not a multiple."
         remedy = f"Use {below} or {below + BLOCK_TOKENS}."
         yield Problem("cache.l1.chunk_tokens", chunk, message, remedy, "not_a_multiple")
 
@@ -248,13 +271,13 @@ def _memory(spec: EndpointSpec, context: Context) -> Found:
         return
     fitting = int(total // each)
     message = (
-        f"{spec.replicas} workers of {each:g} GiB ({own_gib:g} and "
-        f"{l1_gib:g} for L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}."
+        f"{spec.replicas} × {each:g} GiB ({own_gib:g} memory, "
+        f"{l1_gib:g} L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}."
     )
     remedy = (
-        f"Use at most {fitting} replicas, or give each less memory or L1."
+        f"Use at most {fitting} replica{'s' if fitting != 1 else ''}, or reduce memory or L1."
         if fitting
-        else f"Give each worker less than {total:.1f} GiB, L1 included."
+        else f"Use less than {total:.1f} GiB per worker, including L1."
     )
     yield Problem("resources.memory_gib", own_gib, message, remedy, "over_capacity")
 
@@ -267,9 +290,9 @@ def _shared_memory(spec: EndpointSpec, context: Context) -> Found:
         return
     message = (
         f"L1 of {spec.replicas} workers needs {wanted:g} GiB of shared memory; "
-        f"this machine offers {total:.2f} (under /dev/shm)."
+        f"this machine has {total:.2f} GiB (/dev/shm)."
     )
-    remedy = f"Use at most {total / max(1, spec.replicas):.2f} GiB, or make /dev/shm larger."
+    remedy = f"Use at most {total / max(1, spec.replicas):.2f} GiB, or enlarge /dev/shm."
     yield Problem("cache.l1.size_gib", l1.size_gib, message, remedy, "over_capacity")
 
 
@@ -282,10 +305,10 @@ def _processors(spec: EndpointSpec, context: Context) -> Found:
     wanted = gpus * spec.replicas
     if wanted > context.gpus:
         message = (
-            f"{spec.replicas} workers need {wanted} GPUs; this console can give {context.gpus}."
+            f"{spec.replicas} workers need {wanted} GPUs; this console can assign {context.gpus}."
         )
-        most = f"Use at most {context.gpus} in all."
-        remedy = most if context.gpus else "Use 0 to serve on the CPU."
+        most = f"Use at most {context.gpus} in total."
+        remedy = most if context.gpus else "Use 0 to run on the CPU."
         yield Problem("resources.gpus", gpus, message, remedy, "over_capacity")
 
 
@@ -295,8 +318,8 @@ def _cluster_only(spec: EndpointSpec, _context: Context) -> Found:
     wanted = spec.flat()
     for one in CLUSTER_FIELDS:
         if one.path not in ANYWHERE and wanted[one.path] != _json(one.default):
-            message = f"{one.label} is for endpoints on a cluster only."
-            remedy = "Leave it out, or give placement.cluster."
+            message = f"{one.label} applies to endpoints on a cluster only."
+            remedy = "Remove it, or set placement.cluster."
             value = redact(one.path, wanted[one.path])
             yield Problem(one.path, value, message, remedy, "cluster_only")
 

@@ -28,27 +28,27 @@ RESERVED_NAMES = ("new", "apply", "import", "followed")
 # Flags set by Emberline, with the reason.
 OWN_FLAGS = {
     **dict.fromkeys(
-        ("--host", "--port", "--listen", "--uds"), "the provisioner chooses where a worker listens"
+        ("--host", "--port", "--listen", "--uds"), "the provisioner assigns the address"
     ),
     "--root-path": "the router forwards paths unchanged",
     **dict.fromkeys(("--model", "--served-model-name"), "the field model sets it"),
     "--block-size": "the field cache.l1.chunk_tokens sets it",
-    "--enable-prefix-caching": "caching rests on it",
-    "--no-enable-prefix-caching": "caching rests on it",
+    "--enable-prefix-caching": "the KV cache requires it",
+    "--no-enable-prefix-caching": "the KV cache requires it",
     "--prefix-caching-hash-algo": "all workers that share L2 must agree on it",
     **dict.fromkeys(
         ("--kv-transfer-config", "--kv-offloading-size", "--kv-offloading-backend"),
         "the fields under cache set it",
     ),
-    "--kv-events-config": "the router's needs set it",
-    "--enable-prompt-tokens-details": "the dashboards rest on it",
+    "--kv-events-config": "the router requires its own value",
+    "--enable-prompt-tokens-details": "the dashboards require it",
     "--api-key": "secrets do not belong on a command line; create a key on the endpoint's page",
     "--hf-token": "secrets do not belong on a command line; put the model into a folder",
     **dict.fromkeys(
         ("--ssl-keyfile", "--ssl-certfile"), "workers are reached through the router only"
     ),
-    "--config": "a file could say otherwise than the fields of the endpoint",
-    "--headless": "a worker must answer HTTP",
+    "--config": "a file could override the fields of the endpoint",
+    "--headless": "a worker must serve HTTP",
     **dict.fromkeys(
         ("--l1-bytes", "--l1-policy", "--l2-url", "--l2-ttl"), "the fields under cache set it"
     ),
@@ -58,9 +58,9 @@ OWN_FLAGS = {
 def name_problem(value: str) -> Problem | None:
     remedy = "Use up to 40 lower-case letters, digits and dashes, starting with a letter."
     if len(value) > 40 or not _NAME.fullmatch(value):
-        return f"{value!r} cannot be a name.", remedy, "invalid_name"
+        return f"{value!r} is not a valid name.", remedy, "invalid_name"
     if value in RESERVED_NAMES:
-        problem = f"{value!r} is a word of the console's own addresses."
+        problem = f"{value!r} is reserved by the console's URLs."
         return problem, "Choose another name.", "reserved_name"
     return None
 
@@ -69,8 +69,8 @@ def model_problem(value: str) -> Problem | None:
     if value.startswith("/") or _HF_ID.fullmatch(value) or _MODEL_WORD.fullmatch(value):
         return None
     return (
-        f"{value!r} is neither a known model, a folder nor a Hugging Face name.",
-        "Give a model of the list, an absolute path or organisation/name.",
+        f"{value!r} is not a known model, an absolute path or a Hugging Face name.",
+        "Give a known model, organisation/name or an absolute path.",
         "invalid_model",
     )
 
@@ -79,7 +79,7 @@ def session_key_problem(value: str) -> Problem | None:
     if _SESSION_KEY.fullmatch(value):
         return None
     return (
-        f"{value!r} does not say where the session is found.",
+        f"{value!r} is not a session key.",
         "Write header:NAME, cookie:NAME or body:FIELD, such as header:x-session-id.",
         "invalid_session_key",
     )
@@ -94,20 +94,20 @@ def redis_url_problem(value: str) -> Problem | None:
     )
     if "@" in value:
         return (
-            "The address holds a user name or password.",
-            "Take it out of the address and give cache.l2.password_file.",
+            "The URL contains a user name or password.",
+            "Remove it and set cache.l2.password_file.",
             "secret_in_url",
         )
     if value.partition(":")[0] not in ("redis", "rediss"):
-        return f"The scheme {value.partition(':')[0]!r} is not served.", remedy, "invalid_scheme"
+        return f"The scheme {value.partition(':')[0]!r} is not supported.", remedy, "invalid_scheme"
     try:
         nodes = Nodes.parse(value)
         for address in nodes.addresses:
             address.host.encode("idna")  # fails for unresolvable names
     except ValueError as error:
-        return f"The address cannot be read: {error}.", remedy, "invalid_url"
+        return f"Invalid URL: {error}.", remedy, "invalid_url"
     if any(not one.port > 0 or not 0 <= one.database < 1000 for one in nodes.addresses):
-        return "The address names port 0 or a wrong database.", remedy, "invalid_url"
+        return "The port or the database number is out of range.", remedy, "invalid_url"
     return None
 
 
@@ -116,7 +116,7 @@ def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
     for one in value:
         if not _HOST.fullmatch(one) and value != (ANY_HOST,):
             remedy = "Give host names in lower case, such as images.example.com, or * alone."
-            return f"{one!r} is no host name.", remedy, "invalid_host"
+            return f"{one!r} is not a host name.", remedy, "invalid_host"
     return None
 
 
@@ -172,13 +172,13 @@ def worker_args_problem(value: tuple[str, ...]) -> Problem | None:
     if value and not flag_of(value[0]):
         return (
             f"{value[0]!r} is not a flag.",
-            "Start with a flag, one argument a line, such as --max-model-len=2048.",
+            "Start with a flag, one argument per line, such as --max-model-len=2048.",
             "invalid_argument",
         )
     if any(CONTROL.search(item) or not item for item in value):
         return (
-            "An argument is empty or holds control characters.",
-            "Give one argument a line.",
+            "An argument is empty or contains control characters.",
+            "Give one argument per line.",
             "invalid_argument",
         )
     for item in value:
@@ -200,20 +200,24 @@ def object_name_problem(value: str) -> Problem | None:
     if not value or _SUBDOMAIN.fullmatch(value):
         return None
     remedy = "Use lower-case letters, digits, dashes and dots."
-    return f"{value!r} cannot name an object of a cluster.", remedy, "invalid_name"
+    return f"{value!r} is not a valid Kubernetes name.", remedy, "invalid_name"
 
 
 def label_name_problem(value: str) -> Problem | None:
     if not value or _LABEL.fullmatch(value):
         return None
     remedy = "Use up to 63 lower-case letters, digits and dashes."
-    return f"{value!r} cannot name an object of a cluster.", remedy, "invalid_name"
+    return f"{value!r} is not a valid Kubernetes name.", remedy, "invalid_name"
 
 
 def path_problem(value: str) -> Problem | None:
     if not value or (value.startswith("/") and ".." not in value.split("/")):
         return None
-    return "The path must be absolute, without ..", "Start it with /.", "invalid_path"
+    return (
+        "The path must be absolute and must not contain '..'.",
+        "Start it with /.",
+        "invalid_path",
+    )
 
 
 def key_values(text: str) -> Mapping[str, str] | str:
@@ -231,9 +235,9 @@ def key_values_problem(value: Mapping[str, Any]) -> Problem | None:
     for name, text in value.items():
         if not _QUALIFIED.fullmatch(name):
             remedy = "Write names such as team or example.com/team."
-            return f"{name!r} cannot be a name.", remedy, "invalid_key"
+            return f"{name!r} is not a valid key.", remedy, "invalid_key"
         if not isinstance(text, str) or CONTROL.search(text):
-            return f"The value of {name!r} is no text.", 'Write it as "text".', "invalid_value"
+            return f"The value of {name!r} is not a text.", 'Write it as "text".', "invalid_value"
     return None
 
 
@@ -241,13 +245,13 @@ def env_problem(value: Mapping[str, Any]) -> Problem | None:
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
             remedy = "Use letters, digits and _, such as HF_HOME."
-            return f"{name!r} cannot name a variable.", remedy, "invalid_key"
+            return f"{name!r} is not a valid variable name.", remedy, "invalid_key"
         if not isinstance(text, str):
-            return f"The value of {name!r} is no text.", 'Write it as "text".', "invalid_value"
+            return f"The value of {name!r} is not a text.", 'Write it as "text".', "invalid_value"
     return None
 
 
 def objects_problem(value: Sequence[Any]) -> Problem | None:
     if all(isinstance(item, dict) for item in value):
         return None
-    return "An item is no object.", "Give a list of objects.", "invalid_item"
+    return "An item is not an object.", "Give a list of objects.", "invalid_item"

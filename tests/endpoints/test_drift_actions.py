@@ -134,7 +134,7 @@ def test_by_rest(drifted: Endpoint, alice: User, charlie: User) -> None:
     client.force_login(alice)
     refused = client.post(url, {"key": "Pod/x.y"}, "application/json")
     assert refused.status_code == 404
-    assert "Look at its drift again" in refused.json()["remedy"]
+    assert "Reload the drift list" in refused.json()["remedy"]
     assert client.post(url, {"key": 3}, "application/json").status_code == 400
     assert client.post(url, body, "application/json").status_code == 202
     heal = "/api/v1/endpoints/demo/drift/heal/"
@@ -155,7 +155,7 @@ def test_on_the_page_with_both_answers(drifted: Endpoint, alice: User, charlie: 
     client.post("/endpoints/demo/drift/adopt/", {"key": PAUSED.key})
     assert DriftOrder.objects.count() == 2
     answer = client.post("/endpoints/demo/drift/adopt/", {"key": "Pod/x"}, follow=True)
-    assert "Look at its drift again" in answer.content.decode()
+    assert "Reload the drift list" in answer.content.decode()
 
 
 def test_on_one_machine_there_is_nothing_to_heal(demo: Endpoint, alice: User) -> None:

@@ -96,7 +96,7 @@ class InstanceTypeView(APIView):
         return Response(_document(_entry(name)))
 
     @extend_schema(
-        summary="Say what an instance type is",
+        summary="Add or change an instance type",
         parameters=[IF_MATCH],
         request=InstanceTypeWriteSerializer,
         responses=InstanceTypeSerializer,
@@ -105,13 +105,15 @@ class InstanceTypeView(APIView):
         """Add the instance type or change the given fields."""
         data = request.data
         if not isinstance(data, Mapping):
-            text = "An instance type is an object."
+            text = "An instance type must be a JSON object."
             raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
         _require_match(request, name)
         actions.save_instance_type(actor_of(request), name, dict(data))
         return Response(_document(_entry(name)))
 
-    @extend_schema(summary="Forget an instance type", parameters=[IF_MATCH], responses={204: None})
+    @extend_schema(
+        summary="Remove or reset an instance type", parameters=[IF_MATCH], responses={204: None}
+    )
     def delete(self, request: Request, name: str) -> Response:
         """Delete an added type, or reset a built-in one."""
         _require_match(request, name)

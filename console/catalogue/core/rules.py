@@ -16,28 +16,28 @@ MAX_GIB = 65_536
 
 
 FIELDS = {
-    "vcpus": "Processors, as the node reports them.",
-    "memory_gib": "Memory of the instance in GiB.",
-    "gpu": "Name of its GPUs, such as H100; empty for none.",
-    "gpus": "How many; 0 for none.",
-    "gpu_memory_gib": "Memory of each GPU in GiB, as its driver reports it.",
-    "price_usd_hour": "Price of the whole machine (USD/h); empty: unknown.",
-    "price_date": "First day of this price, such as 2026-11-21. Earlier days keep theirs.",
-    "price_source": "Source of the price.",
+    "vcpus": "As reported by the node.",
+    "memory_gib": "Per instance.",
+    "gpu": "GPU model, such as H100; empty for none.",
+    "gpus": "Per instance; 0 for none.",
+    "gpu_memory_gib": "As reported by the driver.",
+    "price_usd_hour": "On-demand price per instance in USD/h; empty: unknown.",
+    "price_date": "First day of this price, such as 2026-11-21; earlier days keep their price.",
+    "price_source": "Origin of the price.",
 }
 
 
 def parse_instance(name: Any, data: Mapping[str, Any]) -> Instance:
     remedy = f"Use one of: {', '.join(FIELDS)}."
     problems = [
-        Problem(field, None, "There is no such field.", remedy, "unknown_field")
+        Problem(field, None, "Unknown field.", remedy, "unknown_field")
         for field in data
         if field not in FIELDS
     ]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         remedy = "Use the value of the node label node.kubernetes.io/instance-type."
         problems.append(
-            Problem("name", name, "This cannot name an instance type.", remedy, "invalid_name")
+            Problem("name", name, "Invalid instance type name.", remedy, "invalid_name")
         )
     found = {
         "vcpus": _number("vcpus", data.get("vcpus"), 1, 4096, problems, whole=True),
@@ -48,8 +48,8 @@ def parse_instance(name: Any, data: Mapping[str, Any]) -> Instance:
     price, day = _price(data, problems)
     gpu, source = _text("gpu", data, 40, problems), _text("price_source", data, 200, problems)
     if found["gpus"] and not (found["gpu_memory"] and gpu):
-        text = "GPUs need a name and a memory."
-        remedy = "Give gpu, such as H100, and gpu_memory_gib, or 0 gpus."
+        text = "GPUs require a name and a memory size."
+        remedy = "Set gpu, such as H100, and gpu_memory_gib, or set gpus to 0."
         problems.append(Problem("gpu_memory_gib", None, text, remedy, "required"))
     if problems:
         raise Refused(*problems)
@@ -117,6 +117,6 @@ def _price(data: Mapping[str, Any], problems: list[Problem]) -> tuple[float | No
     try:
         return price, date.fromisoformat(day if isinstance(day, str) else "")
     except ValueError:
-        text = "A price needs its first day."
+        text = "A price requires its first day."
         problems.append(Problem("price_date", day, text, "Write it as 2026-11-21.", "required"))
         return None, None

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from console.client.documents import Drift
+from console.client.errors import EmberlineError
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
@@ -29,7 +31,11 @@ def _spec(asked: CommandContext) -> dict[str, Any]:
 
 def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
-    made = asked.client.endpoints.create(_spec(asked), dry_run=dry)
+    spec = _spec(asked)
+    if "/" in str(spec.get("model", "")) and spec.get("engine") != "simulated":
+        with suppress(EmberlineError):  # the console refuses a model that it knows to be missing
+            asked.client.models.check(spec["model"])
+    made = asked.client.endpoints.create(spec, dry_run=dry)
     if dry:
         return _dry_run_text(asked, made)
     name = made["name"]

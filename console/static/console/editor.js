@@ -11,6 +11,8 @@
   function touched(event) {
     if (!form().contains(event.target) || !event.target.name) return;
     dirty = true;
+    // Text typed into a search is no value until the field is left.
+    if (event.type === "input" && event.target.hasAttribute("data-combobox")) return;
     var list = named("touched");
     var names = list.value.split(" ").filter(Boolean);
     if (names.indexOf(event.target.name) < 0) names.push(event.target.name);

@@ -23,9 +23,10 @@ from endpoints.pages.editor.forms import EndpointForm, live_id
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor
 from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import capacity_check as fitting
+from endpoints.placement import installation
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.rules import standing_errors
+from endpoints.spec.rules import standing_errors, start_errors
 
 
 @require_POST
@@ -85,23 +86,43 @@ def _render_feedback(
     generation = generation_of(request)
     endpoint = desk.present
     told = consequences.find_consequences(spec, endpoint, [one.field for one in errors])
+    shown = errors
+    if endpoint is None and not drawn and not text_only:
+        shown = _errors_after_edits(errors, touched)
     context: dict[str, Any] = {
         "form": form,
         "endpoint": endpoint,
-        "errors": [_error_row(one, form) for one in errors],
+        "errors": [_error_row(one, form) for one in shown],
+        "missing": [_error_row(one, form) for one in errors if one not in shown],
         "text_only": text_only,
         "consequences": told,
         "report": fitting.check_capacity(spec) if spec.model and not spec.simulated else None,
         "pane": pane,
         "by_text": by_text,
         "drawn": drawn,
-        "slots": [] if drawn or text_only else _slots(form, errors, touched),
-        "groups": _groups(form, errors),
+        "slots": [] if drawn or text_only else _slots(form, shown, touched),
+        "groups": _groups(form, shown),
+        "notes": list(filter(None, [installation.unvalidated_arguments(spec)])),
         "look_url": request.path,
         "start": desk.start,
         "moved_on": endpoint is not None and edit_conflict.moved_on(endpoint, generation),
     }
     return render(request, "endpoints/htmx/look.html", context)
+
+
+def _errors_after_edits(
+    errors: tuple[Problem, ...], touched: frozenset[str]
+) -> tuple[Problem, ...]:
+    """Return the errors to show on a new endpoint: none before the first edit, then all but empty
+    fields that were not edited.
+    """
+    if not touched:
+        return ()
+    return tuple(one for one in errors if one.field in touched or not _is_empty(one))
+
+
+def _is_empty(error: Problem) -> bool:
+    return error.code == "required" or error.value in (None, "")
 
 
 def _error_row(error: Problem, form: EndpointForm) -> dict[str, Any]:
@@ -139,7 +160,8 @@ def _groups(form: EndpointForm, errors: tuple[Problem, ...]) -> list[dict[str, A
 def preview_typed(request: HttpRequest) -> HttpResponse:
     spec = typed_spec(request)
     context = teams.context_of(request.user, None, request.POST.get("team", ""))
-    return _page(request, spec, "", standing_errors(spec, context))
+    refused = [*standing_errors(spec, context), *start_errors(spec, context)]
+    return _page(request, spec, "", refused)
 
 
 @require_POST
@@ -147,7 +169,8 @@ def preview_typed(request: HttpRequest) -> HttpResponse:
 def typed_change(request: HttpRequest, name: str) -> HttpResponse:
     present = find_endpoint(name)
     spec = typed_spec(request, present)
-    refused = standing_errors(spec, teams.context_of(request.user, present))
+    context = teams.context_of(request.user, present)
+    refused = [*standing_errors(spec, context), *start_errors(spec, context, present.parsed)]
     return _page(request, spec, name, refused)
 
 

@@ -24,6 +24,8 @@ CARRIED_MARK = "set_aside"
 """Hidden field: the submitted page carried the cluster values without showing them."""
 WIDE = frozenset(
     {
+        "model",
+        "engine",
         "worker_args",
         "cache.l2.url",
         "routing.strategy",
@@ -36,23 +38,23 @@ WIDE = frozenset(
 )
 _CHOICE_LABELS = {
     "tieredstorage": "tieredstorage: Emberline's cache tier",
-    "redis": "redis: a Redis or Valkey of yours",
-    "prefixaware": "prefixaware: the worker that was sent most of the prompt before",
-    "kvaware": "kvaware: the worker that reports to hold most of it",
-    "session": "session: one worker for each session",
-    "roundrobin": "roundrobin: in turn",
-    "lru": "lru: drop what was used longest ago",
-    "arc": "arc: also keep what is used often",
-    "simulated": "simulated: no model computes",
-    "": "as the model says",
+    "redis": "redis: your own Redis or Valkey",
+    "prefixaware": "prefixaware: worker that was sent the longest prefix",
+    "kvaware": "kvaware: worker that reports the longest cached prefix",
+    "session": "session: one worker per session",
+    "roundrobin": "roundrobin: each worker in turn",
+    "lru": "lru: least recently used",
+    "arc": "arc: recency and frequency",
+    "simulated": "simulated: generated responses, no model",
+    "": "by model name",
     "huggingface": "huggingface: downloaded before the worker starts",
-    "s3": "s3: a bucket, mounted",
-    "fsx": "fsx: FSx for Lustre, mounted",
-    "pvc": "pvc: a volume claim of the namespace",
+    "s3": "s3: mounted bucket",
+    "fsx": "fsx: mounted FSx for Lustre",
+    "pvc": "pvc: volume claim in the namespace",
     "gateway": "gateway: Gateway API",
-    "loadbalancer": "loadbalancer: a Service of its own",
-    "secret": "secret: a Secret of the namespace",
-    "cert-manager": "cert-manager: made and renewed by an issuer",
+    "loadbalancer": "loadbalancer: Service of type LoadBalancer",
+    "secret": "secret: Secret in the namespace",
+    "cert-manager": "cert-manager: issued and renewed automatically",
 }
 _SHAPES = {
     "worker_args": "--max-model-len=2048",
@@ -111,7 +113,7 @@ class OfferedSelect(forms.Select):
 
 def missing_text(why: Mapping[str, str]) -> str:
     return "".join(
-        f" Not here{f': {choice}' if choice else ''}. {text}" for choice, text in why.items()
+        f" Unavailable{f': {choice}' if choice else ''}. {text}" for choice, text in why.items()
     )
 
 

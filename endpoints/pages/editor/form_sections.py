@@ -38,51 +38,51 @@ def _all_of(*sections: str) -> tuple[str, ...]:
 
 MODEL = FormSection(
     "Model",
-    "What is served, and by how many workers.",
-    ("name", "model", "engine", "replicas"),
+    "Model, engine and number of workers.",
+    ("name", "replicas", "model", "engine"),
 )
 PLACE = FormSection(
-    "Where it runs",
-    "This machine, or one of the clusters the console knows.",
+    "Location",
+    "This machine or a connected cluster.",
     ("placement.cluster", "placement.namespace"),
 )
 L1 = FormSection(
     "L1 cache",
-    "In each worker's memory: what one request computed is found by the next one there.",
+    "KV cache in the memory of each worker.",
     _all_of("cache.l1"),
     "cache.l1.enabled",
 )
 L2 = FormSection(
     "L2 cache",
-    "Shared by all workers: what one computed is found by the others. Filled through L1.",
+    "KV cache shared by all workers; filled through L1.",
     _all_of("cache.l2"),
     "cache.l2.enabled",
 )
 ROUTING = FormSection(
     "Routing",
-    "How the router picks a worker for a request.",
+    "Selection of a worker per request.",
     _all_of("routing"),
     "routing.enabled",
 )
-RESOURCES = FormSection("Each worker", "What a worker may take.", _all_of("resources"))
+RESOURCES = FormSection("Worker resources", "Requests per worker.", _all_of("resources"))
 ARGUMENTS = FormSection(
-    "Arguments", "What else the workers are started with.", ("worker_args", "media_domains")
+    "Arguments", "vLLM options and media access of the workers.", ("worker_args", "media_domains")
 )
-TAGS = FormSection("Tags", "Written on everything that is made.", ("tags",))
+TAGS = FormSection("Tags", "Labels of all created objects.", ("tags",))
 
 ROUTERS = FormSection(
     "Routers",
-    "How many there are, and what they let in.",
+    "Number, resources and admission limits.",
     _all_of("router", "limits"),
 )
 EXPOSURE = FormSection(
     "Exposure",
-    "How callers outside the cluster reach the routers.",
+    "Access to the routers from outside the cluster.",
     _all_of("exposure"),
 )
 AUTOSCALING = FormSection(
     "Autoscaling",
-    "How many workers there are, by what they have to do.",
+    "Number of workers by load.",
     (
         "scaling.enabled",
         "scaling.min",
@@ -96,17 +96,17 @@ AUTOSCALING = FormSection(
     ),
     "scaling.enabled",
 )
-SOURCE = FormSection("Model source", "Where the pods find the weights.", _all_of("source"))
+SOURCE = FormSection("Model source", "Source of the weights for the pods.", _all_of("source"))
 NODES = FormSection(
     "Nodes",
-    "Which nodes of the cluster may carry a worker. Priority classes, schedulers and most "
-    "tolerations need a grant of the team.",
+    "Node selection for workers. Priority classes, schedulers and most tolerations need a team "
+    "grant.",
     tuple(path for path in _all_of("placement") if path not in PLACE.paths),
 )
 PODS = FormSection(
     "Pods",
-    "What is in a worker's pod. What is left empty is Emberline's own. For a team's endpoint, what "
-    "reaches beyond a restricted pod needs a grant of the team.",
+    "Pod template of the workers. Leave empty for the default. Anything beyond a restricted pod "
+    "needs a team grant.",
     (
         "pod.image",
         "pod.command",
@@ -124,16 +124,16 @@ PODS = FormSection(
 )
 ROLLOUT = FormSection(
     "Rollout",
-    "How a change reaches the workers.",
+    "Replacement of workers after a change.",
     ("rollout.deadline_s", "rollout.drain_s", "rollout.auto_rollback"),
 )
 SPLIT = FormSection(
-    "Prefill and decode apart",
-    "By two groups of workers.",
+    "Disaggregated prefill",
+    "Separate prefill and decode workers.",
     _all_of("pd"),
     "pd.enabled",
 )
-METRICS = FormSection("Metrics", "What Prometheus finds.", _all_of("monitoring"))
+METRICS = FormSection("Metrics", "Scrape configuration for Prometheus.", _all_of("monitoring"))
 
 # Cluster capabilities required by an option.
 _REQUIRED_CAPABILITIES = {
@@ -154,8 +154,8 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
     def on(*more: FormSection) -> tuple[FormSection, ...]:
         return more if cluster is not None else ()
 
-    cache = "What was computed once is kept, and found again."
-    routing = "Which worker gets a request."
+    cache = "Reuse of computed prompt prefixes."
+    routing = "Selection of a worker per request."
     found = (
         FieldGroup("model", "Model", MODEL.text, (MODEL, *((PLACE,) if place else ()))),
         FieldGroup("cache", "Cache", cache, (L1, L2)),
@@ -163,12 +163,12 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
         FieldGroup("scaling", "Scaling", AUTOSCALING.text, on(AUTOSCALING)),
         FieldGroup("source", "Model source", SOURCE.text, on(SOURCE)),
         FieldGroup(
-            "placement", "Placement", "What a worker needs, and where.", (RESOURCES, *on(NODES))
+            "placement", "Placement", "Worker resources and nodes.", (RESOURCES, *on(NODES))
         ),
         FieldGroup(
             "advanced",
             "Advanced",
-            "What few need to change.",
+            "Arguments, pods, rollout and tags.",
             (ARGUMENTS, *on(PODS, ROLLOUT, SPLIT, METRICS), TAGS),
         ),
     )
@@ -181,35 +181,36 @@ def summarize_group(key: str, spec: EndpointSpec) -> str:
 
 def _cache(spec: EndpointSpec) -> str:
     l1, l2 = spec.cache.l1, spec.cache.l2
-    first = f"L1 {l1.size_gib:g} GiB a worker, {l1.policy}" if l1.enabled else "L1 off"
-    where = f"in tier {l2.tier}" if l2.backend == "tieredstorage" else l2.backend
+    first = f"L1 {l1.size_gib:g} GiB/worker, {l1.policy}" if l1.enabled else "L1 off"
+    where = f"tier {l2.tier}" if l2.backend == "tieredstorage" else l2.backend
     return f"{first} · L2 {where if l2.enabled else 'off'}"
 
 
 def _routing(spec: EndpointSpec) -> str:
-    words = [spec.routing.strategy if spec.routing.enabled else "in turn"]
+    words = [spec.routing.strategy if spec.routing.enabled else "round robin"]
     if spec.on_cluster:
-        words.append(f"{spec.router.replicas} routers")
-        words.append("inside only" if spec.exposure.kind == "none" else spec.exposure.kind)
+        count = spec.router.replicas
+        words.append(f"{count} router{'s' if count != 1 else ''}")
+        words.append("cluster only" if spec.exposure.kind == "none" else spec.exposure.kind)
     return " · ".join(words)
 
 
 def _scaling(spec: EndpointSpec) -> str:
     scaling = spec.scaling
     if not scaling.enabled:
-        return f"off: {spec.replicas} workers"
-    return f"{scaling.min} to {scaling.max} workers"
+        return f"off: {spec.replicas} worker{'s' if spec.replicas != 1 else ''}"
+    return f"{scaling.min}–{scaling.max} workers"
 
 
 def _source(spec: EndpointSpec) -> str:
-    return spec.source.type or "as the model says"
+    return spec.source.type or "by model name"
 
 
 def _placement(spec: EndpointSpec) -> str:
     each = spec.resources
     words = f"{each.cpus:g} CPU, {each.memory_gib:g} GiB"
     words += f", {each.gpus} GPU" if each.gpus else ""
-    return " · ".join([f"{words} a worker", *spec.placement.instance_types[:2]])
+    return " · ".join([f"{words} per worker", *spec.placement.instance_types[:2]])
 
 
 def _advanced(spec: EndpointSpec) -> str:

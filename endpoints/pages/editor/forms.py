@@ -10,6 +10,7 @@ from typing import Any
 
 from django import forms
 from django.forms.boundfield import BoundField
+from django.urls import reverse
 
 from console.core.errors import Problem
 from console.web.forms import Styled
@@ -113,8 +114,8 @@ class EndpointForm(Styled, forms.Form):
             field.widget.attrs["required"] = True
         if spec_field.path == "name" and self.changing:
             field.widget.attrs["readonly"] = True
-        if spec_field.path == "model" and self.models:
-            field.widget.attrs["list"] = "known-models"
+        if spec_field.path == "model":
+            field.widget.attrs |= _model_combobox()
         if spec_field.path == "cache.l2.tier":
             field.widget.attrs["list"] = "known-tiers"
         if spec_field.path.startswith("placement.") and spec_field.effect is Effect.FIXED:
@@ -183,6 +184,7 @@ class EndpointForm(Styled, forms.Form):
             "on": on,
             "only": " ".join(one or "-" for one in only),
             "usual": self._as_usual(path, values),
+            "combobox": path == "model",
             "why": self._why(path, values),
         }
 
@@ -249,6 +251,26 @@ class EndpointForm(Styled, forms.Form):
                 self.add_error(None, f"{error.field}: {text}" if error.field else text)
 
 
+def _model_combobox() -> dict[str, str]:
+    """Return the attributes of the model field: options are loaded by htmx, keys are in
+    combobox.js. The data list serves browsers without script.
+    """
+    return {
+        "list": "known-models",
+        "role": "combobox",
+        "aria-autocomplete": "list",
+        "aria-expanded": "false",
+        "aria-controls": "model-options",
+        "data-combobox": "model-options",
+        "hx-get": reverse("endpoints:model-options"),
+        "hx-include": "closest form",
+        "hx-params": "model,placement.cluster",
+        "hx-target": "#model-options",
+        "hx-trigger": "focus, input changed delay:200ms",
+        "hx-sync": "this:replace",
+    }
+
+
 def live_id(path: str) -> str:
     return f"live-{path.replace('.', '-')}"
 
@@ -259,10 +281,15 @@ class PromptForm(Styled, forms.Form):
     prompt = forms.CharField(
         label="Prompt",
         max_length=200_000,
-        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "Write something long, twice."}),
+        widget=forms.Textarea(
+            attrs={
+                "rows": 4,
+                "placeholder": "A prompt of 100 tokens or more shows the effect of the cache.",
+            }
+        ),
     )
     max_tokens = forms.IntegerField(
-        label="Tokens to answer", min_value=1, max_value=512, initial=32
+        label="Max output tokens", min_value=1, max_value=512, initial=32
     )
     worker = forms.CharField(label="Worker", required=False)
 

@@ -30,15 +30,15 @@ class ImportForm(Styled, forms.Form):
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false", "class": "font-monospace"}),
-        help_text="InferenceEndpointConfig or JumpStartModel, as YAML or JSON; several with ---.",
+        help_text="InferenceEndpointConfig or JumpStartModel as YAML or JSON; several with ---.",
     )
-    file = forms.FileField(label="or a file", required=False)
+    file = forms.FileField(label="File", required=False)
     cluster = forms.ChoiceField(label="Cluster", required=False)
     namespace = forms.CharField(
         label="Namespace",
         required=False,
         max_length=63,
-        help_text="For objects which name none. Empty: the cluster's own.",
+        help_text="For objects without a namespace. Empty: the default namespace of the cluster.",
     )
 
     def __init__(self, data: Any = None, files: Any = None) -> None:
@@ -101,7 +101,7 @@ def manifest(request: HttpRequest, name: str) -> HttpResponse:
 def _report_applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpResponseBase:
     changed = [one for one in planned if one.changes]
     if not changed:
-        messages.info(request, "Nothing was to be changed: it is all as the text says.")
+        messages.info(request, "No changes: the endpoints match the manifest.")
         return redirect("endpoints:list")
     names = ", ".join(one.name for one in changed)
     messages.success(request, f"Applied: {names}.")

@@ -34,95 +34,89 @@ class Preset:
         return {**flat, **{one.path: one.value for one in self.here(cluster=cluster)}}
 
 
-_L1_ON = PresetSetting(
-    "cache.l1.enabled", True, "What was computed stays when a worker needs the room for others."
-)
+_L1_ON = PresetSetting("cache.l1.enabled", True, "Evicted device blocks stay in L1.")
 
 CHAT = Preset(
     "chat",
     "Chat",
-    "Many conversations of short turns, each going on where it stopped.",
+    "Many conversations with short turns.",
     "message",
     (
         PresetSetting(
             "routing.strategy",
             "prefixaware",
-            "A turn goes to the worker that was sent the conversation so far; callers need send "
-            "no session.",
+            "A turn goes to the worker that was sent the conversation so far; no session key is "
+            "needed.",
         ),
         _L1_ON,
-        PresetSetting("cache.l1.policy", "lru", "Who spoke last will speak next."),
-        PresetSetting("cache.l1.chunk_tokens", 32, "Small, so that a short turn is found whole."),
+        PresetSetting("cache.l1.policy", "lru", "Recent conversations continue."),
+        PresetSetting("cache.l1.chunk_tokens", 32, "Small chunks match short turns."),
         PresetSetting(
             "cache.l2.enabled",
             True,
-            "When a conversation's worker is busy or gone, another one finds what it had computed.",
+            "Another worker reuses the conversation if its own is busy or down.",
         ),
-        PresetSetting("cache.l2.ttl_s", 3600, "An hour: people come back from lunch."),
+        PresetSetting("cache.l2.ttl_s", 3600, "1 h: typical pause in a conversation."),
     ),
 )
 DOCUMENTS = Preset(
     "documents",
     "Long documents",
-    "Few long texts, and many questions about each.",
+    "Few long documents with many questions about each.",
     "file-text",
     (
         PresetSetting(
             "routing.strategy",
             "kvaware",
-            "A long prompt is dear to compute twice: it goes where its KV really is, also after "
+            "Long prefills are expensive: requests go to the worker that holds the KV, also after "
             "evictions and with several routers.",
         ),
         _L1_ON,
         PresetSetting(
             "cache.l1.size_gib",
             16.0,
-            "64,000 tokens of a model of 8 billion parameters take about 8 GiB.",
+            "64,000 tokens of an 8B model take about 8 GiB.",
             cluster=True,
         ),
-        PresetSetting(
-            "cache.l1.size_gib", 1.0, "As much as a small machine can spare.", cluster=False
-        ),
+        PresetSetting("cache.l1.size_gib", 1.0, "Fits a small machine.", cluster=False),
         PresetSetting(
             "cache.l1.policy",
             "arc",
-            "A text that is asked about again is not pushed out by those which are read once.",
+            "Documents used once do not evict documents used often.",
         ),
+        PresetSetting("cache.l1.chunk_tokens", 256, "Large chunks cost less for long prefixes."),
         PresetSetting(
-            "cache.l1.chunk_tokens", 256, "Large: a document is found as a whole or not."
+            "cache.l2.enabled", True, "All workers reuse a document that one has computed."
         ),
-        PresetSetting(
-            "cache.l2.enabled", True, "One worker reads a document, all answer about it."
-        ),
-        PresetSetting("cache.l2.ttl_s", 86_400, "A day: questions come all day."),
+        PresetSetting("cache.l2.ttl_s", 86_400, "24 h: documents are used all day."),
     ),
 )
 BATCH = Preset(
     "batch",
     "Batch",
-    "A great many prompts at once; nobody waits for the first word.",
+    "Many prompts at once; throughput matters more than TTFT.",
     "stack-2",
     (
         PresetSetting(
             "routing.strategy",
             "prefixaware",
-            "Prompts with the same instruction share it; the others go to the least busy worker.",
+            "Prompts with a common instruction share its KV; others go to the least loaded worker.",
         ),
         _L1_ON,
-        PresetSetting("cache.l1.policy", "lru", "What is done does not come back."),
+        PresetSetting("cache.l1.policy", "lru", "Completed prompts are not reused."),
         PresetSetting(
             "cache.l2.enabled",
             False,
-            "Each prompt is read once: keeping it for others costs more than it finds.",
+            "Each prompt is computed once; writes to L2 would cost more than they save.",
         ),
         PresetSetting(
             "worker_args",
             ("--max-num-batched-tokens=16384",),
-            "Larger steps: more tokens a second, a later first one.",
+            "Larger batches: more tokens/s, higher TTFT.",
             cluster=True,
         ),
         PresetSetting(
-            "rollout.drain_s", 300, "Answers are long: a leaving worker may end its own.", True
+            "rollout.drain_s", 300, "Long responses complete before a worker terminates.", True
         ),
     ),
 )

@@ -59,13 +59,13 @@ def to_text(data: Mapping[str, Any]) -> str:
 
 def parse_text(text: str) -> SpecText:
     if len(text) > LONGEST:
-        raise _refused(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
+        raise _refused(f"The text has {len(text)} characters.", f"Use at most {LONGEST}.")
     found = documents.read_documents(text)
     if len(found) != 1:
-        raise _refused(f"The text holds {len(found)} objects.", "Leave one endpoint in it.")
+        raise _refused(f"The text contains {len(found)} objects.", "Keep one endpoint.")
     if objects.is_manifest(found[0]):
         kind = found[0].get("kind", "another kind")
-        raise _refused(f"This is an object of {kind}.", "Bring it in on the page Import.")
+        raise _refused(f"The text is an object of kind {kind}.", "Use the page Import.")
     return SpecText(found[0], yaml_reader.key_lines(text, SECTIONS))
 
 

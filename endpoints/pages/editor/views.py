@@ -56,7 +56,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
             expected_generation=generation_of(request),
             note=desk.sent.get("note", ""),
         )
-        messages.success(request, f"{name} is being changed.")
+        messages.success(request, f"{name} saved; the rollout starts.")
         return made
 
     if request.method != "POST":
@@ -77,7 +77,7 @@ def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
     def save(data: dict[str, Any]) -> Endpoint:
         team, note = desk.sent.get("team"), desk.sent.get("note", "")
         made = actions.create(request.user, data, team=team, note=note)
-        messages.success(request, f"{made.name} is accepted. Its steps are shown below.")
+        messages.success(request, f"{made.name} created; its steps are shown below.")
         return made
 
     if request.method != "POST":

@@ -95,6 +95,20 @@ def test_cache_tiers() -> None:
 
 
 @db
+def test_models() -> None:
+    listed = run("model", "list", "--search", "llama 70b")
+    assert "meta-llama/Llama-3.1-70B-Instruct" in listed
+    assert "Qwen" not in listed
+    assert run("model", "list", "--search", "nothing").strip() == "No known model matches."
+    assert run("model", "list", "--cluster", "nowhere", "-o", "name").strip() == ""
+    checked = run("model", "check", "Qwen/Qwen3-8B")
+    assert "8.19B" in checked
+    assert "Not checked on Hugging Face: the check is off" in checked
+    assert json.loads(run("model", "check", "smollm2-135m-instruct", "-o", "json"))["hub"] is None
+    assert refused("model", "check", "no model")[0] == 3
+
+
+@db
 def test_instance_types() -> None:
     assert "x.y (added): 4 vCPUs, 16 GiB" in run(
         "instance-type", "set", "x.y", "vcpus=4", "memory_gib=16"

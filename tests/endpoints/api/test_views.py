@@ -17,6 +17,7 @@ from endpoints.actions import SYSTEM
 from endpoints.keys import actions as keys_actions
 from endpoints.keys import storage
 from endpoints.models import Endpoint, InferenceKey, Replica, Revision
+from endpoints.placement import spec_context
 from endpoints.spec.endpoint_spec import merge
 from tests.support.console import make_endpoint, pretend_ready, program
 
@@ -388,3 +389,25 @@ def test_an_endpoint_is_given_to_a_team_and_back(api: APIClient, data: dict[str,
     assert api.post(f"{ONE}move/", {"team": None}).json()["team"] is None
     for bad in ({"team": "none-such"}, {"team": 7}, {}):
         assert api.post(f"{ONE}move/", bad).status_code in (400, 404)
+
+
+def test_worker_arguments_are_validated_before_anything_is_created(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = program("admin")
+    small = {"cache": {"l1": {"size_gib": 0.01}}, "resources": {"memory_gib": 0.5}}
+    wanted = {"name": "demo", "model": "m/m", "engine": "vllm", **small}
+    wanted["worker_args"] = ["--nonsense=1"]
+    assert api.post(URL, wanted).status_code == 201, "no vLLM is installed for this test"
+    monkeypatch.setattr(spec_context.installation, "vllm_version", lambda _spec: "0.32.0")
+    refused = api.post(URL, {**wanted, "name": "second"})
+    assert refused.status_code == 400
+    (error,) = refused.json()["errors"]
+    assert (error["field"], error["code"]) == ("worker_args", "unknown_argument")
+    assert error["detail"] == "vLLM 0.32.0 has no option --nonsense."
+    shown = api.post("/api/v1/preview/", wanted).json()["refused"]
+    assert "vLLM 0.32.0 has no option --nonsense." in shown
+    kept = api.patch(ONE, {"replicas": 2})
+    assert kept.status_code == 200, "unchanged arguments block no other change"
+    changed = api.patch(ONE, {"worker_args": ["--max-model-len=many"]})
+    assert "'many' is not a value of --max-model-len" in changed.content.decode()

@@ -71,9 +71,9 @@ def test_what_is_created_can_be_exported_and_created_again(data: dict[str, Any])
     [
         ("replicas=-1", ("replicas: -1", "less than 0", "from 0 to 64")),
         ("replicas=many", ('replicas: "many"', "whole number")),
-        ("routing.strategy=fastest", ("routing.strategy", "not a known", "kvaware")),
+        ("routing.strategy=fastest", ("routing.strategy", "not a value of", "kvaware")),
         ("cache.l2.enabled=perhaps", ("cache.l2.enabled", "true or false")),
-        ("zzz=1", ("zzz", "no such field", "use one of")),
+        ("zzz=1", ("zzz", "Unknown field", "use one of")),
         ("nonsense", ("FIELD=VALUE",)),
     ],
 )
@@ -107,7 +107,7 @@ def test_change_and_delete() -> None:
     )
     assert "being deleted" in run("endpoint", "delete", "demo", "--yes")
     assert Endpoint.objects.get().deleting
-    assert "no endpoint called other" in refused("endpoint", "delete", "other", "-y")
+    assert "no endpoint other" in refused("endpoint", "delete", "other", "-y")
 
 
 def test_from_a_real_shell(settings: Any) -> None:

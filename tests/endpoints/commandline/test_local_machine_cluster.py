@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_named(
         text = refused("logs", "demo", *words)
         assert told in text
         assert known in text
-    assert "no endpoint called other" in refused("logs", "other")
+    assert "no endpoint other" in refused("logs", "other")
     for tail in ("0", "-1", "x", "2001", "9" * 30):
         assert "from 1 to 2000" in refused("logs", "demo", f"--tail={tail}")
     cluster.away = True
@@ -154,8 +154,8 @@ def test_drift_is_shown_healed_and_adopted(
 
 
 def test_what_is_no_drift_is_refused(placed: Endpoint) -> None:
-    assert "Nothing of demo called Deployment/x" in refused("adopt", "demo", "Deployment/x.spec")
-    assert "called stranger differs" in refused("heal", "demo", "--workload", "stranger")
+    assert "demo has no drift Deployment/x" in refused("adopt", "demo", "Deployment/x.spec")
+    assert "has no drift stranger" in refused("heal", "demo", "--workload", "stranger")
     make_endpoint(name="here")
     assert "runs on this machine" in refused("heal", "here")
-    assert "no endpoint called other" in refused("drift", "other")
+    assert "no endpoint other" in refused("drift", "other")

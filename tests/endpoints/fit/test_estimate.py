@@ -50,7 +50,7 @@ def test_seventy_billion_need_more_gpus_and_the_remedy_says_how_many() -> None:
     found = fit("llama-3.1-70b", H100, max_context=8192)
     assert found.verdict is FitVerdict.DOES_NOT_FIT
     assert found.findings[0].field == "resources.gpus"
-    assert found.findings[0].remedy == "Give each worker 2 GPUs."
+    assert found.findings[0].remedy == "Use 2 GPUs per worker."
     again = fit("llama-3.1-70b", H100, max_context=8192, tensor=2)
     assert again.verdict is FitVerdict.FITS
     assert again.workers_per_machine == 4

@@ -26,7 +26,7 @@ def test_over_rest_with_numbers_and_formulas() -> None:
     (judged,) = found["judged"]
     assert judged["verdict"] == "does_not_fit"
     assert judged["findings"][0]["blocks"] is True
-    kv = next(line for line in judged["lines"] if line["name"].startswith("KV of one token"))
+    kv = next(line for line in judged["lines"] if line["name"].startswith("KV per token"))
     assert (kv["value"], kv["formula"]) == (131_072, "2 x 32 layers x 8 KV heads x 128")
 
 
@@ -64,12 +64,12 @@ def test_the_panel_answers_what_is_typed() -> None:
     client = client_of(people.alice)
     typed = {"model": "Qwen/Qwen3-8B", "engine": "vllm", "resources.memory_gib": "4"}
     page = client.post("/endpoints/new/look/", typed).content.decode()
-    assert "8.19 billion parameters" in page
-    assert "does not fit" in page
-    assert "Give it" in page, "the remedy"
+    assert "8.19B parameters" in page
+    assert "Does not fit" in page
+    assert "GiB or more" in page, "the remedy"
     half = client.post("/endpoints/new/look/", {**typed, "resources.memory_gib": "4x"})
     assert half.status_code == 200, "half a number is no crash"
-    assert "always fit" in client.post("/endpoints/new/look/", {}).content.decode()
+    assert "need no model memory" in client.post("/endpoints/new/look/", {}).content.decode()
     assert client_of(people.charlie).post("/endpoints/new/look/", typed).status_code == 403
     assert "new/look/" in client.get("/endpoints/new/").content.decode()
 

@@ -99,7 +99,7 @@ def test_a_bad_form_says_what_and_how(watched: Watched) -> None:
     page.locator("[name='cache.l2.enabled']").check()
     page.locator("[name='cache.l2.backend']").select_option("redis")
     page.get_by_role("button", name="Create endpoint").click()
-    expect(page.get_by_role("heading", name="Nothing was created")).to_be_visible()
+    expect(page.get_by_role("heading", name="Endpoint not created")).to_be_visible()
     text = page.locator("#form-errors").inner_text()
     assert "-3" in text
     assert "redis://" in text

@@ -47,8 +47,8 @@ def test_an_admin_sets_it_on_the_page() -> None:
     assert "release=prometheus\nteam=ml" in page
     assert "Pending" in page
     for wrong, words in (
-        ({"namespace": "No Such"}, "cannot name an object"),
-        ({"labels": "a b=c"}, "cannot be a name"),
+        ({"namespace": "No Such"}, "is not a valid Kubernetes name"),
+        ({"labels": "a b=c"}, "is not a valid key"),
         ({"labels": "a=b c"}, "cannot be the value of a label"),
         ({"labels": "app.kubernetes.io/name=x"}, "says that the object is this console"),
         ({"receivers": "on"}, "No Alertmanager is configured for prod"),

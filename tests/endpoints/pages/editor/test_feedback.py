@@ -24,6 +24,10 @@ def page(db: None) -> Client:
     return browser("operator")
 
 
+def words_of(answer: Any) -> str:
+    return " ".join(re.sub(r"<[^>]+>", "", answer.content.decode()).split())
+
+
 def slot(answer: Any, path: str) -> str:
     """What the page is to show below a field; None-like "" when nothing."""
     found = re.search(
@@ -48,9 +52,28 @@ def test_a_touched_field_is_told_what_the_api_would_say(page: Client) -> None:
     assert f"{api['detail']} {api['remedy']}" in slot(answer, "replicas")
     assert 'id="id_replicas_error"' in slot(answer, "replicas")
     assert slot(answer, "name") == "", "nobody was there yet"
-    assert "2 things to put right" in text_of(answer)
+    assert "2 errors" in text_of(answer)
     both = page.post(LOOK, {**typed, "touched": "replicas name"})
-    assert "cannot be a name" in slot(both, "name")
+    assert "is not a valid name" in slot(both, "name")
+
+
+def test_validation_starts_after_the_first_edit(page: Client) -> None:
+    opened = page.post(LOOK, sent(page.get(NEW), model=""))
+    text = words_of(opened)
+    assert "Incomplete" in text
+    assert "To complete: Name, Model." in text
+    assert "2 fields to complete" in text
+    html = opened.content.decode()
+    assert "invalid-feedback" not in html
+    assert "bg-red-lt" not in html.partition('id="fit-title"')[0]
+    edited = page.post(LOOK, sent(page.get(NEW), model="", replicas="-1", touched="replicas"))
+    text = words_of(edited)
+    assert "1 error Replicas" in text
+    assert "Name is required" not in text, "not edited yet"
+    left = page.post(LOOK, sent(page.get(NEW), model="", touched="model"))
+    assert "Model is required" in slot(left, "model")
+    refused = page.post(NEW, sent(page.get(NEW), model=""))
+    assert "Name is required" in words_of(refused), "shown on submit"
 
 
 def test_rules_of_several_fields_are_told_where_they_belong(page: Client) -> None:
@@ -58,7 +81,7 @@ def test_rules_of_several_fields_are_told_where_they_belong(page: Client) -> Non
     typed.pop("cache.l1.enabled")
     typed["cache.l2.enabled"] = "on"
     answer = page.post(LOOK, typed)
-    assert "L2 is filled through L1" in slot(answer, "cache.l1.enabled")
+    assert "L2 requires L1" in slot(answer, "cache.l1.enabled")
     assert '<span id="wrong-cache" hx-swap-oob="innerHTML"><span' in answer.content.decode()
     assert "L1 off" in text_of(answer)
 
@@ -95,7 +118,7 @@ def test_the_form_follows_the_yaml(page: Client) -> None:
 def test_a_text_that_cannot_be_used_leaves_all_as_it_is(page: Client, by: str) -> None:
     answer = page.post(LOOK, sent(page.get(NEW), name="", yaml="name: [", by=by))
     html = answer.content.decode()
-    assert "the form is as it was before" in text_of(answer)
+    assert "the form keeps its previous values" in text_of(answer)
     assert "Line 1</button>" in text_of(answer)
     for part in ("form-parts", "yaml-pane"):
         assert f'id="{part}"' not in html, "neither is drawn over what is typed"
@@ -107,7 +130,7 @@ def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: 
     text = first["yaml"].replace("replicas: 1", "replicas: 3")
     answer = page.post(LOOK, {**first, "name": "by-form", "yaml": text, "by": by})
     html = answer.content.decode()
-    assert "Keep the form" in html
+    assert "Use the form" in html
     for part in ("form-parts", "yaml-pane"):
         assert f'id="{part}"' not in html
 
@@ -115,14 +138,14 @@ def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: 
 def test_a_change_says_what_it_does(page: Client, demo: Endpoint) -> None:
     look = f"{EDIT}look/"
     opened = page.get(EDIT)
-    assert "Nothing changed yet" in text_of(page.post(look, sent(opened)))
+    assert "No changes" in text_of(page.post(look, sent(opened)))
     live = text_of(page.post(look, sent(opened, replicas="1")))
-    assert "1 change to what is wanted now" in live
-    assert "restarts nothing" in live
+    assert "1 change to the current spec" in live
+    assert "no restart" in live
     heavy = text_of(page.post(look, sent(opened, resources__cpus="2")))
-    assert "2 workers, one after another" in heavy
+    assert "2 workers, one at a time" in heavy
     actions.patch(SYSTEM, "demo", {"replicas": 1})
-    assert "Somebody changed demo" in text_of(page.post(look, sent(opened)))
+    assert "demo was changed after this page was opened" in text_of(page.post(look, sent(opened)))
 
 
 def test_nobody_without_the_role_is_told(demo: Endpoint) -> None:

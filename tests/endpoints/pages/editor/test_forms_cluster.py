@@ -219,7 +219,7 @@ def test_a_start_is_for_the_place_it_is_used_at(
     assert there["cache.l1.size_gib"] == "16", "nobody had changed it"
     assert there["cache.l1.chunk_tokens"] == "64", "somebody had"
     assert "cache.l2.enabled" not in there
-    assert "there is no cache tier on prod yet" in drawn.content.decode()
+    assert "prod has no cache tier" in drawn.content.decode()
     monkeypatch.setattr(spec_context, "tier_clusters", lambda: {"default": "", "near": "prod"})
     again = page.post("/endpoints/new/?drawn=anew", {**here, "placement.cluster": "prod"})
     assert sent(again)["cache.l2.tier"] == "near"

@@ -82,7 +82,7 @@ def test_a_start_sets_its_fields_and_keeps_what_was_typed(page: Client) -> None:
     assert drawn.status_code == 200
     assert not Endpoint.objects.exists()
     text = text_of(drawn)
-    assert "A long prompt is dear to compute twice" in text, "why, beside the field"
+    assert "Long prefills are expensive" in text, "why, beside the field"
     again = sent(drawn)
     assert (again["name"], again["replicas"]) == ("docs", "2")
     assert (again["routing.strategy"], again["cache.l1.policy"]) == ("kvaware", "arc")
@@ -101,7 +101,7 @@ def test_closed_groups_open_when_something_in_them_is_set_or_wrong(page: Client)
 
     plain = page.get(NEW)
     assert opened(plain) == set()
-    assert "L1 0.5 GiB a worker, lru" in text_of(plain), "told while closed"
+    assert "L1 0.5 GiB/worker, lru" in text_of(plain), "told while closed"
     assert opened(page.get(f"{NEW}?start=chat")) == {"cache"}
     refused = page.post(NEW, sent(plain, name="demo", resources__memory_gib="0"))
     assert opened(refused) == {"placement"}
@@ -170,7 +170,7 @@ def test_where_both_were_changed_a_person_says_which(page: Client) -> None:
     both = sent(answer, name="by-form", yaml=text)
     refused = page.post(NEW, both)
     assert refused.status_code == 400
-    assert "You changed the form, and the YAML too" in text_of(refused)
+    assert "form and YAML differ" in text_of(refused)
     again = sent(refused)
     assert (again["name"], again["yaml"].replace("\r\n", "\n")) == ("by-form", text)
     assert page.post(NEW, again).status_code == 400, "still not said"
@@ -191,7 +191,7 @@ def test_a_change_that_met_another_shows_it_and_merges(page: Client, demo: Endpo
     assert met.status_code == 409
     text = text_of(met)
     assert "more at noon" in text
-    assert "not touched: theirs is taken" in text
+    assert "unchanged: theirs is used" in text
     kept = sent(met)
     assert (kept["replicas"], kept["note"], kept["generation"]) == ("3", "mine", "1")
     assert page.post(EDIT, kept).status_code == 409, "saving again overwrites nobody"
@@ -217,7 +217,7 @@ def test_one_who_is_faster_by_a_moment_is_shown_too(
     typed = {"yaml": text} if by_text else {"routing.strategy": "session"}
     met = page.post(EDIT, {**sent(opened), **typed})
     assert met.status_code == 409
-    assert "was changed meanwhile" in text_of(met)
+    assert "was changed since you opened it" in text_of(met)
     assert sent(met)["routing.strategy"] == "session"
 
 
@@ -280,7 +280,7 @@ def test_what_another_owns_says_so_before_anything_is_typed(
 ) -> None:
     owner = owners.Owner("prod", "llm", "demo")
     monkeypatch.setattr(owners, "_find", [lambda _name: owner])
-    assert "what is saved here is refused" in text_of(page.get(EDIT))
+    assert "changes here are rejected" in text_of(page.get(EDIT))
     answer = page.post(EDIT, sent(page.get(EDIT), replicas="1"))
     assert answer.status_code == 409
     assert sent(answer)["replicas"] == "1"

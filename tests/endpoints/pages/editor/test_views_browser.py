@@ -19,12 +19,13 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     watched = logged_in(chrome, live_server.url, 390, "dark")
     watched.open("/endpoints/new/")
     page: Any = watched.page
-    expect(page.locator("#look-title")).to_contain_text("1 thing to put right")
+    expect(page.locator("#look-title")).to_contain_text("Incomplete")
     assert page.locator(".invalid-feedback").count() == 0, "nobody is blamed before typing"
-    page.get_by_role("button", name="Use this with Long documents").click()
+    choose_a_model_by_keyboard(page)
+    page.get_by_role("button", name="Apply preset Long documents").click()
     expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
     page.fill("[name=name]", "Not a name")
-    expect(page.locator("#live-name")).to_contain_text("cannot be a name")
+    expect(page.locator("#live-name")).to_contain_text("is not a valid name")
     expect(page.locator("[name=name]")).to_have_attribute("aria-invalid", "true")
     page.fill("[name=name]", "docs")
     expect(page.locator("#live-name")).to_be_empty()
@@ -53,6 +54,21 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     assert watched.complaints == []
 
 
+def choose_a_model_by_keyboard(page: Any) -> None:
+    model, options = page.get_by_role("combobox", name="Model"), page.locator("#model-options")
+    model.fill("qwen 14b")
+    expect(options.get_by_role("option")).to_have_count(3)
+    model.press("ArrowDown")
+    model.press("ArrowUp")
+    expect(model).to_have_attribute("aria-activedescendant", "model-option-3")
+    model.press("Enter")
+    expect(options).to_be_hidden()
+    expect(page.locator("#model-facts")).to_contain_text("parameters")
+    model.fill("smollm2-135m-instruct")
+    model.press("Escape")
+    expect(options).to_be_hidden()
+
+
 def test_two_people_change_one(
     chrome: Browser, alice: User, demo: Endpoint, live_server: LiveServer
 ) -> None:
@@ -76,7 +92,7 @@ def test_two_people_change_one(
     expect(page.locator("[name=replicas]")).to_have_value("1")
     picture(watched, "editor-conflict")
     assert not watched.overflows()
-    page.get_by_role("button", name="Merge, and show me").click()
+    page.get_by_role("button", name="Merge and review").click()
     expect(page.locator("[name='routing.strategy']")).to_have_value("session")
     expect(page.locator("#changes-title")).to_contain_text("1 change")
     page.get_by_role("button", name="Save changes").click()

@@ -1,0 +1,122 @@
+"""Model catalogue of this installation: local and published models, with what fits where.
+
+Reads the model folder and the instance types (one query).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from console.catalogue.selectors import instances_by_name
+from endpoints.fit.estimate import FitVerdict, Machine
+from endpoints.fit.known_models import BY_NAME, KNOWN_MODELS
+from endpoints.fit.model_shape import ModelShape
+from endpoints.fit.smallest_machine import Placement, on_cpu, order, smallest
+from endpoints.placement import capacity_check, installation
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """`local`: the files are on this machine. `here`: this machine, or the cluster's node pools;
+    None if unknown. `instance`: the cheapest instance type of the catalogue.
+    """
+
+    name: str
+    local: bool
+    licence: str
+    gated: bool
+    params: int
+    weight_bytes: int
+    max_context: int
+    here: Placement | None
+    instance: Placement | None
+
+    @property
+    def size(self) -> str:
+        return capacity_check.format_params(self.params) if self.params else ""
+
+
+def list_models(search: str = "", cluster: str = "") -> list[ModelEntry]:
+    """Return local models, then published ones by name; all words of `search` must occur in the
+    name, licence or size.
+    """
+    words = search.lower().split()
+    places = _Places(cluster)
+    found = [_local(name, places) for name in sorted(installation.models())] if not cluster else []
+    found += [
+        _entry(one.name, one.shape, places, licence=one.licence, gated=one.gated)
+        for one in sorted(KNOWN_MODELS, key=lambda one: one.name.lower())
+    ]
+    return [one for one in found if _matches(one, words)]
+
+
+def find_model(name: str, cluster: str = "") -> ModelEntry:
+    """Return the entry of a model by name or path; unknown values are 0, "" and None."""
+    places = _Places(cluster)
+    if not cluster and (name in installation.models() or name.startswith("/")):
+        return _local(name, places)
+    known = BY_NAME.get(name.lower())
+    shape = None if name.startswith("/") else capacity_check.model_shape(name)
+    licence, gated = (known.licence, known.gated) if known else ("", False)
+    return _entry(name, shape, places, licence=licence, gated=gated)
+
+
+class _Places:
+    """Machines that a model is compared with."""
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+        priced = [
+            (one.price_usd_hour, capacity_check.machine_of(one))
+            for one in instances_by_name().values()
+        ]
+        self.instances = order(priced)
+        self.machine = capacity_check.this_machine()
+        pools: Iterable[Machine] = (
+            capacity_check.node_pools(cluster, gpus=True).values() if cluster else ()
+        )
+        self.pools = order((None, one) for one in pools)
+
+    def here(self, shape: ModelShape) -> Placement | None:
+        if not self.cluster:
+            return on_cpu(shape, self.machine)
+        return smallest(shape, self.pools) if self.pools else None
+
+
+def _local(name: str, places: _Places) -> ModelEntry:
+    known = BY_NAME.get(f"huggingfacetb/{name}".lower())
+    licence = known.licence if known else ""
+    shape = capacity_check.model_shape(name)
+    local = name.startswith("/") or bool(installation.models().get(name))
+    return _entry(name, shape, places, licence=licence, local=local)
+
+
+def _entry(
+    name: str,
+    shape: ModelShape | None,
+    places: _Places,
+    *,
+    licence: str = "",
+    gated: bool = False,
+    local: bool = False,
+) -> ModelEntry:
+    if shape is None:
+        return ModelEntry(name, local, licence, gated, 0, 0, 0, None, None)
+    instance = smallest(shape, places.instances)
+    return ModelEntry(
+        name,
+        local,
+        licence,
+        gated,
+        shape.params,
+        shape.weights(),
+        shape.max_context,
+        places.here(shape),
+        instance if instance.verdict is not FitVerdict.DOES_NOT_FIT else None,
+    )
+
+
+def _matches(one: ModelEntry, words: list[str]) -> bool:
+    text = f"{one.name} {one.licence} {one.size}".lower()
+    return all(word in text for word in words)

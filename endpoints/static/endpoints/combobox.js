@@ -1,0 +1,78 @@
+// Keyboard and pointer of an input with a list of options loaded by htmx (WAI-ARIA combobox). Any
+// text is a valid value; without script the input is a plain text field.
+(function () {
+  "use strict";
+
+  function input(target) { return target.closest ? target.closest("[data-combobox]") : null; }
+  function list(field) { return document.getElementById(field.getAttribute("data-combobox")); }
+  function options(field) { return Array.from(list(field).querySelectorAll("[role=option]:not([aria-disabled])")); }
+  function active(field) { return list(field).querySelector(".is-active"); }
+
+  function show(field, visible) {
+    list(field).hidden = !visible;
+    field.setAttribute("aria-expanded", String(visible));
+    if (!visible) activate(field, null);
+  }
+  function activate(field, option) {
+    var previous = active(field);
+    if (previous) previous.classList.remove("is-active");
+    field.removeAttribute("aria-activedescendant");
+    if (!option) return;
+    option.classList.add("is-active");
+    option.scrollIntoView({ block: "nearest" });
+    field.setAttribute("aria-activedescendant", option.id);
+  }
+  function choose(field, option) {
+    field.value = option.getAttribute("data-value");
+    show(field, false);
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+  function move(field, step) {
+    var all = options(field);
+    if (!all.length) return;
+    var at = all.indexOf(active(field));
+    if (at < 0) at = step > 0 ? -1 : all.length;
+    activate(field, all[(at + step + all.length) % all.length]);
+  }
+
+  document.addEventListener("keydown", function (event) {
+    var field = input(event.target);
+    if (!field || event.isComposing) return;
+    var open = !list(field).hidden;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (!open) show(field, true);
+      move(field, event.key === "ArrowDown" ? 1 : -1);
+    } else if (event.key === "Enter" && open && active(field)) {
+      event.preventDefault();
+      choose(field, active(field));
+    } else if (event.key === "Escape" && open) {
+      event.preventDefault();
+      show(field, false);
+    } else if (event.key === "Tab" && open) {
+      show(field, false);
+    }
+  });
+  document.addEventListener("input", function (event) {
+    var field = input(event.target);
+    if (field) show(field, true);
+  });
+  document.addEventListener("click", function (event) {
+    var field = input(event.target);
+    if (field) show(field, true);
+    document.querySelectorAll("[data-combobox]").forEach(function (one) {
+      if (one !== field && !list(one).contains(event.target)) show(one, false);
+    });
+  });
+  // Before the input loses the focus.
+  document.addEventListener("mousedown", function (event) {
+    var option = event.target.closest(".combobox-options [role=option]:not([aria-disabled])");
+    if (!option) return;
+    event.preventDefault();
+    choose(document.querySelector("[data-combobox='" + option.parentElement.id + "']"), option);
+  });
+  document.addEventListener("focusout", function (event) {
+    var field = input(event.target);
+    if (field && document.hasFocus()) show(field, false);
+  });
+})();
