@@ -14,7 +14,7 @@ def test_the_script_runs_the_command(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
     cli.main()
-    assert "There are no endpoints" in capsys.readouterr().out
+    assert "No endpoints." in capsys.readouterr().out
 
 
 def test_usage_names_the_script_once(

@@ -73,12 +73,12 @@ def test_a_followed_namespace_is_shown_with_what_it_lacks(people: Cast, refusing
     assert "customresourcedefinitions" in by_space[""]
     assert "llm" not in by_space, "nothing is missing there"
     status = "inferenceendpointconfigs/status.inference.sagemaker.aws.amazon.com"
-    line = f"may not (optional) patch {status} in team-a: object status is not updated"
+    line = f"missing right (optional): patch {status} in team-a: object status is not updated"
     assert line in emberline("check", "work")
 
 
 def test_the_role_is_printed_before_anything_is_followed(people: Cast, api: Stub) -> None:
-    with pytest.raises(CommandError, match="There is no cluster work"):
+    with pytest.raises(CommandError, match="Unknown cluster work"):
         emberline("role", "work", "--follow")
     add(people, api.url)
     assert emberline("role", "work").startswith("# work grants all that is needed.")

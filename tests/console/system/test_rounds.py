@@ -62,7 +62,7 @@ def test_telling_of_alerts(asked: Path) -> None:
     Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
     found = of("alerts")
     assert (found.state, found.last_at) == (RoundState.WORKING, now)
-    assert "wait: 1;" in found.text
+    assert "Pending notifications: 1;" in found.text
     for reason, state in (
         (PROMETHEUS_UNREACHABLE, RoundState.FAILING),
         (NO_PROMETHEUS, RoundState.IDLE),
@@ -119,9 +119,9 @@ def added(*back: int) -> None:
 def test_adding_up_costs(since_nine: Callable[[int], None], settings: Any) -> None:
     found = of("costs")
     assert (found.state, found.last_at) == (RoundState.LATE, None)
-    assert "added up: 3, the latest from 2026-11-10 11:00 UTC" in found.text
+    assert "Missing hours: 3, the latest from 2026-11-10 11:00 UTC" in found.text
     added(1, 3)
-    assert "added up: 1, the latest from 2026-11-10 10:00 UTC" in of("costs").text
+    assert "Missing hours: 1, the latest from 2026-11-10 10:00 UTC" in of("costs").text
     added(2)
     found = of("costs")
     assert found.state is RoundState.WORKING
