@@ -7,7 +7,13 @@ from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+)
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -60,7 +66,7 @@ def back_or(request: HttpRequest, to: str) -> HttpResponse:
     """Redirect to the page of this console named by `next`, else to `to`."""
     wanted = request.POST.get("next", "")
     if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
-        return redirect(wanted)
+        return HttpResponseRedirect(wanted)  # `redirect` would take a word for a URL's name
     return redirect(to)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from routing.analysis.kv_index import NO_SOURCE, KvIndex, KvSource, PredictionAccuracy, Probe
-from routing.analysis.label_names import NAMES, get_name
+from routing.analysis.label_names import get_name
 
 TIERS = tuple((key, get_name("tier", key)) for key in ("gpu", "l1", "l2"))
 
@@ -80,7 +80,7 @@ def worker_rows(index: KvIndex) -> tuple[WorkerRow, ...]:
 def fallback_reasons(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(
-        FallbackReason(reason, NAMES["reason"].get(reason, ""), count) for reason, count in ordered
+        FallbackReason(reason, get_name("reason", reason), count) for reason, count in ordered
     )
 
 

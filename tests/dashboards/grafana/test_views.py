@@ -113,7 +113,7 @@ def test_the_page_says_what_there_is_and_what_it_means(viewer: Client) -> None:
         assert one.title in text
         assert f"/grafana/dashboards/{one.uid}.json" in text
     assert "lmcache:num_vllm_hit_tokens_total" in text
-    assert "not LMCache&#x27;s" in text
+    assert "LMCache exports these only in vLLM&#x27;s process" in text.replace("'", "&#x27;")
     assert viewer.get("/grafana/recording.yml").content.decode() == recording_rules.render()
 
 

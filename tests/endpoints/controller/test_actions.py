@@ -90,10 +90,10 @@ def test_a_page_follows_and_lets_go() -> None:
 
 
 def test_the_command_line_follows_and_lets_go() -> None:
-    assert "No namespace" in run("list")
-    assert "west/team-a is followed" in run("add", "west", "team-a")
+    assert "No followed namespaces" in run("list")
+    assert "Following west/team-a." in run("add", "west", "team-a")
     assert "team-a" in run("list") and '"namespace": "team-a"' in run("list", "-o", "json")
-    assert "let go" in run("remove", "west", "team-a")
+    assert "Stopped following west/team-a." in run("remove", "west", "team-a")
     with pytest.raises(CommandError, match="not followed"):
         run("remove", "west", "team-b")
 

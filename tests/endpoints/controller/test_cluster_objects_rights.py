@@ -61,7 +61,7 @@ def test_the_group_of_rights_is_enough(
             _bind(cluster, followed.namespace, role)
         until(lambda: followed.look().reason == "Following", what="rights taken in")
         followed.apply()
-        assert followed.look().message == "1 objects."
+        assert followed.look().message == "1 object."
         assert followed.condition("Accepted")["status"] == "True"
         assert "Applied" in dict(followed.events())
         followed.world.until(followed.endpoint(), "Ready")

@@ -49,7 +49,7 @@ def test_a_metric_that_rises_is_a_message_and_its_fall_another(
         assert first["status"] == "firing"
         assert first["commonLabels"]["alertname"] == "IndexStale"
         assert first["commonLabels"]["endpoint"] == "demo"
-        assert "30 s old" in first["commonAnnotations"]["summary"]
+        assert "above 30 s" in first["commonAnnotations"]["summary"]
         router.answers["/metrics"] = (200, metrics(0.1))
         Route.objects.get().groups.update(due_at="2000-01-01T00:00:00Z")
         end = until(lambda: looked(hook, but=1), what="its end")[0]

@@ -85,7 +85,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     watched.shot("endpoint-answer")
 
     page.goto("/endpoints/from-form/delete/")
-    page.locator("input[type=text], input:not([type])").last.fill("from-form")
+    page.locator("#content input[name=name]").first.fill("from-form")
     page.get_by_role("button", name=re.compile("delete", re.I)).click()
     expect(page.get_by_text("from-form").first).to_be_visible()
 
@@ -163,7 +163,7 @@ def test_a_cache_tier_from_the_form_to_its_end(watched: Watched) -> None:
     page.locator("[name=memory_bytes]").fill("0.0625")
     page.get_by_role("button", name="Create cache tier").click()
     expect(page.locator(".phase-badge[data-phase=Ready]")).to_be_visible(timeout=60_000)
-    expect(page.get_by_text("Not enough asked for yet")).to_be_visible()
+    expect(page.get_by_text("Not enough lookups")).to_be_visible()
     page.get_by_role("link", name="Edit").click()
     page.locator("[name=memory_bytes]").fill("0.125")
     page.locator("[name=node_count]").fill("2")
@@ -171,7 +171,7 @@ def test_a_cache_tier_from_the_form_to_its_end(watched: Watched) -> None:
     expect(page.get_by_text("of 256 MiB")).to_be_visible(timeout=60_000)
     page.locator("[name=typed]").fill("spare")
     page.get_by_role("button", name="Flush").click()
-    expect(page.get_by_text("0 values were forgotten")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Flushed 0 values")).to_be_visible(timeout=30_000)
     watched.shot("cache-tier")
     page.get_by_role("link", name="Delete spare").click()
     page.locator("[name=name]").fill("spare")

@@ -106,7 +106,7 @@ def test_the_index_moves_by_itself_and_stays_when_the_router_goes(
     expect(row).to_contain_text("901")
     router.answers["/index"] = (500, "gone")
     it.page.clock.run_for(3_000)
-    expect(it.page.get_by_text("Stale since")).to_be_visible()
+    expect(it.page.get_by_text("Stale data")).to_be_visible()
     expect(row).to_contain_text("901")
     kept(it, "kv-index-stale")
     assert it.complaints == []

@@ -161,7 +161,7 @@ def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> Non
     monkeypatch.setattr("console.client.http.MAX_TRIES", 1)
     monkeypatch.setenv("EMBERLINE_URL", f"http://127.0.0.1:{free_port()}")
     code, told = coded("endpoint", "list")
-    assert (code, "does not answer" in told) == (context.UNREACHABLE, True)
+    assert (code, "does not respond" in told) == (context.UNREACHABLE, True)
 
 
 def test_a_dry_run_tells_and_changes_nothing(operator: Shell) -> None:

@@ -80,7 +80,7 @@ def test_they_fire_name_themselves_and_end(watched: Watched) -> None:
     (alert,) = found
     assert (alert.name, alert.endpoint, alert.worker) == ("IndexStale", "demo", "demo-worker-0")
     assert alert.since is not None
-    assert "30 s old" in alert.summary
+    assert "above 30 s" in alert.summary
     assert "doctor" in alert.remedy
     assert query_firing(prometheus, Scope("well")).alerts == ()
     assert len(query_firing(prometheus, Scope()).alerts) == 1

@@ -288,7 +288,7 @@ def test_pages_and_rest_ask_for_the_role(server: Stub) -> None:
     assert viewer.post("/metrics-sources/central/test/").status_code == 403
     assert operator.post("/metrics-sources/central/test/").status_code == 302
     edited = admin.post("/metrics-sources/central/edit/", {**typed, "url": "nonsense"})
-    assert (edited.status_code, "begins with neither" in edited.text) == (400, True)
+    assert (edited.status_code, "must begin with http" in edited.text) == (400, True)
     assert admin.post("/metrics-sources/central/remove/", {"name": "x"}).status_code == 400
     assert admin.post("/metrics-sources/central/remove/", {"name": "central"}).status_code == 302
     assert not MetricsSource.objects.exists()
@@ -334,12 +334,16 @@ def test_the_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: 
     assert "emberline metrics-source test central" in told
     assert selectors.list_in_use()[0].login.secret == SECRET
     code, text = refused_run("metrics-source", "test", "central")
-    assert (code, "lack the label pod" in text, "1/2 answer of job vllm" in text) == (2, True, True)
+    assert (code, "lack the label pod" in text, "1/2 targets up in job vllm" in text) == (
+        2,
+        True,
+        True,
+    )
     run("metrics-source", "update", "central", "--disable")
-    assert "nothing (disabled)" in run("metrics-source", "list")
-    assert refused_run("metrics-source", "get", "other")[1].endswith("There are: central.")
+    assert "(others), disabled" in run("metrics-source", "list")
+    assert refused_run("metrics-source", "get", "other")[1].endswith("Known: central.")
     run("metrics-source", "remove", "central")
-    assert "no source beside the console's own" in run("metrics-source", "list")
+    assert "No metrics sources besides the built-in one." in run("metrics-source", "list")
 
 
 def run(*words: str) -> str:

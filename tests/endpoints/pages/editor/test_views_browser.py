@@ -86,7 +86,7 @@ def test_two_people_change_one(
     other.get_by_role("button", name="Save changes").click()
     other.wait_for_url("**/endpoints/demo/")
     page.fill("[name=replicas]", "1")
-    expect(page.locator("#look")).to_contain_text("Somebody changed demo")
+    expect(page.locator("#look")).to_contain_text("demo was changed after this page was opened")
     page.get_by_role("button", name="Save changes").click()
     expect(page.locator("#conflict")).to_contain_text("for the mornings")
     expect(page.locator("[name=replicas]")).to_have_value("1")
