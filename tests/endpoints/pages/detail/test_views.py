@@ -239,7 +239,7 @@ def test_scale_pause_resume_rollback(page: Client, ready: Endpoint) -> None:
     page.post("/endpoints/demo/scale/", {"replicas": "1", "generation": "1"})
     assert Endpoint.objects.get().spec["replicas"] == 1
     answer = page.post("/endpoints/demo/scale/", {"replicas": "3", "generation": "1"}, follow=True)
-    assert "was changed since you opened it" in text_of(answer)
+    assert "changed meanwhile" in text_of(answer)
     answer = page.post("/endpoints/demo/scale/", {"replicas": "-1"}, follow=True)
     assert "cannot be less than 0" in text_of(answer)
     answer = page.post("/endpoints/demo/scale/", {"replicas": "x"}, follow=True)

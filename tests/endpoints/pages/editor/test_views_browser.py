@@ -24,6 +24,7 @@ def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: Li
     choose_a_model_by_keyboard(page)
     page.get_by_role("button", name="Apply preset Long documents").click()
     expect(page.locator("[name='cache.l1.policy']")).to_have_value("arc")
+    page.wait_for_load_state()  # a preset opens the page anew; its scripts note what is edited
     page.fill("[name=name]", "Not a name")
     expect(page.locator("#live-name")).to_contain_text("is not a valid name")
     expect(page.locator("[name=name]")).to_have_attribute("aria-invalid", "true")
