@@ -78,7 +78,7 @@ test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
 
 test-fast: test-tools ## tests that need no vLLM and do not start the whole product
-	@$(BIN)/pytest -n 3 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
 
 test-product: test-tools ## the whole product from a clean clone, with simulated workers; prints at its end
 	@$(call later,$@,-m "e2e and not vllm" $(call marked,e2e))
