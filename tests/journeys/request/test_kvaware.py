@@ -214,7 +214,7 @@ def test_a_stream_is_that_of_the_engine(
         return sorted(found) if "n" in more else found
 
     for seat in metered.seats:
-        for _ in range(5):
+        for _ in range(40):
             alone = in_order(stream_of(seat.worker.url, path, body))
             through = in_order(stream_of(f"http://127.0.0.1:{router.port}", path, body))
             if through == alone:
