@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,6 +120,36 @@ def stream_of(url: str, path: str, body: dict[str, Any]) -> bytes:
     assert answer.status_code == 200, answer.text
     found = re.sub(rb'"created":\d+', b'"created":0', answer.content)
     return re.sub(rb'"id":"[\w-]+"', b'"id":""', found)
+
+
+def joined(stream: bytes) -> dict[str, Any]:
+    """Return a stream's choices, each with the parts of its events put together, and the rest."""
+    *events, after = stream.split(b"\n\n")
+    assert after == b"", "an event without its end"
+    choices: dict[int, Any] = {}
+    rest: set[bytes | str] = set()
+    for event in events:
+        data = event.removeprefix(b"data: ")
+        if data == b"[DONE]":
+            rest.add(data)
+            continue
+        said = json.loads(data)
+        for choice in said.pop("choices"):
+            index = choice.pop("index")
+            choices[index] = _put_together(choices.get(index), choice)
+        rest.add(json.dumps(said))
+    assert events[-1] == b"data: [DONE]"
+    return {"choices": choices, "rest": rest}
+
+
+def _put_together(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, dict):
+        return {
+            key: _put_together(first.get(key), second.get(key)) for key in sorted({*first, *second})
+        }
+    return first + second
 
 
 def idle(seats: Sequence[Seat]) -> None:
