@@ -179,7 +179,7 @@ def test_a_board_left_open_holds_no_more_than_at_first(
         for panel in answer["panels"]:
             for line in panel["figure"]["data"] if panel["figure"] else []:
                 if isinstance(line.get("y", [None])[-1], float):
-                    line["y"][-1] += len(asked)
+                    line["y"][-1] += len(asked) % 4  # the same axes after every round
         route.fulfill(json=answer)
 
     page.route("**/data?*", anew)
@@ -196,21 +196,24 @@ def test_a_board_left_open_holds_no_more_than_at_first(
                 page.get_by_label("Refresh", exact=True).click()
         frame = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
         page.evaluate(frame)
-        chrome_says.send("HeapProfiler.collectGarbage")
-        found = {
-            one["name"]: one["value"]
-            for one in chrome_says.send("Performance.getMetrics")["metrics"]
-        }
-        return {name: found[name] for name in names}
+        seen = []
+        for _ in range(3):  # what one collection finds unused, the next one frees
+            chrome_says.send("HeapProfiler.collectGarbage")
+            said = chrome_says.send("Performance.getMetrics")["metrics"]
+            seen.append({one["name"]: one["value"] for one in said})
+        least = {name: min(values[name] for values in seen) for name in names}
+        return {**least, "attached": page.evaluate("document.querySelectorAll('*').length")}
 
     # Three charts or more are drawn for an answer: a leak of one listener or node for each is 48
-    # in every round. A chart that comes near the screen late counts once, in one round.
+    # in every round. A chart that comes near the screen late counts once, in one round; Chromium
+    # frees detached nodes when it likes, so that up to 40 more or fewer of them say nothing.
     rounds = [held(4)]
     for _ in range(5):
         rounds.append(held(16))
-        more = {name: rounds[-1][name] - rounds[-2][name] for name in names}
+        more = {name: value - rounds[-2][name] for name, value in rounds[-1].items()}
         heap_grew = more["JSHeapUsedSize"] > 0.1 * rounds[-2]["JSHeapUsedSize"]
-        if more["JSEventListeners"] < 16 and more["Nodes"] < 24 and not heap_grew:
+        few = {"JSEventListeners": 16, "Nodes": 48, "attached": 16}
+        if not heap_grew and all(more[name] < limit for name, limit in few.items()):
             break
     else:
         pytest.fail(f"each 16 answers leave something behind: {rounds}")
@@ -378,14 +381,14 @@ def test_what_all_panels_lack_is_said_once(
     above = it.page.locator("[data-board] > .panel-message")
     expect(above).to_contain_text("Prometheus cannot reach")
     lacking = it.page.locator("[data-panel] .panel-message:visible")
-    titles = lacking.locator("[data-title]").all_inner_texts()
-    assert len(titles) > 3
+    titles = lacking.locator("[data-title]")
+    until(lambda: titles.count() > 3, what="each panel's own message")
 
     def has_ended() -> bool:
         """The last samples have left the range that panels read."""
         it.page.get_by_label("Refresh", exact=True).click()
         expect(it.page.locator("[data-state=loading]")).to_have_count(0, timeout=60_000)
-        shown = lacking.locator("[data-title]").all_inner_texts()
+        shown = titles.all_inner_texts()
         return len(shown) > 3 and all(title.startswith("No data since") for title in shown)
 
     until(has_ended, what="No data since in each panel")
