@@ -18,7 +18,7 @@ from typing import Any
 from console.accounts.permissions import Somebody
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.queries import SCRAPE_S, Scope
-from dashboards.boards.results import board, resolution
+from dashboards.boards.results import board, targets
 from dashboards.boards.results.query import BoardLocation, BoardQuery
 from dashboards.costs.prices.factors import factors
 from dashboards.prometheus import connections
@@ -139,7 +139,7 @@ def _resolve(
 ) -> BoardRequest:
     asker, end = _select_asker(place), look.end(time.time())
     scope = place.scope(scope, look)
-    look = replace(look, range=resolution.fit_range(asker, scope, look.range, end))
+    look = replace(look, range=targets.fit_range(asker, scope, look.range, end))
     # Prices cost a query: read them only for panels that use them.
     priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
     return BoardRequest(asker, place, look, scope, end, factors(viewer) if priced else {})

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.boards.charts import units
-from dashboards.boards.charts.styled_series import StyledSeries, Values, keep_with_values, rounded
+from dashboards.boards.charts.series import StyledSeries, Values, keep_with_values, rounded
 from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window

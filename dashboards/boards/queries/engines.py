@@ -78,7 +78,7 @@ def _of_api(scope: Scope) -> str:
 
 
 def _lengths(metric: str) -> Query:
-    """Requests by length in cumulative buckets; charts.styled_series separates them."""
+    """Requests by length in cumulative buckets; charts.series separates them."""
 
     def query(scope: Scope, times: Times) -> str:
         return f"sum by (le) (increase({metric}_bucket{scope.engines()}[{times.rate_s}s]))"

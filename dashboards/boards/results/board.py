@@ -12,11 +12,11 @@ from typing import Any
 
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.styled_series import StyledSeries, add_totals, style_series
+from dashboards.boards.charts.series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import comparison, evidence, resolution
+from dashboards.boards.results import comparison, evidence, targets
 from dashboards.boards.results.verdicts import (
     JOBS,
     NO_EVIDENCE,
@@ -137,10 +137,10 @@ def _plan(
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     lines = _PlannedLines(panels, scope, window, 2 if compare else 1)
-    times = lines.resolve_times(prometheus, resolution.get_interval_s(prometheus, scope, now))
+    times = lines.resolve_times(prometheus, targets.get_interval_s(prometheus, scope, now))
     appeared = lines.find_appeared(prometheus, times)
-    targets = resolution.count_targets(prometheus, scope, now)
-    evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
+    target_count = targets.count_targets(prometheus, scope, now)
+    evidence_scope = evidence.EvidenceScope(scope, times, now, target_count)
     questions = lines.questions(window, times, appeared)
     questions |= _plan_facts(panels, scope, times, at)
     questions |= evidence.plan_totals(panels, evidence_scope)
@@ -209,7 +209,7 @@ class _PlannedLines:
         wanted = queries.recording_rules.select_families(texts, times)
         length_s = self.periods * times.range_s
         reach_s = {family: length_s + before_s for family, before_s in wanted.items()}
-        return replace(times, kept=resolution.list_covered(prometheus, reach_s, self.window.end))
+        return replace(times, kept=targets.list_covered(prometheus, reach_s, self.window.end))
 
     def find_appeared(self, prometheus: Asker, times: Times) -> frozenset[str] | None:
         """Return the counters of which a series may have appeared; None means any."""

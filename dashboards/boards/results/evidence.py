@@ -15,7 +15,7 @@ from dashboards.boards import queries
 from dashboards.boards.charts.units import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
-from dashboards.boards.results import resolution
+from dashboards.boards.results import targets
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 from routing.analysis.label_names import get_name
@@ -83,10 +83,10 @@ def plan_recent_totals(
     read for one exact total.
     """
     ends = [now - length_s * number for number in range(periods)]
-    if not _is_expensive(resolution.count_targets(asker, scope, now), length_s, most):
+    if not _is_expensive(targets.count_targets(asker, scope, now), length_s, most):
         return [_plan_exact(names, scope, length_s, end) for end in ends]
     fine = queries.recording_rules.FAMILIES[-1]
-    if covered := resolution.list_covered(asker, {fine: periods * length_s}, int(now)):
+    if covered := targets.list_covered(asker, {fine: periods * length_s}, int(now)):
         return [_plan_exact(names, scope, length_s, end, covered) for end in ends]
     return [_plan_estimated(names, scope, length_s, end) for end in ends]
 

@@ -15,7 +15,7 @@ import dashboards
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
 from dashboards.boards.charts.figure import MAX_COLUMNS
-from dashboards.boards.charts.styled_series import (
+from dashboards.boards.charts.series import (
     CYCLE,
     MAX_LINES,
     StyledSeries,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.styled_series import StyledSeries
+from dashboards.boards.charts.series import StyledSeries
 from dashboards.boards.panels.declarations import Panel, Style
 from dashboards.boards.panels.overview import SHARE, SOURCES, TTFT
 from dashboards.boards.panels.styles import TIERS

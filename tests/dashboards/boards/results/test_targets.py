@@ -13,7 +13,7 @@ from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.queries.metric_names import REQUESTS
 from dashboards.boards.results import board
-from dashboards.boards.results import resolution as scraping
+from dashboards.boards.results import targets as scraping
 from dashboards.prometheus.http.client import (
     Fault,
     FaultKind,
