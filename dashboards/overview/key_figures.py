@@ -17,7 +17,7 @@ from console.catalogue.selectors import instances_by_name
 from console.web.templatetags.emberline import usd
 from dashboards.boards import queries
 from dashboards.boards.answers import CACHE
-from dashboards.boards.charts.units import format_value
+from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Unit
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.results import evidence, targets

@@ -16,8 +16,8 @@ from dashboards.boards.results import targets as scraped_targets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.overview import key_figures
 from dashboards.overview.key_figures import COST, HIT_RATE, REQUESTS, TTFT, Change
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
+from dashboards.prometheus.sources import selectors as connections
 from dashboards.selectors import get_fleet_scope
 from endpoints.models import Endpoint
 from tests.support import teams as people

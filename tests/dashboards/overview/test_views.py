@@ -16,7 +16,7 @@ from console.audit.models import AuditEvent
 from dashboards import actions, endpoint_runs
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from dashboards.models import ProofRun
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from dashboards.proof import cache_proof
 from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint, EndpointStatus

@@ -11,6 +11,7 @@ from console.accounts.models import User
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
+from dashboards.boards.results import targets
 from dashboards.costs.reports.endpoints import report
 from dashboards.prometheus.http.client import Prometheus
 from endpoints import selectors, teams
@@ -69,6 +70,8 @@ def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people:
         asked = queries.render_for_chart(name, nothing, times)
         assert 'endpoint=~"-"' in asked or 'endpoint_name=~"-"' in asked, name
     assert 'endpoint=~"a"' in queries.alerts(Scope(among=("a",)))
+    for question in targets.plan_facts([], Scope(among=("a",)), 0).values():
+        assert 'endpoint_name=~"a"' in question.query
 
 
 def test_costs_are_of_the_teams_endpoints(world: Teams) -> None:

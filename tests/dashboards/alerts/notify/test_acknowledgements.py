@@ -14,7 +14,7 @@ from console.core.errors import Refused
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from dashboards.alerts.notify import acknowledgements, alertmanagers, dispatcher, receivers
 from dashboards.alerts.notify.models import Delivery, Silence, SilenceKind
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, person, program
 from tests.support.people import client_of

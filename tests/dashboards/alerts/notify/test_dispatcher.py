@@ -21,7 +21,7 @@ from dashboards.alerts.notify.models import (
     SeenAlert,
     Silence,
 )
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints.models import Endpoint
 from tests.support import teams as made
 from tests.support.console import make_endpoint, person

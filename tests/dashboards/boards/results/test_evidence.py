@@ -16,7 +16,7 @@ from dashboards.boards.queries import Scope, Times, growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.results import board as results_board
 from dashboards.boards.results import fleet_summary
-from dashboards.boards.results.board import PanelResult
+from dashboards.boards.results.board import BoardRequest, PanelResult
 from dashboards.prometheus.http.client import Deadlines, Prometheus
 from tests.dashboards.boards.results.sparse import Target, routed, served, write
 from tests.support.prometheus import running_prometheus
@@ -87,8 +87,9 @@ class World:
             if panel.job in BOTH
         }
         scope = Scope(endpoint, "default")
+        shown = list(panels.values())
         found = results_board.measure(
-            self.prometheus, list(panels.values()), scope, RANGES[length], self.end
+            BoardRequest(self.prometheus, shown, scope, RANGES[length], self.end)
         )
         assert found.fault is None
         return {one.panel.id: one for one in found.panels}

@@ -12,11 +12,9 @@ from dashboards.boards.panels.gpus import TENSOR
 from dashboards.boards.panels.overview import L2, OUTCOME, REUSE, SHARE, SOURCES, TTFT
 from dashboards.boards.panels.routing import LAG, MATCH, QUEUED
 from dashboards.boards.panels.workers import WAITING
+from dashboards.boards.results.targets import VERSION_MARKERS, JobTargets, PanelFacts
 from dashboards.boards.results.verdicts import (
-    VERSION_MARKERS,
     Evidence,
-    JobTargets,
-    PanelFacts,
     Points,
     detect_version,
     judge,
