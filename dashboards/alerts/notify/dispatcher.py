@@ -32,7 +32,7 @@ from dashboards.alerts.notify.models import (
     SeenAlert,
     Silence,
 )
-from dashboards.alerts.notify.protocol import groups as protocol_groups
+from dashboards.alerts.notify.protocol import alert as protocol_groups
 from dashboards.alerts.notify.protocol import matchers, message
 from dashboards.alerts.notify.protocol.alert import TEAM, Alert
 from dashboards.boards.queries import Scope

@@ -13,7 +13,7 @@ from console.catalogue import actions as catalogue
 from dashboards.costs import actions as money
 from dashboards.costs import budgets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
-from dashboards.costs.ledger import hours, sums, valuation
+from dashboards.costs.ledger import hours, sums
 from dashboards.costs.ledger.hours import HourResult
 from dashboards.costs.models import Budget, CostDay, CostPlace, MeasuredHour, TierPrice
 from dashboards.costs.prices import tiers
@@ -131,7 +131,7 @@ def test_a_price_and_a_measurement_reach_their_days_later(
         hours.add_hour(told, NOON - back * HOUR)
 
     def seen() -> list[tuple[float | None, float | None]]:
-        valuation.revalue(NOON.date())
+        hours.revalue(NOON.date())
         return list(CostDay.objects.order_by("day").values_list("price", "slope"))
 
     Endpoint.objects.update(created_at=NOON - timedelta(days=3))
@@ -159,7 +159,7 @@ def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, peopl
     hours.add_hour(told, NOON)
     assert (day().part, day().price) == (None, None)
     catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
-    valuation.revalue(NOON.date())
+    hours.revalue(NOON.date())
     assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
 
 
@@ -208,13 +208,13 @@ def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> N
     assert tiers.rates({}, lambda _machine: None, today) == {}, "forgotten from today on"
     assert tiers.rates({}, lambda _machine: None, before)[REDIS_NAME].usd_hour == 5.0
     for _ in range(2):
-        valuation.revalue(NOON.date())
+        hours.revalue(NOON.date())
         found = CostDay.objects.order_by("day").values_list("tier_price", flat=True)
         assert list(found) == [None, 8.0, 5.0, None]
     assert tier_usd("two") == [13.0, 2.0]
     CostDay.objects.update(tier_place=CostPlace.KEPT)
     TierPrice.objects.all().delete()
-    valuation.revalue(NOON.date())
+    hours.revalue(NOON.date())
     assert tier_usd("two") == [13.0, 2.0], "only its cost was kept: it stays"
 
 
@@ -237,7 +237,7 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     )
 
     def worth() -> list[float]:
-        valuation.revalue(NOON.date())
+        hours.revalue(NOON.date())
         return tier_usd("one")
 
     assert worth() == [0, 2]
