@@ -86,7 +86,7 @@ def _parse(value: Any, *, optional: bool) -> bool | None:
     raise Refused(Problem(FIELD, value, text, remedy, "type"))
 
 
-def facts(_viewer: Any) -> Sequence[Fact]:
+def list_facts(_viewer: Any) -> Sequence[Fact]:
     switches = read_switches()
     own = sum(value != switches.default for value in switches.of.values())
     return (
@@ -100,7 +100,7 @@ CARD = Card(
     "Calibration",
     "Prefill time per prompt token, the base of cache savings in USD.",
     35,
-    facts,
+    list_facts,
     "dashboards:calibrations",
     "Calibration",
 )
