@@ -42,7 +42,7 @@ def test_the_address_reproduces_the_view(query: str) -> None:
     assert read(query).query() == query
 
 
-def test_nothing_said_is_the_default_which_follows_the_clock() -> None:
+def test_empty_query_is_the_default_range_up_to_now() -> None:
     found = read("")
     assert (found.range, found.end(NOW), found.poll_s) == (DEFAULT_RANGE, NOW, DEFAULT_RANGE.poll_s)
     assert not found.fixed
@@ -84,7 +84,7 @@ def test_an_open_or_future_end_is_now() -> None:
         ("from=1899990000&to=1900000000", "from"),
     ],
 )
-def test_what_is_refused_names_the_field(query: str, field: str) -> None:
+def test_invalid_parameter_names_the_field(query: str, field: str) -> None:
     assert refused(query) == field
 
 

@@ -92,7 +92,7 @@ def test_backgrounds_are_transparent_for_both_themes() -> None:
     assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
-def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
+def test_zero_series_are_in_the_table_but_not_in_the_legend() -> None:
     panel = overview.REASONS_PANEL
     items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
     assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix match"]

@@ -83,7 +83,7 @@ def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict
     return asked(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
 
 
-def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
+def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
     """To within what an extrapolation makes of a worker that came in the middle of a step."""
     one = Scope("a")
     questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
@@ -95,7 +95,7 @@ def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_something_was_compared(tmp_path: Path) -> None:
+def test_comparison_of_recorded_series_can_fail(tmp_path: Path) -> None:
     """The same, held to what no two ways of reckoning agree on."""
     done = promtool(tmp_path, of(WORLD, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
     assert 'endpoint_name="a"' in done.stderr + done.stdout
@@ -164,7 +164,7 @@ def test_a_rule_with_too_few_samples_is_not_asked() -> None:
         } == every & {300}
 
 
-def test_what_each_step_looks_back_to_was_kept_too() -> None:
+def test_coverage_includes_the_window_before_each_step() -> None:
     """A day before each of fifteen minutes: the rules must be a day old, not fifteen minutes."""
     stub = Stub(QueryResult())
     results_board.measure(
@@ -173,7 +173,7 @@ def test_what_each_step_looks_back_to_was_kept_too() -> None:
     assert f"[{900 + 86_400}s:" in stub.asked["not_covered_300"].query
 
 
-def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
+def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
     question = growth.count_uncovered(FIVE, 14_400)
     world = {'up{job="vllm"}': "_x120 1x180"}

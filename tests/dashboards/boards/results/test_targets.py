@@ -62,7 +62,7 @@ def test_a_board_looks_back_over_four_scrapes() -> None:
         assert told.windows == wide, every
 
 
-def test_it_is_asked_once_in_a_while() -> None:
+def test_interval_is_cached() -> None:
     assert intervals.get_interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
     told = Told(30.2)
     assert intervals.get_interval_s(told, FLEET, NOW) == 30
@@ -73,7 +73,7 @@ def test_it_is_asked_once_in_a_while() -> None:
     assert len(told.asked) == 6
 
 
-def test_what_was_not_told_is_asked_again() -> None:
+def test_unknown_interval_is_not_cached() -> None:
     told = Told(None)
     for _ in range(2):
         assert intervals.get_interval_s(told, FLEET, NOW) == queries.SCRAPE_S

@@ -33,7 +33,7 @@ def test_of_many_endpoints_some_are_chosen() -> None:
 
 
 @pytest.mark.parametrize("one", [True, False])
-def test_nothing_that_stood_for_a_variable_is_left(one: bool) -> None:
+def test_no_placeholder_remains(one: bool) -> None:
     for query in QUERIES:
         asked = export_panel.make_template(query, one=one)
         assert "grafana-" not in asked, query
@@ -77,7 +77,7 @@ def test_a_bare_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_what_the_console_knows_of_an_endpoint_is_asked_as_a_metric() -> None:
+def test_factors_are_queried_as_metrics() -> None:
     line = PanelLine("reuse_each", by="endpoint_name", factor="saved_usd_token")
     asked = export_panel.export_line(line, one=False)
     assert asked.endswith(

@@ -132,7 +132,7 @@ def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: St
     folder.rmdir()
 
 
-def test_what_cannot_be_a_source_is_refused_by_its_field() -> None:
+def test_invalid_source_names_the_field() -> None:
     assert refused("Bad Name", url="http://x") == {"name": "invalid"}
     assert refused("console", url="http://x") == {"name": "invalid"}
     assert refused("a", url="ftp://x", auth="magic") == {"url": "invalid", "auth": "invalid"}
