@@ -236,17 +236,23 @@ CACHE = BoardCache()
 def respond(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> BoardResponse:
-    """Return the board's JSON, rendered at most once per new point, with current annotations."""
+    """Return the board's JSON with current annotations."""
     request = _resolve(viewer, place, look, scope)
+    rendered = render(place, look, request)
+    notes = boards_annotations.list_notes(request.prometheus, viewer, request.scope, request.window)
+    body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
+    return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def render(place: BoardLocation, look: BoardQuery, request: board.BoardRequest) -> bytes:
+    """Return the board's JSON without annotations, rendered at most once per new point."""
     good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
-    rendered: bytes = CACHE.get(
+    body: bytes = CACHE.get(
         _make_cache_key(place, look, request),
         good_s,
         lambda: json.dumps(board.document(board.measure(request))).encode(),
     )
-    notes = boards_annotations.list_notes(request.prometheus, viewer, request.scope, request.window)
-    body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
-    return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return body
 
 
 def measure(
