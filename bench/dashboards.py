@@ -83,10 +83,10 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
             if at(one.cold, 0.95) > asked.limit_ms or one.faults:
                 slow.append(" ".join(label.split()))
             if not asked.short and any(
-                span.step_s % family.every_s == 0 for family in queries.recording_rules.FAMILIES
+                span.step_s % family.every_s == 0 for family in queries.growth.FAMILIES
             ):
                 # Same values from raw samples, without recording rules.
-                with patch.object(queries.recording_rules, "FAMILIES", ()):
+                with patch.object(queries.growth, "FAMILIES", ()):
                     # Other times: the ones above are cached by the console.
                     other = _newest(folder) - asked.times * span.step_s
                     raw = _asked(client, path, span, other, asked.times)

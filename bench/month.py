@@ -19,7 +19,8 @@ from pathlib import Path
 
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.queries import recording_rules
+from dashboards.boards.queries import growth
+from dashboards.prometheus.config.recording_rules import list_counters
 from tests.dashboards.boards.panels.recorded.replay import text_of
 from tests.support.prometheus import PROMTOOL
 
@@ -177,7 +178,7 @@ def _kept(
     made: dict[str, list[tuple[str, Line, float]]], times: Sequence[int], start: int
 ) -> Iterator[str]:
     """Yield the recording rules' output, which is not aligned to minutes."""
-    for family in recording_rules.FAMILIES:
+    for family in growth.FAMILIES:
         first = times[0] + (17 - times[0]) % family.every_s
         moments = range(first, times[-1] + 1, family.every_s)
         each = family.every_s
@@ -186,12 +187,12 @@ def _kept(
 
 
 def _of_family(
-    family: recording_rules.Family,
+    family: growth.Family,
     made: dict[str, list[tuple[str, Line, float]]],
     moments: Sequence[int],
     grown: Sequence[float],
 ) -> Iterator[str]:
-    counters = set(recording_rules.list_counters())
+    counters = set(list_counters())
     found = {f"{family.scraped}{{}}": float(len(made["up"]))}
     for name, lines in made.items():
         for labels, line, much in lines if name in counters else ():
@@ -200,7 +201,7 @@ def _of_family(
             pairs = [
                 pair
                 for pair in labels.split(",")
-                if pair.partition("=")[0] not in recording_rules.WORKER_LABELS
+                if pair.partition("=")[0] not in growth.WORKER_LABELS
             ]
             of_all = f"{family.all}{name}{{{','.join(pairs)}}}"
             found[of_all] = found.get(of_all, 0.0) + each

@@ -1,8 +1,8 @@
-"""Switches of the automatic calibration: the console's default and exceptions per endpoint."""
+"""Switches of the automatic calibration: the default, exceptions by endpoint, the settings card."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
+from console.web.shell.cards import Card, Fact
 from dashboards.models import CalibrationSwitch
 from endpoints import selectors
 
@@ -83,3 +84,23 @@ def _parse(value: Any, *, optional: bool) -> bool | None:
     text = f"{FIELD} must be true{', false or null' if optional else ' or false'}."
     remedy = "null: use the default of this console." if optional else "Send true or false."
     raise Refused(Problem(FIELD, value, text, remedy, "type"))
+
+
+def list_facts(_viewer: Any) -> Sequence[Fact]:
+    switches = read_switches()
+    own = sum(value != switches.default for value in switches.of.values())
+    return (
+        Fact("Automatic calibration", "on" if switches.default else "off"),
+        Fact("Endpoints that differ", str(own)),
+    )
+
+
+CARD = Card(
+    "calibration",
+    "Calibration",
+    "Prefill time per prompt token, the base of cache savings in USD.",
+    35,
+    list_facts,
+    "dashboards:calibrations",
+    "Calibration",
+)

@@ -21,8 +21,7 @@ from dashboards.calibration_guard import (
 from dashboards.costs.formulas import calibration
 from dashboards.models import Calibration, CalibrationEnd, ProofRun, RunState
 from dashboards.proof import cache_proof
-from dashboards.proof.cache_proof import ProofFacts, Shot, Tools
-from dashboards.proof.probe import REQUEST_S, LiveTools
+from dashboards.proof.cache_proof import REQUEST_S, LiveTools, ProofFacts, Shot, Tools
 from endpoints import selectors
 from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptAnswer

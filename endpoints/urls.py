@@ -6,7 +6,7 @@ from django.urls import path
 
 from endpoints.controller import views as controller_views
 from endpoints.pages.detail import cluster_views, tabs, views
-from endpoints.pages.editor import feedback, manifests, model_parts
+from endpoints.pages.editor import feedback, manifests
 from endpoints.pages.editor import views as editor_views
 from endpoints.pages.keys import views as keys_views
 from endpoints.pages.list import views as list_views
@@ -23,8 +23,8 @@ urlpatterns = [
     path("followed/<uuid:follow_id>/remove/", controller_views.remove, name="unfollow"),
     path("import/", manifests.import_manifests, name="import"),
     path("new/look/", feedback.new, name="look-new"),
-    path("new/models/", model_parts.options, name="model-options"),
-    path("new/model/", model_parts.facts, name="model-facts"),
+    path("new/models/", editor_views.model_options, name="model-options"),
+    path("new/model/", editor_views.model_facts, name="model-facts"),
     path("new/preview/", feedback.preview_typed, name="preview-typed"),
     path("<endpoint:name>/", views.detail, name="detail"),
     path("<endpoint:name>/preview/", feedback.preview_stored, name="preview"),

@@ -1,18 +1,28 @@
-"""Endpoints and their subresources: one method per API operation."""
+"""Endpoints and their subresources: one method per API operation.
+
+Log lines are yielded once across reconnects: by their marker, or, without markers, by comparing the
+end of the log.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
-from console.client import documents, logs
-from console.client.http import Document, HttpAnswer, ListClient, ResourceClient
-from console.client.logs import TAIL_LINES, LogEnd
-from console.client.watch import Watch
+from console.client import documents, endpoints
+from console.client.errors import Unreachable
+from console.client.http import Document, Http, HttpAnswer, ListClient, ResourceClient
+from console.client.watch import SILENCE_S, Watch, parse_events
 
 # In a class with a method `list`, that name is not usable as a type.
 Objects = list[Document]
 Drifts = list[documents.Drift]
+
+
+TAIL_LINES = 200
+MAX_LINES = 2000
+RECONNECT_S = 1.0
 
 
 class Endpoints(ListClient[documents.Endpoint]):
@@ -178,9 +188,9 @@ class Endpoints(ListClient[documents.Endpoint]):
         of = {"worker": end["worker"], "container": end["container"]}
         if end["marks"]:
             stream = self._at(name, "logs", "stream")
-            return end, logs.follow_marked(self.http, stream, {**of, "tail": tail})
+            return end, endpoints.follow_marked(self.http, stream, {**of, "tail": tail})
         first: LogEnd = self.http.get(path, {**of, "tail": tail})
-        return end, logs.poll_log(self.http, path, of, first["lines"])
+        return end, endpoints.poll_log(self.http, path, of, first["lines"])
 
     def explain(
         self,
@@ -245,3 +255,66 @@ class Benchmarks(ResourceClient):
 
 def _dry_run_params(dry_run: bool) -> Document:
     return {"dry_run": True} if dry_run else {}
+
+
+class LogEnd(TypedDict):
+    """Log name and last lines. `others`: number of further logs of this endpoint; `marks`: lines
+    have timestamps, used to resume the stream.
+    """
+
+    worker: str
+    container: str
+    state: str
+    others: int
+    marks: bool
+    lines: list[str]
+
+
+def follow_marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a log with markers until it ends."""
+    mark = ""
+    while True:
+        headers = {"Last-Event-ID": mark} if mark else {}
+        try:
+            with http.stream(
+                path, params, accept="*/*", headers=headers, silence_s=SILENCE_S
+            ) as answer:
+                for event in parse_events(answer):
+                    mark = event.id or mark
+                    if event.name == "ended":
+                        return
+                    if event.name == "problem":
+                        raise _Problem(json.loads(event.data))
+                    if event.name in ("message", "anew") and event.data:
+                        yield json.loads(event.data)
+        except _Problem:
+            raise
+        except Unreachable:
+            http.get("me/")  # retries until the console is back, or raises
+        if not http.live:
+            return
+        http.pause(RECONNECT_S)
+
+
+def poll_log(http: Http, path: str, params: dict[str, Any], first: list[str]) -> Iterator[str]:
+    """Yield the lines of a log without markers by polling its end, after the `first` ones."""
+    yield from first
+    before = first
+    while True:
+        http.pause(RECONNECT_S)
+        now: list[str] = http.get(path, {**params, "tail": MAX_LINES})["lines"]
+        yield from now[_first_new_line(before, now) :]
+        before = now
+
+
+class _Problem(Unreachable):
+    """Permanent error reported by the console in the stream."""
+
+
+def _first_new_line(before: list[str], now: list[str]) -> int:
+    """Return the index of the first line in `now` that is not in `before`."""
+    for begin in range(len(now), 0, -1):
+        known = min(begin, len(before))
+        if known and now[begin - known : begin] == before[-known:]:
+            return begin
+    return 0

@@ -3,12 +3,25 @@
 Each crash is recorded once despite concurrent observers: the stored mark is read before the query
 and replaced only if unchanged. Crashes of the console's programs are audited; those of workloads
 are counted here and reported by their owners (endpoint events, Cache page). Restarts nothing.
+
+Within one run of supervisord, a crash is:
+
+    programs of the console (without our launcher)
+        a new process, unless supervisord was asked to stop the previous one
+        (`supervisorctl restart`)
+    programs of workloads (endpoints, cache nodes)
+        an unrequested exit counted by the launcher; rollouts, scaling and deletions are requested
+
+A new run of supervisord (`make down`, `make up`, a reboot) resets the comparison, whatever the pids
+are. A program that is not running has not returned yet.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 
 from django.conf import settings
 from django.db import transaction
@@ -17,7 +30,6 @@ from django.db.models import F
 from console.audit.record import diff, record
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
-from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare_marks
 from console.system.models import ProcessSeen
 
 log = logging.getLogger(__name__)
@@ -91,3 +103,54 @@ def _record_crash(row: ProcessSeen, seen: ProgramSeen) -> None:
     ended = seen.ending.why if seen.ending else "not known"
     record(None, VERB, f"process/{seen.name}", {**changes, "ended": ended})
     log.warning("%s crashed (%s) and was restarted as pid %d", seen.name, ended, seen.pid)
+
+
+class ProgramStep(Enum):
+    SAME = "same"  # nothing to write
+    BEGAN = "began"  # new process without a crash
+    RETURNED = "returned"  # crashed and restarted
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramMark:
+    """Stored identity of a process; `started_at` in epoch seconds."""
+
+    supervisor: str
+    pid: int
+    started_at: float
+    deaths: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChange:
+    step: ProgramStep
+    deaths: int = 0
+    """Crashes since the last observation; above 1 for workloads only."""
+
+
+def make_mark(supervisor: str, seen: ProgramSeen) -> ProgramMark:
+    return ProgramMark(supervisor, seen.pid, seen.started_at, seen.deaths or 0)
+
+
+def compare_marks(before: ProgramMark | None, supervisor: str, seen: ProgramSeen) -> ProgramChange:
+    now = make_mark(supervisor, seen)
+    if before == now:
+        return ProgramChange(ProgramStep.SAME)
+    if before is None or before.supervisor != supervisor:
+        return ProgramChange(ProgramStep.BEGAN)
+    if not now.pid:
+        return ProgramChange(ProgramStep.SAME)
+    if seen.deaths is not None:
+        died = max(0, now.deaths - before.deaths)
+    else:
+        died = int(_is_another(before, now) and not _was_requested(seen))
+    return ProgramChange(ProgramStep.RETURNED, died) if died else ProgramChange(ProgramStep.BEGAN)
+
+
+def _is_another(before: ProgramMark, now: ProgramMark) -> bool:
+    """Compare processes; an earlier start of the same pid means the clock was set back."""
+    return before.pid != 0 and (now.pid != before.pid or now.started_at > before.started_at)
+
+
+def _was_requested(seen: ProgramSeen) -> bool:
+    return seen.ending is not None and seen.ending.asked

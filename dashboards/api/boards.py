@@ -18,13 +18,12 @@ from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
+from dashboards.boards.answers import BoardLocation, BoardQuery
 from dashboards.boards.charts.figure import StyledSeries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Panel
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import query
 from dashboards.boards.results.board import PanelResult
-from dashboards.boards.results.query import BoardLocation, BoardQuery
 from endpoints import selectors
 
 _described = partial(extend_schema, tags=["boards"])
@@ -37,7 +36,9 @@ _PARAMETERS = [
     OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE.key),
     OpenApiParameter("from", _MOMENT, description="Fixed times instead of a range: epoch seconds."),
     OpenApiParameter("to", _MOMENT, description="Without: now."),
-    OpenApiParameter("compare", str, enum=[query.PREVIOUS], description="With the period before."),
+    OpenApiParameter(
+        "compare", str, enum=[answers.PREVIOUS], description="With the period before."
+    ),
 ]
 
 
@@ -130,7 +131,7 @@ class BoardView(APIView):
         `fault` describes it.
         """
         given = request.query_params
-        chosen, problems = query.parse_query(given, time.time())
+        chosen, problems = answers.parse_query(given, time.time())
         place = BoardLocation(BOARDS[board], given.get("endpoint", ""))
         problems += _find_problems(place, chosen)
         if place.endpoint:

@@ -19,7 +19,7 @@ from console.core.errors import expect_object
 from dashboards import actions, calibration_switches, selectors
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report, row_values
 from dashboards.models import Calibration, ProofRun
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoint_selectors
 
 

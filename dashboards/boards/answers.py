@@ -1,4 +1,4 @@
-"""Cached JSON responses of boards.
+"""Board requests: location, time range and options from the URL, and their cached JSON responses.
 
 Viewers with equal visibility share a rendered board. Annotations depend on the viewer and are never
 shared.
@@ -11,22 +11,191 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from console.accounts.permissions import Somebody
+from console.core.errors import Problem
 from dashboards.boards import annotations as boards_annotations
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel, Range
 from dashboards.boards.queries import SCRAPE_S, Scope
-from dashboards.boards.results import board, resolution
-from dashboards.boards.results.query import BoardLocation, BoardQuery
+from dashboards.boards.results import board
 from dashboards.costs.prices.factors import factors
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
+from dashboards.prometheus.sources import selectors as connections
 
 MAX_CACHED = 64  # boards of different ranges or viewers, a few hundred KB each
 _REFRESHES_PER_STEP = 12  # refreshes per coarse step, whose last point is still incomplete
+CUSTOM = "custom"
+REFRESHES = (0, 5, 10, 30, 60)
+PREVIOUS = "previous"
+SHORTEST_S, LONGEST_S = 60, 366 * 86400
+# Step sizes; a line has 180 to 360 points, or one per scrape.
+_STEPS = (
+    *(5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900),
+    *(1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400),
+)
+_POINTS = 360
+_MAX_NAME_LENGTH = 253
+_MAX_ID_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class BoardQuery:
+    """`until`: end of a fixed range in epoch seconds; None means now. `refresh` in seconds: 0
+    never, None the range's default. `panel`: the only panel to show, "" for all.
+    """
+
+    range: Range = DEFAULT_RANGE
+    until: int | None = None
+    refresh: int | None = None
+    compare: bool = False
+    worker: str = ""
+    panel: str = ""
+
+    @property
+    def fixed(self) -> bool:
+        return self.until is not None
+
+    @property
+    def poll_s(self) -> int:
+        if self.refresh is not None:
+            return self.refresh
+        return 0 if self.fixed else self.range.poll_s
+
+    def end(self, now: float) -> float:
+        return now if self.until is None else min(float(self.until), now)
+
+    def query(self, **changes: Any) -> str:
+        """Return the URL query of this object with `changes` applied."""
+        look = replace(self, **changes)
+        pairs: dict[str, Any] = {}
+        if look.until is not None:
+            pairs |= {"from": look.until - look.range.length_s, "to": look.until}
+        else:
+            pairs["range"] = look.range.key
+        if look.refresh is not None:
+            pairs["refresh"] = look.refresh or "off"
+        if look.compare:
+            pairs["compare"] = PREVIOUS
+        if look.worker:
+            pairs["worker"] = look.worker
+        if look.panel:
+            pairs["panel"] = look.panel
+        return urlencode(pairs)
+
+    def during(self, start: int, end: int) -> BoardQuery:
+        return replace(self, range=make_fixed_range(start, end), until=end)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardLocation:
+    """A board of one endpoint, or of all endpoints visible to the viewer."""
+
+    board: Board
+    endpoint: str = ""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return self.board.panels(one=bool(self.endpoint))
+
+    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
+        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
+
+    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
+        return replace(scope, worker=look.worker) if self.endpoint else scope
+
+
+def parse_query(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:
+    """Parse a query. Invalid parameters are reported as problems and ignored."""
+    problems: list[Problem] = []
+    look = _parse_times(given, now, problems)
+    refresh = given.get("refresh", "")
+    allowed = {"off" if not s else str(s): s for s in REFRESHES}
+    if refresh and refresh not in allowed:
+        problems.append(_make_problem("refresh", refresh, f"Choose one of {', '.join(allowed)}."))
+    compare = given.get("compare", "")
+    if compare and compare != PREVIOUS:
+        problems.append(_make_problem("compare", compare, f'Use "{PREVIOUS}" or omit it.'))
+    return (
+        replace(
+            look,
+            refresh=allowed.get(refresh),
+            compare=compare == PREVIOUS,
+            worker=_read_text(given, "worker", _MAX_NAME_LENGTH),
+            panel=_read_text(given, "panel", _MAX_ID_LENGTH),
+        ),
+        tuple(problems),
+    )
+
+
+def make_fixed_range(start: int, end: int) -> Range:
+    length = end - start
+    step = next((step for step in _STEPS if length <= step * _POINTS), _STEPS[-1])
+    label = f"{_format_clock(start)} to {_format_clock(end)} UTC"
+    return Range(CUSTOM, label, max(length, step), step, 0)
+
+
+def _parse_times(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
+    key = given.get("range", "")
+    if given.get("from") or given.get("to"):
+        return _parse_fixed_range(given, now, problems)
+    if key and key not in RANGES:
+        remedy = f"Choose one of {', '.join(RANGES)}, or set from and to."
+        problems.append(_make_problem("range", key, remedy))
+    return BoardQuery(RANGES.get(key, DEFAULT_RANGE))
+
+
+def _parse_fixed_range(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
+    ends: list[int] = []
+    for field in ("from", "to"):
+        moment = _parse_moment(given.get(field, ""))
+        if moment is None and (field == "from" or given.get(field)):
+            remedy = "Enter epoch seconds or a UTC time such as 2026-11-21T10:00."
+            problems.append(_make_problem(field, given.get(field, ""), remedy))
+            return BoardQuery()
+        ends.append(int(now) if moment is None else min(moment, int(now)))
+    start, end = ends
+    if not SHORTEST_S <= end - start <= LONGEST_S:
+        remedy = "Choose a range of 1 minute to 1 year that does not start in the future."
+        value = f"{given.get('from', '')} to {given.get('to', '')}"
+        problems.append(
+            Problem("from", value, f"Invalid time range: {value[:80]}.", remedy, "invalid")
+        )
+        return BoardQuery()
+    return BoardQuery().during(start, end)
+
+
+def _parse_moment(text: str) -> int | None:
+    """Parse epoch seconds, or UTC as written by an input of type datetime-local."""
+    try:
+        return int(text) if text.lstrip("-").isdecimal() else _parse_iso(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parse_iso(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _read_text(given: Mapping[str, Any], field: str, longest: int) -> str:
+    return str(given.get(field, "")).replace("\0", "")[:longest]
+
+
+def _make_problem(field: str, value: str, remedy: str) -> Problem:
+    return Problem(
+        field, value[:80], f'Invalid value for {field}: "{value[:80]}".', remedy, "invalid"
+    )
+
+
+def _format_clock(moment: int) -> str:
+    when = datetime.fromtimestamp(moment, UTC)
+    return f"{when:%b} {when.day}, {when:%H:%M}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,66 +233,32 @@ class BoardCache:
 CACHE = BoardCache()
 
 
-@dataclass(frozen=True, slots=True)
-class BoardRequest:
-    """Resolved parameters of a board. `end`: exact end of the range in epoch seconds."""
-
-    asker: Asker
-    location: BoardLocation
-    query: BoardQuery
-    scope: Scope
-    end: float
-    factors: board.Factors
-
-    @property
-    def window(self) -> Window:
-        chosen = self.query.range
-        return Window.ending(self.end, chosen.length_s, chosen.step_s)
-
-    def cache_key(self) -> Hashable:
-        # A Federated is rebuilt for each request; its parts persist.
-        source = self.asker.parts if isinstance(self.asker, Federated) else self.asker
-        return (
-            source,
-            self.location.board.key,
-            self.query.panel,
-            self.query.compare,
-            self.query.range.key,
-            self.scope,
-            self.window,
-            json.dumps(self.factors, sort_keys=True),
-        )
-
-    def measure(self) -> board.BoardResult:
-        return board.measure(
-            self.asker,
-            self.location.shown(self.query),
-            self.scope,
-            self.query.range,
-            self.end,
-            self.factors,
-            compare=self.query.compare,
-        )
-
-
 def respond(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> BoardResponse:
-    """Return the board's JSON, rendered at most once per new point, with current annotations."""
+    """Return the board's JSON with current annotations."""
     request = _resolve(viewer, place, look, scope)
-    good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
-    rendered: bytes = CACHE.get(
-        request.cache_key(), good_s, lambda: json.dumps(board.document(request.measure())).encode()
-    )
-    notes = boards_annotations.list_notes(request.asker, viewer, request.scope, request.window)
+    rendered = render(place, look, request)
+    notes = boards_annotations.list_notes(request.prometheus, viewer, request.scope, request.window)
     body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
     return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def render(place: BoardLocation, look: BoardQuery, request: board.BoardRequest) -> bytes:
+    """Return the board's JSON without annotations, rendered at most once per new point."""
+    good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
+    body: bytes = CACHE.get(
+        _make_cache_key(place, look, request),
+        good_s,
+        lambda: json.dumps(board.document(board.measure(request))).encode(),
+    )
+    return body
 
 
 def measure(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> board.BoardResult:
-    return _resolve(viewer, place, look, scope).measure()
+    return board.measure(_resolve(viewer, place, look, scope))
 
 
 def list_annotations(
@@ -136,13 +271,36 @@ def list_annotations(
 
 def _resolve(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
-) -> BoardRequest:
-    asker, end = _select_asker(place), look.end(time.time())
-    scope = place.scope(scope, look)
-    look = replace(look, range=resolution.fit_range(asker, scope, look.range, end))
+) -> board.BoardRequest:
+    panels = place.shown(look)
     # Prices cost a query: read them only for panels that use them.
-    priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
-    return BoardRequest(asker, place, look, scope, end, factors(viewer) if priced else {})
+    is_priced = any(line.factor for panel in panels for line in panel.lines)
+    return board.BoardRequest(
+        _select_asker(place),
+        panels,
+        place.scope(scope, look),
+        look.range,
+        look.end(time.time()),
+        factors(viewer) if is_priced else {},
+        look.compare,
+    ).fit()
+
+
+def _make_cache_key(
+    place: BoardLocation, look: BoardQuery, request: board.BoardRequest
+) -> Hashable:
+    # A Federated is rebuilt for each request; its parts persist.
+    asker = request.prometheus
+    return (
+        asker.parts if isinstance(asker, Federated) else asker,
+        place.board.key,
+        look.panel,
+        look.compare,
+        look.range.key,
+        request.scope,
+        request.window,
+        json.dumps(request.factors, sort_keys=True),
+    )
 
 
 def _select_asker(place: BoardLocation) -> Asker:

@@ -12,9 +12,9 @@ from django.urls.converters import SlugConverter
 from django.utils.text import slugify
 
 from console.core.errors import Problem
+from dashboards.boards.answers import LONGEST_S, REFRESHES, BoardLocation, BoardQuery
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.panels.declarations import RANGES
-from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardLocation, BoardQuery
 
 
 @dataclass(frozen=True, slots=True)

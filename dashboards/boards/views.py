@@ -14,10 +14,10 @@ from django.views.decorators.http import require_safe
 
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers, page
+from dashboards.boards.answers import BoardLocation
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import csv_export, query
-from dashboards.boards.results.query import BoardLocation
+from dashboards.boards.results import csv_export
 from endpoints import selectors
 from endpoints.refusals import NotFoundError
 
@@ -45,7 +45,7 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
 @require_safe
 def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
     """Of the endpoint of that name, else of all that the user may see."""
-    chosen, _ = query.parse_query(request.GET, time.time())
+    chosen, _ = answers.parse_query(request.GET, time.time())
     found = answers.respond(request.user, _locate(board, name), chosen, _get_scope(request, name))
     response = HttpResponse(found.body, content_type="application/json")
     response["ETag"] = found.etag
@@ -55,7 +55,7 @@ def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> Http
 @never_cache
 @require_safe
 def board_csv(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
-    place, (chosen, _) = _locate(board, name), query.parse_query(request.GET, time.time())
+    place, (chosen, _) = _locate(board, name), answers.parse_query(request.GET, time.time())
     found = answers.measure(request.user, place, chosen, _get_scope(request, name))
     filename = csv_export.make_filename(found, board, name)
     response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
@@ -66,7 +66,7 @@ def board_csv(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpR
 def _build_context(
     request: HttpRequest, place: BoardLocation, workers: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    chosen, problems = query.parse_query(request.GET, time.time())
+    chosen, problems = answers.parse_query(request.GET, time.time())
     return page.build_context(place, chosen, problems, workers)
 
 

@@ -11,9 +11,10 @@ class MoneyConfig(AppConfig):
         from console.system import rounds
         from console.telemetry import meters
         from console.web.shell import cards, context
-        from dashboards.costs import budgets, metrics, settings_card, tasks
+        from dashboards import calibration_switches
+        from dashboards.costs import budgets, metrics, tasks
 
         rounds.register_round(tasks.as_round)
-        cards.register_card(settings_card.CARD)
+        cards.register_card(calibration_switches.CARD)
         context.register_banner(budgets.budget_banner)
         meters.add_metrics("web", metrics.BudgetMetrics())

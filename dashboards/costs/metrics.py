@@ -11,7 +11,7 @@ from dashboards.costs import budgets
 from dashboards.costs.budgets import BudgetState
 from dashboards.costs.models import Budget, Whose
 from dashboards.costs.prices.factors import factors
-from dashboards.grafana.export.expressions import FACTORS
+from dashboards.grafana.export.panel import FACTORS
 from dashboards.prometheus.collector import MetricsCollector
 
 USED = "emberline_budget_used_ratio"

@@ -12,7 +12,7 @@ from console.tasks import BaseTask
 from dashboards.costs import budgets
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import MeasuredHour
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 
 
 @shared_task(base=BaseTask, name="dashboards.money.tasks.sweep")

@@ -25,7 +25,6 @@ from dashboards.boards.results.board import make_fault_message
 from dashboards.boards.results.fleet_summary import NO_PROMPT, RECENT_S
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.formulas.savings import rate
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import QueryResult
 from dashboards.prometheus.sources import selectors
 from endpoints.models import Endpoint
@@ -65,14 +64,14 @@ def register_columns() -> None:
 
 def metric_cells(rows: Sequence[Endpoint]) -> Cells:
     names = [name for name, _ in _QUERIES.values()]
-    answers = evidence.ask_recent_totals(connections.fleet(), Scope(), names, RECENT_S)
+    answers = evidence.ask_recent_totals(selectors.fleet(), Scope(), names, RECENT_S)
     return {key: _column(key, answers[name], rows) for key, (name, _) in _QUERIES.items()}
 
 
 def head_figures(endpoint: Endpoint) -> Sequence[HeadFigure]:
     """Return TTFT p90 and hit rate of one endpoint in one Prometheus round."""
     scope = Scope(endpoint.name, NAMESPACE)
-    asker = connections.connect_endpoint(endpoint.name)
+    asker = selectors.connect_endpoint(endpoint.name)
     answers = evidence.ask_recent_totals(asker, scope, ["ttft_p90", "reuse"], RECENT_S)
     return (
         _figure("TTFT p90", answers["ttft_p90"], duration, _NOTHING["ttft"]),

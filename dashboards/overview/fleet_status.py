@@ -16,7 +16,7 @@ from console.accounts import selectors as accounts
 from console.accounts.permissions import Somebody, allows, allows_in_any_team
 from console.audit import selectors as trail
 from console.clusters import selectors as clusters
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors
 from endpoints.choices import Phase
 from endpoints.models import Endpoint

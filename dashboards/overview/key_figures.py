@@ -17,10 +17,10 @@ from console.catalogue.selectors import instances_by_name
 from console.web.templatetags.emberline import usd
 from dashboards.boards import queries
 from dashboards.boards.answers import CACHE
-from dashboards.boards.charts.units import format_value
+from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Unit
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import evidence, resolution
+from dashboards.boards.results import evidence, targets
 from dashboards.boards.results.board import make_fault_message
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.formulas.savings import rate
@@ -153,7 +153,7 @@ def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
     names = tuple(joins)
     periods = evidence.plan_recent_totals(asker, scope, names, HOUR_S, now, 2, MAX_WINDOWS_READ)
     window = Window.ending(now, HOUR_S, _STEP_S)
-    times = Times(_STEP_S, HOUR_S, resolution.get_interval_s(asker, scope, now))
+    times = Times(_STEP_S, HOUR_S, targets.get_interval_s(asker, scope, now))
     asked = {
         f"{number} {name}": replace(question, join=joins[name])
         for number, period in enumerate(periods)

@@ -24,16 +24,16 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.gate import role_required
 from console.web import preferences, responses
 from dashboards import actions, selectors
-from dashboards.boards import page
+from dashboards.boards import answers, page
 from dashboards.boards.panels import FLEET
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import board, query
+from dashboards.boards.results import board
 from dashboards.boards.results.fleet_summary import summarize_fleet
 from dashboards.costs.reports.endpoints import DEFAULT_RANGE as DEFAULT_COSTS
 from dashboards.costs.reports.endpoints import report
 from dashboards.overview import fleet_status
 from dashboards.overview.key_figures import load_key_figures
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from dashboards.proof import cache_proof
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
@@ -46,7 +46,7 @@ SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    chosen, problems = query.parse_query(_default_to_hour(request.GET), time.time())
+    chosen, problems = answers.parse_query(_default_to_hour(request.GET), time.time())
     context: dict[str, Any] = {
         **_build_status_context(request),
         **_build_guide_context(request),
@@ -119,7 +119,7 @@ def _default_to_hour(asked: QueryDict) -> Mapping[str, Any]:
 @require_safe
 def overview_data(request: HttpRequest) -> JsonResponse:
     prometheus = connections.fleet()
-    chosen, _ = query.parse_query(request.GET, time.time())
+    chosen, _ = answers.parse_query(request.GET, time.time())
     scope, now = selectors.get_fleet_scope(request.user), chosen.end(time.time())
     return JsonResponse(board.collect(prometheus, SHOWN, scope, chosen.range, now))
 

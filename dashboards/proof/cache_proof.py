@@ -7,13 +7,18 @@ steps. The second request is sent before waiting for L2 and provides these engin
 from __future__ import annotations
 
 import secrets
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
-from console.processkit.metrics import MetricSample, total
+import httpx
+
+from console.core.fetch import fetch
+from console.processkit.metrics import MetricSample, parse_samples, total
 from dashboards.boards.queries.metric_names import CACHED, WRITTEN
-from endpoints.prompt.client import PromptAnswer
+from endpoints.prompt.client import PromptAnswer, PromptRequest, ask
 
 MAX_TOKENS = 24
 # An L2 write of a few MiB takes well under a second; the rest allows for a busy machine.
@@ -312,3 +317,50 @@ def _row(shot: Mapping[str, Any], slowest: float) -> dict[str, Any]:
         # Minimum width: an invisible bar would look missing.
         "width": max(1.0, round(100 * ttft / slowest, 1)) if ttft and slowest else 0.0,
     }
+
+
+REQUEST_S = 90.0
+SCRAPE_S = 2.0
+_MAX_BYTES = 8 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTools:
+    """Implementation of `Tools` with requests to a running endpoint; every call has a deadline."""
+
+    url: str
+    key: str = field(repr=False)
+    model: str
+    workers: Mapping[str, str]
+    deadline_s: float = REQUEST_S
+
+    def ask(self, prompt: str, pin: str) -> PromptAnswer:
+        return ask(
+            PromptRequest(
+                self.url,
+                self.key,
+                self.model,
+                prompt,
+                max_tokens=MAX_TOKENS,
+                pin=pin,
+                deadline_s=self.deadline_s,
+            )
+        )
+
+    def scrape(self, worker: str) -> list[MetricSample] | None:
+        url = self.workers.get(worker)
+        if not url:
+            return None
+        try:
+            status, body = fetch(
+                "GET", f"{url.rstrip('/')}/metrics", deadline_s=SCRAPE_S, max_bytes=_MAX_BYTES
+            )
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return None
+        return parse_samples(body.decode(errors="replace"), "vllm:") if status == 200 else None
+
+    def pause(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    def clock(self) -> float:
+        return time.monotonic()

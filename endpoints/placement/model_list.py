@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from console.catalogue.selectors import instances_by_name
 from endpoints.fit.estimate import FitVerdict, Machine
-from endpoints.fit.known_models import BY_NAME, KNOWN_MODELS
+from endpoints.fit.model_catalogue import BY_NAME, KNOWN_MODELS
 from endpoints.fit.model_shape import ModelShape
 from endpoints.fit.smallest_machine import Placement, on_cpu, order, smallest
 from endpoints.placement import capacity_check, installation

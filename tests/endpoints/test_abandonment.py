@@ -46,14 +46,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 
 
 @pytest.fixture
-def world(cluster: PaperCluster) -> World:
+def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
 @pytest.fixture
-def lost(world: World, cluster: PaperCluster, placed: Endpoint) -> Endpoint:
+def lost(reconcile_world: World, cluster: PaperCluster, placed: Endpoint) -> Endpoint:
     """It served, and its cluster has not answered since."""
-    world.until(placed, "Ready")
+    reconcile_world.until(placed, "Ready")
     cluster.away = True
     return placed
 
@@ -73,7 +73,7 @@ def seen(ago_s: float) -> None:
     ClusterStatus.objects.update(seen_at=timezone.now() - timedelta(seconds=ago_s))
 
 
-def test_it_is_forgotten_and_said(world: World, lost: Endpoint, alice: User) -> None:
+def test_it_is_forgotten_and_said(reconcile_world: World, lost: Endpoint, alice: User) -> None:
     seen(removal_proof.SILENT_FOR_S + 10)
     left = abandonment.abandon(alice, "demo")
     assert (left.cluster, left.namespace, left.selector) == ("east", "models", SELECTOR)
@@ -85,7 +85,7 @@ def test_it_is_forgotten_and_said(world: World, lost: Endpoint, alice: User) -> 
     assert (line.actor_name, line.target) == ("alice", "endpoint/demo")
     assert line.changes["selector"] == SELECTOR
     assert "does not answer" in line.changes["why"]
-    world.reconciler.reconcile(str(lost.pk))
+    reconcile_world.reconciler.reconcile(str(lost.pk))
     assert not there(), "a pass that comes late makes nothing"
 
 
@@ -94,9 +94,11 @@ def test_the_label_is_the_one_that_objects_have() -> None:
     assert f"{names.OWNER}={names.owner_label('endpoint/demo')}" == SELECTOR
 
 
-def test_one_that_waits_for_its_cluster_to_be_deleted(world: World, lost: Endpoint) -> None:
+def test_one_that_waits_for_its_cluster_to_be_deleted(
+    reconcile_world: World, lost: Endpoint
+) -> None:
     actions.delete(SYSTEM, "demo")
-    status = world.step(lost)
+    status = reconcile_world.step(lost)
     assert status is not None
     assert (status.phase, status.reason) == ("Deleting", "ClusterUnreachable")
     abandonment.abandon(SYSTEM, "demo")

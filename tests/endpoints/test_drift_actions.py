@@ -26,25 +26,25 @@ def cluster() -> PaperCluster:
 
 
 @pytest.fixture
-def world(cluster: PaperCluster) -> World:
+def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
 @pytest.fixture
-def drifted(world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
+def drifted(reconcile_world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
     cluster.drift = (PAUSED,)
-    world.until(placed, "Degraded")
+    reconcile_world.until(placed, "Degraded")
     return placed
 
 
 def test_healing_is_ordered_carried_out_once_and_told(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
     drift_actions.heal(alice, "demo")
     assert DriftOrder.objects.count() == 1
     assert not cluster.healed, "only the reconciler touches a cluster"
-    status = world.until(drifted, "Ready")
+    status = reconcile_world.until(drifted, "Ready")
     assert cluster.healed == ["demo-worker"]
     assert not DriftOrder.objects.exists()
     assert status.drift == []
@@ -55,19 +55,19 @@ def test_healing_is_ordered_carried_out_once_and_told(
 
 
 def test_an_order_outlives_a_cluster_that_is_away(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
     cluster.away = True
-    world.step(drifted)
+    reconcile_world.step(drifted)
     assert DriftOrder.objects.count() == 1
     cluster.away = False
-    world.until(drifted, "Ready")
+    reconcile_world.until(drifted, "Ready")
     assert cluster.healed == ["demo-worker"]
 
 
 def test_an_order_is_ended_with_the_status_or_not_at_all(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User, monkeypatch: Any
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User, monkeypatch: Any
 ) -> None:
     """Killed between the cluster and the database, it is carried out again."""
 
@@ -78,28 +78,28 @@ def test_an_order_is_ended_with_the_status_or_not_at_all(
     with monkeypatch.context() as patched:
         patched.setattr("endpoints.reconcile.reconciler.write", die)
         with pytest.raises(TemporaryError):
-            world.step(drifted)
+            reconcile_world.step(drifted)
     assert DriftOrder.objects.count() == 1
     EndpointStatus.objects.filter(pk=drifted.pk).update(claim_until=None)
-    world.until(drifted, "Ready")
+    reconcile_world.until(drifted, "Ready")
     assert cluster.healed == ["demo-worker"] * 2
 
 
 def test_adopting_leaves_the_field_to_them(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)
-    world.until(drifted, "Ready")
+    reconcile_world.until(drifted, "Ready")
     assert cluster.adopted == [("demo-worker", PAUSED.key)]
     assert "DriftAdopted" in kinds(drifted)
     assert Endpoint.objects.get(pk=drifted.pk).generation == 1
 
 
 def test_adopting_what_the_spec_has_a_field_for_changes_the_spec(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     cluster.drift = (SCALED,)
-    world.step(drifted)
+    reconcile_world.step(drifted)
     drift_actions.adopt(alice, "demo", SCALED.key)
     demo = Endpoint.objects.get(pk=drifted.pk)
     latest = demo.revisions.first()
@@ -110,11 +110,11 @@ def test_adopting_what_the_spec_has_a_field_for_changes_the_spec(
 
 
 def test_a_replica_count_of_something_else_is_not_the_endpoints(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     other = Drift("Deployment/demo-router", ".spec.replicas", 2, 3, "kubectl")
     cluster.drift = (other,)
-    world.step(drifted)
+    reconcile_world.step(drifted)
     drift_actions.adopt(alice, "demo", other.key)
     assert Endpoint.objects.get(pk=drifted.pk).spec["replicas"] == 2
     assert DriftOrder.objects.get().key == other.key
@@ -158,7 +158,7 @@ def test_on_the_page_with_both_answers(drifted: Endpoint, alice: User, charlie: 
     assert "Reload the drift list" in answer.content.decode()
 
 
-def test_on_one_machine_there_is_nothing_to_heal(demo: Endpoint, alice: User) -> None:
+def test_on_one_machine_there_is_nothing_to_heal(demo_endpoint: Endpoint, alice: User) -> None:
     client = Client()
     client.force_login(alice)
     answer = client.post("/api/v1/endpoints/demo/drift/heal/", {}, "application/json")

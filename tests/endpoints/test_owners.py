@@ -58,15 +58,15 @@ def cluster() -> PaperCluster:
 
 
 @pytest.fixture
-def world(cluster: PaperCluster) -> World:
+def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
 @pytest.fixture
-def drifted(world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
+def drifted(reconcile_world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
     """Paused once, so that every verb would change something."""
     cluster.drift = (PAUSED, SCALED)
-    world.until(placed, "Degraded")
+    reconcile_world.until(placed, "Degraded")
     return placed
 
 
@@ -136,21 +136,21 @@ def test_by_rest_and_page(owned: Endpoint, alice: User) -> None:
 
 
 def test_healing_restores_what_the_object_wants(
-    world: World, cluster: PaperCluster, owned: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, owned: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
-    world.until(owned, "Ready")
+    reconcile_world.until(owned, "Ready")
     assert cluster.healed == ["demo-worker"]
     assert Endpoint.objects.get(pk=owned.pk).generation == 1
 
 
 def test_an_adoption_asked_for_before_the_object_came_is_dropped_and_said(
-    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)
     drift_actions.heal(alice, "demo", "demo-worker")
     _own()
-    world.until(drifted, "Ready")
+    reconcile_world.until(drifted, "Ready")
     assert (cluster.adopted, cluster.healed) == ([], ["demo-worker"])
     assert not DriftOrder.objects.exists()
     assert "DriftNotAdopted" in kinds(drifted)

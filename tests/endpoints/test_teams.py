@@ -24,7 +24,7 @@ DATA = {"name": "fresh", "model": "smollm2-135m-instruct", "engine": "simulated"
 
 
 @pytest.fixture
-def world(db: None) -> Teams:
+def two_teams(db: None) -> Teams:
     found = made.teams()
     made.their_endpoints(found)
     return found
@@ -39,71 +39,71 @@ def team_of(name: str) -> str | None:
     return team.slug if team else None
 
 
-def test_an_endpoint_belongs_to_the_team_of_its_maker(world: Teams) -> None:
-    actions.create(world.erin, DATA)
+def test_an_endpoint_belongs_to_the_team_of_its_maker(two_teams: Teams) -> None:
+    actions.create(two_teams.erin, DATA)
     assert team_of("fresh") == "ours"
     actions.create(person("operator"), {**DATA, "name": "free"})
     assert team_of("free") is None
 
 
-def test_who_is_in_several_teams_says_which(world: Teams) -> None:
-    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+def test_who_is_in_several_teams_says_which(two_teams: Teams) -> None:
+    Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
     with pytest.raises(SpecErrors) as caught:
-        actions.create(world.erin, DATA)
+        actions.create(two_teams.erin, DATA)
     assert (caught.value.errors[0].field, code(caught)) == ("team", "required")
     assert "ours, theirs" in caught.value.errors[0].remedy
-    actions.create(world.erin, DATA, team="theirs")
+    actions.create(two_teams.erin, DATA, team="theirs")
     assert team_of("fresh") == "theirs"
 
 
 @pytest.mark.parametrize("slug", ["theirs", "absent", ""])
-def test_nobody_makes_one_for_a_team_they_are_not_in(world: Teams, slug: str) -> None:
+def test_nobody_makes_one_for_a_team_they_are_not_in(two_teams: Teams, slug: str) -> None:
     with pytest.raises(SpecErrors) as caught:
-        actions.create(world.erin, DATA, team=slug)
+        actions.create(two_teams.erin, DATA, team=slug)
     assert code(caught) in ("unknown_team", "required")
     assert "theirs" not in caught.value.errors[0].remedy
 
 
-def test_a_teams_viewer_makes_none(world: Teams) -> None:
+def test_a_teams_viewer_makes_none(two_teams: Teams) -> None:
     for slug in (None, "ours"):
         with pytest.raises(PermissionDenied):
-            actions.create(world.frank, DATA, team=slug)
+            actions.create(two_teams.frank, DATA, team=slug)
 
 
-def test_a_token_for_one_team_makes_endpoints_of_that_one(world: Teams) -> None:
+def test_a_token_for_one_team_makes_endpoints_of_that_one(two_teams: Teams) -> None:
     admin = person("admin")
-    admin.team_cap, admin.role_cap = world.ours.pk, "operator"
+    admin.team_cap, admin.role_cap = two_teams.ours.pk, "operator"
     actions.create(admin, DATA)
     assert team_of("fresh") == "ours"
     with pytest.raises(SpecErrors):
         actions.create(admin, {**DATA, "name": "other"}, team="theirs")
 
 
-def test_moving_asks_for_the_role_on_both_sides(world: Teams) -> None:
+def test_moving_asks_for_the_role_on_both_sides(two_teams: Teams) -> None:
     for who, name, slug in (
-        (world.erin, OURS, "theirs"),
-        (world.erin, OURS, "absent"),
-        (world.gina, OURS, "theirs"),
+        (two_teams.erin, OURS, "theirs"),
+        (two_teams.erin, OURS, "absent"),
+        (two_teams.gina, OURS, "theirs"),
     ):
         with pytest.raises(SpecErrors) as caught:
             teams.move(who, name, slug)
         assert code(caught) == "unknown_team"
     with pytest.raises(PermissionDenied):
-        teams.move(world.erin, OURS, None)
+        teams.move(two_teams.erin, OURS, None)
     for name in (CANARY, NOBODYS, "absent"):
         with pytest.raises(RefusalError) as missing:
-            teams.move(world.erin, name, "ours")
+            teams.move(two_teams.erin, name, "ours")
         assert code(missing) == "not_found"
     with pytest.raises(PermissionDenied):
-        teams.move(world.frank, OURS, "ours")
+        teams.move(two_teams.frank, OURS, "ours")
     assert (team_of(OURS), team_of(CANARY), team_of(NOBODYS)) == ("ours", "theirs", None)
 
 
-def test_a_move_is_on_both_trails(world: Teams) -> None:
-    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+def test_a_move_is_on_both_trails(two_teams: Teams) -> None:
+    Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
     generation = Endpoint.objects.get(name=OURS).generation
-    teams.move(world.erin, OURS, "theirs")
-    teams.move(world.erin, OURS, "theirs")  # already there
+    teams.move(two_teams.erin, OURS, "theirs")
+    teams.move(two_teams.erin, OURS, "theirs")  # already there
     assert team_of(OURS) == "theirs"
     assert Endpoint.objects.get(name=OURS).generation == generation  # nothing of it restarts
     events = AuditEvent.objects.filter(verb="move").order_by("team__slug")
@@ -113,8 +113,8 @@ def test_a_move_is_on_both_trails(world: Teams) -> None:
     ]
 
 
-def test_no_detour_changes_or_shows_another_teams_endpoint(world: Teams) -> None:
-    erin = world.erin
+def test_no_detour_changes_or_shows_another_teams_endpoint(two_teams: Teams) -> None:
+    erin = two_teams.erin
     spec = {**DATA, "name": CANARY}
     before = Endpoint.objects.get(name=CANARY)
     attempts = [
@@ -139,39 +139,39 @@ def test_no_detour_changes_or_shows_another_teams_endpoint(world: Teams) -> None
         assert "replicas" not in str(caught.value)
     after = Endpoint.objects.get(name=CANARY)
     assert (after.generation, after.spec) == (before.generation, before.spec)
-    assert (after.team, after.deleted_at) == (world.theirs, None)
+    assert (after.team, after.deleted_at) == (two_teams.theirs, None)
     assert after.keys.count() == before.keys.count()
 
 
-def test_a_text_with_one_foreign_object_changes_nothing(world: Teams) -> None:
+def test_a_text_with_one_foreign_object_changes_nothing(two_teams: Teams) -> None:
     mine = {**DATA, "name": OURS, "replicas": 3}
     with pytest.raises(SpecErrors):
-        manifest_actions.apply(world.erin, [mine, {**DATA, "name": CANARY}])
+        manifest_actions.apply(two_teams.erin, [mine, {**DATA, "name": CANARY}])
     assert Endpoint.objects.get(name=OURS).generation == 1
 
 
-def test_a_rollback_goes_not_back_to_another_team(world: Teams) -> None:
+def test_a_rollback_goes_not_back_to_another_team(two_teams: Teams) -> None:
     """A revision knows no team: whose an endpoint is, is no matter of its spec."""
-    actions.scale(world.erin, OURS, 2)
-    Membership.objects.create(team=world.theirs, user=world.gina, role="operator")
-    teams.move(world.gina, OURS, "theirs")
+    actions.scale(two_teams.erin, OURS, 2)
+    Membership.objects.create(team=two_teams.theirs, user=two_teams.gina, role="operator")
+    teams.move(two_teams.gina, OURS, "theirs")
     with pytest.raises(RefusalError):
-        actions.rollback(world.erin, OURS, 1)
-    actions.rollback(world.hugo, OURS, 1)
+        actions.rollback(two_teams.erin, OURS, 1)
+    actions.rollback(two_teams.hugo, OURS, 1)
     assert team_of(OURS) == "theirs"
 
 
-def test_it_is_asked_again_when_the_row_is_held(world: Teams, monkeypatch: Any) -> None:
+def test_it_is_asked_again_when_the_row_is_held(two_teams: Teams, monkeypatch: Any) -> None:
     """Moved away between the question and the change."""
     locked = actions.locked
 
     def moved(name: str) -> Endpoint:
-        Endpoint.objects.filter(name=name).update(team=world.theirs)
+        Endpoint.objects.filter(name=name).update(team=two_teams.theirs)
         return locked(name)
 
     monkeypatch.setattr(actions, "locked", moved)
     with pytest.raises(RefusalError):
-        actions.scale(world.erin, OURS, 3)
+        actions.scale(two_teams.erin, OURS, 3)
     assert Endpoint.objects.get(name=OURS).spec["replicas"] == 1
 
 
@@ -186,41 +186,46 @@ def test_it_is_asked_again_when_the_row_is_held(world: Teams, monkeypatch: Any) 
     ],
 )
 def test_a_team_keeps_to_its_namespaces(
-    world: Teams, monkeypatch: Any, namespaces: list[str], cluster: str, namespace: str, fits: bool
+    two_teams: Teams,
+    monkeypatch: Any,
+    namespaces: list[str],
+    cluster: str,
+    namespace: str,
+    fits: bool,
 ) -> None:
     monkeypatch.setattr("console.clusters.selectors.namespace", lambda _, wanted: wanted)
-    world.ours.namespaces = namespaces
-    world.ours.save()
+    two_teams.ours.namespaces = namespaces
+    two_teams.ours.save()
     endpoint = Endpoint.objects.get(name=OURS)
     endpoint.spec["placement"] = {"cluster": cluster, "namespace": namespace}
-    Endpoint.objects.filter(name=OURS).update(spec=endpoint.spec, team=world.theirs)
-    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+    Endpoint.objects.filter(name=OURS).update(spec=endpoint.spec, team=two_teams.theirs)
+    Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
     if fits:
-        teams.move(world.erin, OURS, "ours")
+        teams.move(two_teams.erin, OURS, "ours")
         return
     with pytest.raises(SpecErrors) as caught:
-        teams.move(world.erin, OURS, "ours")
+        teams.move(two_teams.erin, OURS, "ours")
     assert code(caught) == "not_of_the_team"
     assert ", ".join(namespaces) in caught.value.errors[0].remedy
 
 
-def test_on_this_machine_namespaces_mean_nothing(world: Teams) -> None:
-    world.ours.namespaces = ["a"]
-    world.ours.save()
-    assert actions.create(world.erin, DATA).team == world.ours
+def test_on_this_machine_namespaces_mean_nothing(two_teams: Teams) -> None:
+    two_teams.ours.namespaces = ["a"]
+    two_teams.ours.save()
+    assert actions.create(two_teams.erin, DATA).team == two_teams.ours
 
 
-def test_what_an_object_says_belongs_to_the_team_of_its_namespace(world: Teams) -> None:
-    world.ours.namespaces = ["prod/search"]
-    world.ours.save()
+def test_what_an_object_says_belongs_to_the_team_of_its_namespace(two_teams: Teams) -> None:
+    two_teams.ours.namespaces = ["prod/search"]
+    two_teams.ours.save()
 
     def team(cluster: str, namespace: str) -> Team | None:
         return teams.team_of_new(OwningSystem(Owner(cluster, namespace, "x")), None)
 
-    assert team("prod", "search") == world.ours
+    assert team("prod", "search") == two_teams.ours
     assert team("lab", "search") is None
-    world.theirs.namespaces = ["search"]
-    world.theirs.save()
+    two_teams.theirs.namespaces = ["search"]
+    two_teams.theirs.save()
     assert team("prod", "search") is None  # of two: nobody's, until somebody decides
 
 
@@ -233,9 +238,9 @@ def bearer(user: User, **limits: Any) -> dict[str, str]:
     return {"authorization": f"Bearer {clear}"}
 
 
-def test_by_rest(world: Teams, client: Any) -> None:
-    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
-    headers = bearer(world.erin)
+def test_by_rest(two_teams: Teams, client: Any) -> None:
+    Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
+    headers = bearer(two_teams.erin)
 
     def post(path: str, data: Any) -> Any:
         return client.post(path, data, content_type="application/json", headers=headers)
@@ -257,13 +262,13 @@ def test_by_rest(world: Teams, client: Any) -> None:
         ("team", "ours", "theirs")
     ]
     assert team_of("fresh") == "ours"
-    listed = client.get("/api/v1/endpoints/", headers=bearer(world.hugo)).json()["results"]
+    listed = client.get("/api/v1/endpoints/", headers=bearer(two_teams.hugo)).json()["results"]
     assert [one["name"] for one in listed] == [CANARY]
 
 
-def test_by_page(world: Teams, client: Any) -> None:
-    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
-    client.force_login(world.erin)
+def test_by_page(two_teams: Teams, client: Any) -> None:
+    Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
+    client.force_login(two_teams.erin)
     response = client.post(f"/endpoints/{OURS}/move/", {"team": "theirs"})
     assert (response.status_code, team_of(OURS)) == (302, "theirs")
     client.post(f"/endpoints/{OURS}/move/", {"team": ""})

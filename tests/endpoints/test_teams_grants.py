@@ -168,28 +168,28 @@ def status_after(world: World, endpoint: Endpoint) -> EndpointStatus:
 
 @pytest.mark.parametrize("served", [False, True])
 def test_a_stored_spec_is_not_applied_beyond_its_grants(
-    people: Teams, world: World, served: bool
+    people: Teams, reconcile_world: World, served: bool
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
     if served:
-        world.until(endpoint, "Ready")
+        reconcile_world.until(endpoint, "Ready")
     stored(endpoint, {"pod": {"volumes": HOST}})
-    status = status_after(world, endpoint)
+    status = status_after(reconcile_world, endpoint)
     assert (status.phase, status.reason) == ("Degraded" if served else "Failed", "SpecRefused")
     assert "pod.volumes: The volume 'root' (hostPath) needs the grant host." in status.message
     give(people, "host")
-    world.until(Endpoint.objects.get(name=OURS), "Ready")
+    reconcile_world.until(Endpoint.objects.get(name=OURS), "Ready")
 
 
 def test_an_object_that_lost_its_namespaces_team_is_judged_by_its_namespace(
-    people: Teams, world: World, monkeypatch: pytest.MonkeyPatch
+    people: Teams, reconcile_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
     Endpoint.objects.filter(name=OURS).update(team=None)
     endpoint.refresh_from_db()
     monkeypatch.setattr(owners, "_find", [lambda _name: Owner("east", "models", OURS)])
     stored(endpoint, {"pod": {"volumes": HOST}})
-    assert status_after(world, endpoint).reason == "SpecRefused"
+    assert status_after(reconcile_world, endpoint).reason == "SpecRefused"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_an_object_that_lost_its_namespaces_team_is_judged_by_its_namespace(
     ],
 )
 def test_a_file_outside_the_folder_is_neither_taken_nor_applied(
-    people: Teams, world: World, l2: dict[str, str]
+    people: Teams, reconcile_world: World, l2: dict[str, str]
 ) -> None:
     """Refused for everybody: no grant opens the console's files."""
     wanted = {"cache": {"l2": {"enabled": True, "backend": "redis", **l2}}}
@@ -216,15 +216,15 @@ def test_a_file_outside_the_folder_is_neither_taken_nor_applied(
         assert "is not inside" in error.message
         assert "EMBERLINE_L2_SECRETS" in error.remedy
     stored(endpoint, wanted)
-    assert status_after(world, endpoint).reason == "SpecRefused"
+    assert status_after(reconcile_world, endpoint).reason == "SpecRefused"
 
 
-def test_ending_what_may_not_run_is_always_allowed(people: Teams, world: World) -> None:
+def test_ending_what_may_not_run_is_always_allowed(people: Teams, reconcile_world: World) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
-    world.until(endpoint, "Ready")
+    reconcile_world.until(endpoint, "Ready")
     stored(endpoint, {"pod": {"volumes": HOST}})
     actions.pause(people.erin, OURS)
-    world.until(Endpoint.objects.get(name=OURS), "Paused")
+    reconcile_world.until(Endpoint.objects.get(name=OURS), "Paused")
 
 
 def test_grants_are_given_by_admins_and_audited(people: Teams) -> None:

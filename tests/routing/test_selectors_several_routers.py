@@ -37,33 +37,33 @@ def both() -> Iterator[list[Stub]]:
 
 
 @pytest.fixture
-def demo(both: list[Stub]) -> Endpoint:
+def demo_endpoint(both: list[Stub]) -> Endpoint:
     made = pretend_ready(make_endpoint(), admin_url=both[0].url)
     parts = {"router": {"admin_urls": [stub.url for stub in both]}}
     EndpointStatus.objects.filter(pk=made.pk).update(parts=parts)
     return Endpoint.objects.select_related("status").get(pk=made.pk)
 
 
-def test_what_they_say_is_put_together(demo: Endpoint) -> None:
-    asked = selectors.workers(demo)
+def test_what_they_say_is_put_together(demo_endpoint: Endpoint) -> None:
+    asked = selectors.workers(demo_endpoint)
     assert [(one.id, one.in_flight, one.served) for one in asked.found] == [
         ("demo-worker-0", 6, 34),
         ("demo-worker-1", 0, 0),
     ]
-    assert [one.id for one in selectors.decisions(demo).found] == ["r1-1", "r0-1"]
-    assert len(selectors.decisions(demo, 1).found) == 1
+    assert [one.id for one in selectors.decisions(demo_endpoint).found] == ["r1-1", "r0-1"]
+    assert len(selectors.decisions(demo_endpoint, 1).found) == 1
 
 
-def test_a_decision_is_found_whoever_made_it(demo: Endpoint) -> None:
+def test_a_decision_is_found_whoever_made_it(demo_endpoint: Endpoint) -> None:
     for number in ("r0-1", "r1-1"):
-        found = selectors.decision(demo, number).found
+        found = selectors.decision(demo_endpoint, number).found
         assert found is not None
         assert found.id == number
-    assert selectors.decision(demo, "r9-1") == selectors.RouterReplies(None)
+    assert selectors.decision(demo_endpoint, "r9-1") == selectors.RouterReplies(None)
 
 
 def test_one_that_is_silent_is_named_and_the_other_shown(
-    demo: Endpoint, both: list[Stub], monkeypatch: pytest.MonkeyPatch
+    demo_endpoint: Endpoint, both: list[Stub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
     for path in ("/workers", "/decisions"):
@@ -77,7 +77,7 @@ def test_one_that_is_silent_is_named_and_the_other_shown(
     assert 'id="decisions"' not in page
 
 
-def test_a_dry_run_shows_whether_they_agree(demo: Endpoint, both: list[Stub]) -> None:
+def test_a_dry_run_shows_whether_they_agree(demo_endpoint: Endpoint, both: list[Stub]) -> None:
     path = "/routing/endpoints/demo/explain/"
     text = browser("viewer").post(path, {"prompt": "x"}).text
     assert "They choose different workers" in text
@@ -95,7 +95,9 @@ def test_the_worst_state_that_one_of_them_sees_is_shown() -> None:
         assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
 
 
-def test_a_long_list_is_asked_for_a_few_at_a_time(demo: Endpoint, both: list[Stub]) -> None:
+def test_a_long_list_is_asked_for_a_few_at_a_time(
+    demo_endpoint: Endpoint, both: list[Stub]
+) -> None:
     kept = [{**DECISION, "id": f"d{number}"} for number in range(120)]
 
     def part(path: str, _body: bytes) -> Any:

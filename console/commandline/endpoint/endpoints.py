@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from console.client.documents import Endpoint, EndpointEventDocument, Revision
+from console.client.endpoints import MAX_LINES, TAIL_LINES, LogEnd
 from console.client.errors import Conflict
-from console.client.logs import MAX_LINES, TAIL_LINES, LogEnd
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.verbs import OUTPUT_NAMES, Table, Verbs

@@ -17,7 +17,7 @@ from dashboards.alerts.evaluation.intervals import RuleVerdict, SampleTimes, jud
 from dashboards.alerts.evaluation.measure import VALUE, Measure, MeasureChart
 from dashboards.alerts.rules.parameter import describe_duration
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import resolution
+from dashboards.boards.results import targets
 from dashboards.prometheus.http.client import (
     Asker,
     Fault,
@@ -111,7 +111,7 @@ def dry_run(
     length, step, rarely = RANGES[key]
     if min(one.lasting_s for one in (*draft.conditions, *before)) >= _LONG_S:
         step = rarely
-    elif resolution.count_targets(asker, Scope(), moment) > _MANY:
+    elif targets.count_targets(asker, Scope(), moment) > _MANY:
         step = _MANY_S[key]
     looks, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])

@@ -17,7 +17,7 @@ from dashboards.alerts.notify import alertmanagers, input_values, selectors, sil
 from dashboards.alerts.notify.models import Silence, SilenceKind
 from dashboards.alerts.notify.protocol import matchers
 from dashboards.alerts.notify.protocol.matchers import Matcher
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 
 log = logging.getLogger(__name__)
 FIELDS: Final = ("alert", "endpoint", "note", "duration")

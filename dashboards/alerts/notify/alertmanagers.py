@@ -18,10 +18,9 @@ from urllib.parse import quote
 from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.matchers import Matchers
-from dashboards.prometheus import connections
-from dashboards.prometheus.connections import Alertmanager
 from dashboards.prometheus.http.session import NoReplyError
 from dashboards.prometheus.sources import selectors as metrics_sources
+from dashboards.prometheus.sources.selectors import Alertmanager
 
 log = logging.getLogger(__name__)
 _API: Final = "/api/v2"
@@ -52,7 +51,7 @@ class AlertmanagerSnapshot:
 
 def alertmanagers_of(endpoint: str) -> list[Alertmanager]:
     """Return the Alertmanagers that may have alerts of the endpoint; all of them if it is empty."""
-    found = list(connections.alertmanagers())
+    found = list(metrics_sources.alertmanagers())
     if not found or not endpoint:
         return found
     asked = metrics_sources.list_in_use()
@@ -65,7 +64,7 @@ def alertmanager_delivers() -> Callable[[str], bool]:
 
     An empty endpoint name means the default source.
     """
-    having = {one.source for one in connections.alertmanagers()}
+    having = {one.source for one in metrics_sources.alertmanagers()}
     if not having:
         return lambda _endpoint: False
     asked = metrics_sources.list_in_use()
@@ -192,7 +191,7 @@ def expire_silences(remote: Mapping[str, str]) -> None:
 
     Raise `Refused` if an Alertmanager does not respond.
     """
-    known = {one.source: one for one in connections.alertmanagers()}
+    known = {one.source: one for one in metrics_sources.alertmanagers()}
     for source, identity in remote.items():
         if source in known:
             try:
@@ -207,7 +206,7 @@ def take_snapshot(ours: Iterable[str]) -> AlertmanagerSnapshot:
     foreign: list[ForeignSilence] = []
     ended: set[str] = set()
     why: list[str] = []
-    for one in connections.alertmanagers():
+    for one in metrics_sources.alertmanagers():
         try:
             rows = _asked(one, "GET", "/silences", None)
             for row in rows:

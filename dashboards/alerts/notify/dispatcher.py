@@ -32,11 +32,11 @@ from dashboards.alerts.notify.models import (
     SeenAlert,
     Silence,
 )
-from dashboards.alerts.notify.protocol import groups as protocol_groups
+from dashboards.alerts.notify.protocol import alert as protocol_groups
 from dashboards.alerts.notify.protocol import matchers, message
 from dashboards.alerts.notify.protocol.alert import TEAM, Alert
 from dashboards.boards.queries import Scope
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
 RESOLVED_AFTER = timedelta(seconds=60)

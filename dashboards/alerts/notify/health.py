@@ -15,7 +15,7 @@ from console.system.rounds import Round
 from console.system.rounds import RoundState as Doing
 from dashboards.alerts.notify.dispatcher import NO_PROMETHEUS, PROMETHEUS_UNREACHABLE
 from dashboards.alerts.notify.models import Delivery, DeliveryState, Dispatch, Receiver
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 
 _LATE = timedelta(minutes=2)
 

@@ -21,7 +21,7 @@ from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver, S
 from dashboards.alerts.notify.protocol import matchers
 from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.message import RESOLVED
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 
 MOST: Final = 500
 KEPT: Final = timedelta(days=30)

@@ -22,7 +22,7 @@ from dashboards.alerts.notify.alertmanagers import DesiredSilence
 from dashboards.alerts.notify.models import Silence, SilenceKind
 from dashboards.alerts.notify.protocol import matchers
 from dashboards.alerts.notify.protocol.matchers import Matchers
-from dashboards.prometheus.connections import Alertmanager
+from dashboards.prometheus.sources.selectors import Alertmanager
 from endpoints import selectors as endpoints
 
 FIELDS: Final = ("matchers", "starts_at", "ends_at", "duration", "comment")

@@ -21,8 +21,8 @@ from dashboards.alerts.evaluation.dry_run import AGGREGATE_REMEDY, NARROW_REMEDY
 from dashboards.alerts.rules.rule import Setting
 from dashboards.alerts.settings import selectors, tasks, validation
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import FaultKind, Question
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
 MOST_ALERTS = 1000  # limit for a user-written rule when it is saved

@@ -27,7 +27,7 @@ from dashboards.alerts.evaluation.dry_run import (
 from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import actions, selectors, validation
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
 Wish = Mapping[str, Any]

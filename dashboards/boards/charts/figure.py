@@ -11,9 +11,14 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.boards.charts import units
-from dashboards.boards.charts.styled_series import StyledSeries, Values, keep_with_values, rounded
-from dashboards.boards.charts.units import format_value
+from dashboards.boards.charts.series import (
+    StyledSeries,
+    Values,
+    axis_format,
+    format_value,
+    keep_with_values,
+    rounded,
+)
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
@@ -159,7 +164,7 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
     }
     heights = [max(item.numbers) for item in shown]
     highest = sum(heights) if panel.kind == "stacked" else max(heights)
-    value_axis |= units.axis_format(panel.unit, highest)
+    value_axis |= axis_format(panel.unit, highest)
     if panel.unit == "share" and panel.of_whole:
         value_axis["range"] = [0, 1.02]
     return {

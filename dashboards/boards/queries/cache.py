@@ -20,6 +20,7 @@ from dashboards.boards.queries.promql import (
     everywhere,
     first_present,
     gauge_query,
+    growth_query,
     join_labels,
     quantile_query,
     rate,
@@ -288,6 +289,9 @@ QUERIES.update(
         "lm_l2_bytes": _held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES),
         # Of lookups; misses are counted as up to a tenth.
         "lm_request_rate_p50": quantile_query(50, both(n.LM_REQUEST_RATE), Scope.engines),
+        "happened_tier_lookups": growth_query(Scope.engines, n.CHUNK_QUERIES),
+        "happened_lmcache_lookups": growth_query(Scope.engines, *LMCACHE_LOOKUPS),
+        "happened_l2_operations": growth_query(everywhere, n.L2_OPERATIONS),
         "lm_retrieve_p95": quantile_query(95, both(n.LM_RETRIEVE), Scope.engines),
     }
 )

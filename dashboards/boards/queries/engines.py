@@ -12,6 +12,7 @@ from dashboards.boards.queries.promql import (
     counter_query,
     first_present,
     gauge_query,
+    growth_query,
     highest,
     join_labels,
     mean_query,
@@ -78,7 +79,7 @@ def _of_api(scope: Scope) -> str:
 
 
 def _lengths(metric: str) -> Query:
-    """Requests by length in cumulative buckets; charts.styled_series separates them."""
+    """Requests by length in cumulative buckets; charts.series separates them."""
 
     def query(scope: Scope, times: Times) -> str:
         return f"sum by (le) (increase({metric}_bucket{scope.engines()}[{times.rate_s}s]))"
@@ -163,3 +164,11 @@ def prompt_skew(scope: Scope, times: Times) -> str:
     """Imbalance of the workers' shares of prompt tokens; 0 when equal."""
     each = f"sum by (pod) ({rate(n.PROMPT, scope.engines(), times)})"
     return f"stddev({each}) / (avg({each}) > 0)"
+
+
+QUERIES.update(
+    {
+        "happened_prompts": growth_query(Scope.engines, n.PROMPT),
+        "happened_requests": growth_query(Scope.engines, n.FINISHED),
+    }
+)

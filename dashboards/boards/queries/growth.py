@@ -1,4 +1,4 @@
-"""PromQL for the exact growth of counters within a window.
+"""Render queries with the exact growth of counters, from samples or from recording rules.
 
 `rate` and `increase` miss a counter's value at its first sample (a series that appears with the
 value 5 grew by 5) and growth between the last sample of one window and the first of the next.
@@ -13,15 +13,21 @@ Rendering replaces them:
 A series appeared if its target was scraped without it before the window, or if its process is young
 and its target was never scraped; otherwise Prometheus is new or could not reach the target. A lower
 value than before is a counter reset and counts in full.
+
+Recording rules replace the samples of ranges of hours and weeks with equal results over whole
+steps: a rule records the growth per second within its last interval, and a sum over time gives the
+total. Queries without a worker label read sums over workers, so their cost is independent of the
+number of workers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from dashboards.boards.queries.promql import Times
+from dashboards.boards.queries.promql import JOBS, QUERIES, Scope, Times
 
 GROWTH_CALL: Final = re.compile(
     r"\b(rate|increase)\(([a-zA-Z_:][\w:]*)(\{[^{}]*\})?\[(\d+)([smhd])\]( @ end\(\))?\)"
@@ -33,6 +39,30 @@ _LAPSE_S: Final = 300  # s; longest scrape outage bridged between two values
 _PARTS: Final = ((1800, 15), (7200, 30), (86_400, 60))  # range up to (s), window (s)
 _LONG_PART_S: Final = 300
 _TARGET: Final = "on (job, instance)"
+
+
+def render_for_chart(
+    name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None
+) -> str:
+    """`appeared`: counters of which a series may have appeared; None means any."""
+    return rewrite_for_chart(render_declared(name, scope, times), times, appeared)
+
+
+def render_total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
+    """Render for one value over a range whose end is a multiple of the growth window: ratios of
+    sums, quantiles of all observations, gauges at the end of the range.
+    """
+    text = render_declared(name, scope, Times(range_s, range_s, kept=kept_by))
+    return rewrite_for_total(text, get_part_s(range_s))
+
+
+def render_plain(name: str, scope: Scope, times: Times) -> str:
+    return QUERIES[name](scope, times)
+
+
+def render_declared(name: str, scope: Scope, times: Times) -> str:
+    text = render_plain(name, scope, times)
+    return rewrite_recorded(text, times) if times.kept else text
 
 
 def window_s(found: re.Match[str]) -> int:
@@ -146,3 +176,98 @@ def _known_targets(length_s: int) -> str:
 def _ranking(counter: str, length_s: int) -> str:
     last = f"last_over_time({counter}[{length_s}s] @ end())"
     return f"({last} - {counter} @ end() offset {length_s}s >= 0 or {last})"
+
+
+WORKER_LABELS: Final = ("engine", "instance", "pod", "worker")  # labels removed from sums
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    every_s: int
+    prefix: str
+
+    @property
+    def all(self) -> str:
+        """Prefix of metric names summed over an endpoint's workers."""
+        return f"{self.prefix}:"
+
+    @property
+    def each(self) -> str:
+        """Prefix of metric names with all labels."""
+        return f"{self.prefix}_each:"
+
+    @property
+    def scraped(self) -> str:
+        return f"{self.prefix}:scraped"
+
+    def serves(self, window_s: int, step_s: int) -> bool:
+        """Whether windows and steps are multiples of the interval. Partial steps would count twice,
+        unless the window is so long that its exact start does not matter.
+        """
+        long = window_s >= max(_MIN_WINDOW_S, _MANY * self.every_s)
+        return window_s % self.every_s == 0 and (step_s % self.every_s == 0 or long)
+
+
+FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # coarsest first
+
+_MIN_WINDOW_S = 3600  # shorter windows have too few samples to gain from rules
+_MANY = 12
+_COVERAGE_SAMPLES = 300
+_NAMES_ONE = re.compile(rf"\b({'|'.join(WORKER_LABELS)})\b")
+
+
+def select_families(expressions: Iterable[str], times: Times) -> dict[Family, int]:
+    """Return the families to query, with the seconds each reads before a step."""
+    known = _usable_families(times.scrape_s)
+    found: dict[Family, int] = {}
+    for expression in expressions:
+        for one in GROWTH_CALL.finditer(expression):
+            length_s = window_s(one)
+            family = _serving(known, length_s, times.step_s)
+            if family is not None:
+                back_s = 0 if one[6] else length_s
+                found[family] = max(found.get(family, 0), back_s)
+    return found
+
+
+def rewrite_recorded(expression: str, times: Times) -> str:
+    """Rewrite the expression to the families in `times.kept`; other counters stay."""
+    families = [family for family in FAMILIES if family.every_s in times.kept]
+    names_one = _NAMES_ONE.search(expression)
+
+    def put(found: re.Match[str]) -> str:
+        how, metric, braces, _, _, at = found.groups(default="")
+        length_s = window_s(found)
+        family = _serving(families, length_s, times.step_s)
+        if family is None:
+            return found[0]
+        prefix = family.each if names_one else family.all
+        factor = family.every_s if how == "increase" else family.every_s / length_s
+        # One millisecond less: before Prometheus 3 a range includes both ends.
+        span = f"[{1000 * length_s - 1}ms]{at}"
+        return f"(sum_over_time({prefix}{metric}{braces}{span}) * {factor!r})"
+
+    return GROWTH_CALL.sub(put, expression)
+
+
+def _usable_families(scrape_s: int) -> tuple[Family, ...]:
+    """Return the families whose interval has four samples, the minimum for a rate."""
+    return tuple(family for family in FAMILIES if 4 * scrape_s <= family.every_s)
+
+
+def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family | None:
+    return next((family for family in families if family.serves(window_s, step_s)), None)
+
+
+def count_uncovered(family: Family, back_s: int) -> str:
+    """Count the moments within `back_s` with scrapes but without recorded values; no series means
+    none. Reads two evaluations ahead, because a rule is evaluated after the samples it sums. For
+    targets younger than the first moment only the last moment counts.
+    """
+    every_s = family.every_s
+    step_s = every_s * max(1, back_s // (_COVERAGE_SAMPLES * every_s))
+    scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
+    known = f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
+    lacking = f"({scraped} unless on () {known})"
+    at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
+    return f"sum(count_over_time({lacking}[{back_s}s:{step_s}s])) or {at_last}"

@@ -1,4 +1,4 @@
-"""Building blocks of PromQL: scopes, times, selectors and aggregations.
+"""Building blocks of PromQL: scopes, times, selectors, aggregations and alerts.
 
 The rate window is at least four scrape intervals, so that one missed scrape leaves no gap, and at
 least one step, so that no request falls between two points.
@@ -54,7 +54,7 @@ class Scope:
 @dataclass(frozen=True, slots=True)
 class Times:
     """`scrape_s`: scrape interval. `kept`: intervals (s) of the recording rules that cover the
-    whole range and replace the raw counters (queries.recording_rules).
+    whole range and replace the raw counters (queries.growth).
     """
 
     step_s: int
@@ -196,3 +196,31 @@ def share_query(part: str, whole: str, braces: Braces, by: str = "") -> Query:
         return share(*(rate_by(by, metric, braces(scope), times) for metric in (part, whole)))
 
     return query
+
+
+def growth_query(braces: Braces, *metrics: str) -> Query:
+    """Growth of a counter by any of its names."""
+
+    def query(scope: Scope, times: Times) -> str:
+        grown = (f"increase({metric}{braces(scope)}[{times.rate_s}s])" for metric in metrics)
+        return first_present(*(f"sum({vector})" for vector in grown))
+
+    return query
+
+
+def alerts(scope: Scope) -> str:
+    """Firing alerts; rules set the label `endpoint` on every alert."""
+    return f"ALERTS{scope.router(alertstate='firing')}"
+
+
+def alerts_of(name: str, scope: Scope) -> str:
+    return f"ALERTS{scope.router(alertstate='firing', alertname=name)}"
+
+
+def alerts_active(scope: Scope) -> str:
+    return f"ALERTS{scope.router()}"
+
+
+def alerts_since(scope: Scope) -> str:
+    """Start of each alert's condition in epoch seconds."""
+    return f"ALERTS_FOR_STATE{scope.router()}"

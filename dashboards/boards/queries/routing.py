@@ -13,6 +13,7 @@ from dashboards.boards.queries.promql import (
     busiest,
     counter_query,
     gauge_query,
+    growth_query,
     highest,
     join_labels,
     quantile_query,
@@ -43,6 +44,8 @@ QUERIES.update(
         "queued_p95": quantile_query(95, (n.QUEUED_FOR,), Scope.router),
         # Cached tokens reported by workers per token expected by the router; 1 when exact.
         "kept_promises": share_query(n.ROUTER_CACHED, n.ROUTER_PREDICTED, Scope.router),
+        "happened_routed": growth_query(Scope.decisions, n.DECISIONS),
+        "happened_answered": growth_query(Scope.router, n.REQUESTS),
         "queue_depth": gauge_query(n.QUEUE_DEPTH, Scope.router),
         "workers_healthy": gauge_query(n.WORKER_UP, Scope.decisions),
         "in_flight_by_worker": gauge_query(n.IN_FLIGHT, Scope.decisions, "worker", top=True),

@@ -6,28 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from dashboards.boards import queries
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.styled_series import StyledSeries, add_totals, style_series
+from dashboards.boards.charts.series import StyledSeries, add_totals, format_clock, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
-from dashboards.boards.panels.exporters import EXPORTERS
-from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import comparison, evidence, resolution
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
+from dashboards.boards.results import comparison, evidence, targets
+from dashboards.boards.results.targets import PanelFacts
 from dashboards.boards.results.verdicts import (
-    JOBS,
     NO_EVIDENCE,
-    VERSION_MARKERS,
     Evidence,
-    JobTargets,
     Message,
-    PanelFacts,
     Points,
     State,
-    format_clock,
     judge,
     make_fault_message,
     make_price_message,
@@ -36,7 +30,6 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 
 Factors = Mapping[str, Mapping[str, float]]
 
-_FACT_PREFIXES = ("targets_", "exported_")
 _PREVIOUS_PREFIX = "before_"
 _ABSENCE_STATES = ("zero", "quiet", "absent", "needs")
 
@@ -68,10 +61,33 @@ class BoardResult:
 
 
 @dataclass(frozen=True, slots=True)
+class BoardRequest:
+    """What to measure. `now`: exact end of the range in epoch seconds. `factors`: by name, then by
+    endpoint (PanelLine.factor). `compare`: also the previous period of equal length.
+    """
+
+    prometheus: Asker
+    panels: Sequence[Panel]
+    scope: Scope
+    chosen: Range
+    now: float
+    factors: Factors = field(default_factory=dict)
+    compare: bool = False
+
+    @property
+    def window(self) -> Window:
+        return Window.ending(self.now, self.chosen.length_s, self.chosen.step_s)
+
+    def fit(self) -> BoardRequest:
+        """Return the request with a step that fits the scrape interval and number of targets."""
+        fitted = targets.fit_range(self.prometheus, self.scope, self.chosen, self.now)
+        return replace(self, chosen=fitted)
+
+
+@dataclass(frozen=True, slots=True)
 class QueryPlan:
     """Queries of a board. `at`: the moment at which targets are counted."""
 
-    panels: Sequence[Panel]
     window: Window
     at: int
     evidence_scope: evidence.EvidenceScope
@@ -86,10 +102,8 @@ def collect(
     now: float,
     factors: Factors = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the board as JSON-ready values. `factors`: by name, then by endpoint
-    (PanelLine.factor).
-    """
-    return document(measure(prometheus, panels, scope, chosen, now, factors))
+    """Return the board as JSON-ready values."""
+    return document(measure(BoardRequest(prometheus, panels, scope, chosen, now, factors)))
 
 
 def document(found: BoardResult) -> dict[str, Any]:
@@ -103,86 +117,64 @@ def document(found: BoardResult) -> dict[str, Any]:
     }
 
 
-def measure(
-    prometheus: Asker,
-    panels: Sequence[Panel],
-    scope: Scope,
-    chosen: Range,
-    now: float,
-    factors: Factors = MappingProxyType({}),
-    *,
-    compare: bool = False,
-) -> BoardResult:
-    """Plan the queries, send them and judge the results; `document` renders them. `compare`: also
-    query the previous period of equal length.
-    """
-    plan = _plan(prometheus, panels, scope, chosen, now, compare=compare)
-    answers = _ask(prometheus, plan)
-    facts, fault = _read_facts(answers, panels), _page_fault(answers)
-    shown = _judge(prometheus, plan, answers, facts, fault, factors)
-    message = fault or _make_missing_message(answers)
-    scraped = _format_scraped(facts, panels)
-    return BoardResult(now, chosen, plan.window, message, scraped, shown, compare)
+def measure(request: BoardRequest) -> BoardResult:
+    """Plan the queries, send them and judge the results; `document` renders them."""
+    plan = _plan(request)
+    answers = request.prometheus.ask(plan.questions)
+    if plan.evidence_scope.times.kept:
+        answers = evidence.splice_newest(answers, plan.window)
+    facts = targets.collect_facts(
+        request.prometheus, request.panels, request.scope, plan.at, answers
+    )
+    fault = make_fault_message(facts.fault) if facts.fault else None
+    return BoardResult(
+        request.now,
+        request.chosen,
+        plan.window,
+        fault or _make_missing_message(answers),
+        facts.scraped,
+        _judge(request, plan, answers, facts, fault),
+        request.compare,
+    )
 
 
-def _plan(
-    prometheus: Asker,
-    panels: Sequence[Panel],
-    scope: Scope,
-    chosen: Range,
-    now: float,
-    *,
-    compare: bool,
-) -> QueryPlan:
-    window = Window.ending(now, chosen.length_s, chosen.step_s)
-    at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    lines = _PlannedLines(panels, scope, window, 2 if compare else 1)
-    times = lines.resolve_times(prometheus, resolution.get_interval_s(prometheus, scope, now))
+def _plan(request: BoardRequest) -> QueryPlan:
+    prometheus, panels, scope = request.prometheus, request.panels, request.scope
+    window = request.window
+    at = int(request.now) // SCRAPE_S * SCRAPE_S
+    resolution = targets.query_resolution(prometheus, scope, request.now)
+    lines = _PlannedLines(panels, scope, window, 2 if request.compare else 1)
+    times = lines.resolve_times(prometheus, resolution.every_s)
     appeared = lines.find_appeared(prometheus, times)
-    targets = resolution.count_targets(prometheus, scope, now)
-    evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
+    evidence_scope = evidence.EvidenceScope(scope, times, request.now, resolution.targets)
     questions = lines.questions(window, times, appeared)
-    questions |= _plan_facts(panels, scope, times, at)
-    questions |= evidence.plan_totals(panels, evidence_scope)
-    questions |= evidence.plan_newest(panels, scope, times, window)
-    if compare:
+    questions |= targets.plan_facts(panels, scope, at)
+    if numbers := [panel for panel in panels if panel.kind == "numbers"]:
+        questions |= evidence.plan_totals(numbers, evidence_scope)
+    if times.kept:
+        questions |= evidence.plan_newest(panels, scope, times, window)
+    if request.compare:
         earlier = lines.questions(get_previous_window(window), times, appeared)
         questions |= {_PREVIOUS_PREFIX + name: question for name, question in earlier.items()}
-    return QueryPlan(panels, window, at, evidence_scope, questions)
-
-
-def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
-    answers = evidence.splice_newest(prometheus.ask(plan.questions), plan.window)
-    away = tuple(
-        sorted(job for job, seen in _read_jobs(answers, plan.panels).items() if seen.up == 0)
-    )
-    if away:
-        query = queries.availability.last_up(plan.evidence_scope.scope, away)
-        answers |= prometheus.ask({"targets_last_up": Question(query, plan.at, join="max")})
-    return answers
-
-
-def _page_fault(answers: Mapping[str, QueryResult]) -> Message | None:
-    # Nothing can be judged without these. A single slow panel does not affect the others.
-    judging = [answer for name, answer in answers.items() if name.startswith(_FACT_PREFIXES)]
-    fault = next((answer.fault for answer in judging if answer.fault), None)
-    return make_fault_message(fault) if fault else None
+    return QueryPlan(window, at, evidence_scope, questions)
 
 
 def _judge(
-    prometheus: Asker,
+    request: BoardRequest,
     plan: QueryPlan,
     answers: Mapping[str, QueryResult],
     facts: PanelFacts,
     fault: Message | None,
-    factors: Factors,
 ) -> list[PanelResult]:
     def judge_one(panel: Panel, proof: Evidence = NO_EVIDENCE) -> PanelResult:
+        factors = request.factors
         return _make_panel_result(panel, answers, facts, plan.window, fault, factors, proof)
 
-    shown = [judge_one(panel) for panel in plan.panels]
+    shown = [judge_one(panel) for panel in request.panels]
     doubtful = [one.panel for one in shown if fault is None and one.state in _ABSENCE_STATES]
-    proofs = evidence.gather(prometheus, doubtful, plan.evidence_scope)
+    if not doubtful:
+        return shown
+    proofs = evidence.gather(request.prometheus, doubtful, plan.evidence_scope)
     return [
         judge_one(one.panel, proofs[one.panel.id]) if one.panel.id in proofs else one
         for one in shown
@@ -205,20 +197,20 @@ class _PlannedLines:
     def resolve_times(self, prometheus: Asker, every_s: int) -> Times:
         """Return the times, with the recording rules that cover all periods."""
         times = Times(self.window.step, self.window.length_s, every_s)
-        texts = (queries.render_plain(name, self.scope, times) for name in self.names)
-        wanted = queries.recording_rules.select_families(texts, times)
+        texts = (growth.render_plain(name, self.scope, times) for name in self.names)
+        wanted = growth.select_families(texts, times)
         length_s = self.periods * times.range_s
         reach_s = {family: length_s + before_s for family, before_s in wanted.items()}
-        return replace(times, kept=resolution.list_covered(prometheus, reach_s, self.window.end))
+        return replace(times, kept=targets.list_covered(prometheus, reach_s, self.window.end))
 
     def find_appeared(self, prometheus: Asker, times: Times) -> frozenset[str] | None:
         """Return the counters of which a series may have appeared; None means any."""
-        texts = [queries.render_declared(name, self.scope, times) for name in self.names]
-        counters = queries.growth.find_counters(texts)
+        texts = [growth.render_declared(name, self.scope, times) for name in self.names]
+        counters = growth.find_counters(texts)
         if not counters:
             return frozenset()
         length_s = self.periods * times.range_s + times.rate_s
-        query = queries.growth.names_appeared(counters, length_s)
+        query = growth.names_appeared(counters, length_s)
         question = Question(query, self.window.end, join="sum")
         answer = prometheus.ask({"appeared": question})["appeared"]
         if answer.fault is not None:
@@ -229,7 +221,7 @@ class _PlannedLines:
         self, window: Window, times: Times, appeared: frozenset[str] | None
     ) -> dict[str, Question]:
         texts = {
-            name: queries.render_for_chart(name, self.scope, times, appeared) for name in self.names
+            name: growth.render_for_chart(name, self.scope, times, appeared) for name in self.names
         }
         return {name: Question(text, window.end, window) for name, text in texts.items()}
 
@@ -242,64 +234,8 @@ def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     return Message("warning", "Some metrics sources are unreachable", " ".join(missing), fix)
 
 
-def _plan_facts(
-    panels: Sequence[Panel], scope: Scope, times: Times, at: int
-) -> dict[str, Question]:
-    asked = {
-        name: Question(queries.render_for_chart(name, scope, times), at, join="sum")
-        for name in ("targets_known", "targets_up")
-    }
-    braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
-    for job, within in braces.items():
-        metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
-        if not metrics:
-            continue
-        metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
-        metrics |= {mark for _, mark in VERSION_MARKERS if job == "vllm"}
-        query = queries.availability.exported(tuple(sorted(metrics)), within)
-        asked[_exported_key(job)] = Question(query, at, join="sum")
-    return asked
-
-
 def get_previous_window(window: Window) -> Window:
     return Window(window.start - window.length_s, window.start, window.step)
-
-
-def _exported_key(job: str) -> str:
-    return f"exported_{job or 'elsewhere'}"
-
-
-def _read_jobs(
-    answers: Mapping[str, QueryResult], panels: Sequence[Panel]
-) -> dict[str, JobTargets]:
-    known, up, last = (
-        {series.label("job"): series.latest for series in answers.get(name, QueryResult()).series}
-        for name in ("targets_known", "targets_up", "targets_last_up")
-    )
-    return {
-        job: JobTargets(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
-        for job in {panel.job for panel in panels if panel.job}
-    }
-
-
-def _read_facts(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> PanelFacts:
-    jobs = _read_jobs(answers, panels)
-    names = {
-        series.label("__name__")
-        for job in {panel.job for panel in panels}
-        for series in answers[_exported_key(job)].series
-    }
-    return PanelFacts(jobs, frozenset(names))
-
-
-def _format_scraped(facts: PanelFacts, panels: Sequence[Panel]) -> str:
-    """Format targets up and known: "workers 2 of 2, no routers"."""
-    found = []
-    for job, (_, many) in JOBS.items():
-        if any(panel.job == job for panel in panels):
-            seen = facts.jobs[job]
-            found.append(f"{many} {seen.up} of {seen.known}" if seen.known else f"no {many}")
-    return ", ".join(found)
 
 
 def _make_panel_result(
@@ -314,9 +250,14 @@ def _make_panel_result(
     own = [(line, _apply_factor(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = style_series(panel, [(line, answer.series) for line, answer in own])
-    totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
-    drawn = add_totals(drawn, totals)
-    state, message = judge(panel, _summarize_points(drawn, window), facts, fault, proved)
+    if panel.kind == "numbers":
+        totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
+        drawn = add_totals(drawn, totals)
+    points = _summarize_points(drawn, window)
+    state: State = "ok"
+    message = None
+    if fault is not None or not facts.suffice(panel, points.numbers):
+        state, message = judge(panel, points, facts, fault, proved)
     missing = _find_missing_price(panel, answers, factors)
     none_priced = any(line.factor and not factors.get(line.factor) for line in panel.lines)
     if panel.unpriced is not None and not drawn and (missing is not None or none_priced):

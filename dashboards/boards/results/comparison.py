@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.boards.charts.styled_series import StyledSeries, rounded
-from dashboards.boards.charts.units import format_value
+from dashboards.boards.charts.series import StyledSeries, format_value, rounded
 from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 

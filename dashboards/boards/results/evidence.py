@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dashboards.boards import queries
-from dashboards.boards.charts.units import format_value
+from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
-from dashboards.boards.results import resolution
+from dashboards.boards.results import targets
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 from routing.analysis.label_names import get_name
@@ -54,8 +54,9 @@ class EvidenceScope:
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
-    figures = [line for panel in panels if panel.kind == "numbers" for line in panel.lines]
-    names = [line.query for line in figures if is_counted(line)]
+    """Return the questions for the totals that big numbers show."""
+    lines = (line for panel in panels for line in panel.lines)
+    names = [line.query for line in lines if is_counted(line)]
     kept = at.times.kept if _is_expensive(at.targets, at.length_s) else ()
     if kept or not _is_expensive(at.targets, at.length_s):
         found = _plan_exact(names, at.scope, at.length_s, at.end, kept)
@@ -83,10 +84,10 @@ def plan_recent_totals(
     read for one exact total.
     """
     ends = [now - length_s * number for number in range(periods)]
-    if not _is_expensive(resolution.count_targets(asker, scope, now), length_s, most):
+    if not _is_expensive(targets.count_targets(asker, scope, now), length_s, most):
         return [_plan_exact(names, scope, length_s, end) for end in ends]
-    fine = queries.recording_rules.FAMILIES[-1]
-    if covered := resolution.list_covered(asker, {fine: periods * length_s}, int(now)):
+    fine = growth.FAMILIES[-1]
+    if covered := targets.list_covered(asker, {fine: periods * length_s}, int(now)):
         return [_plan_exact(names, scope, length_s, end, covered) for end in ends]
     return [_plan_estimated(names, scope, length_s, end) for end in ends]
 
@@ -116,9 +117,9 @@ def get_total(answers: Mapping[str, QueryResult], line: PanelLine) -> QueryResul
 def plan_newest(
     panels: Sequence[Panel], scope: Scope, times: Times, window: Window
 ) -> dict[str, Question]:
-    """Return the newest points of panels read from recording rules, whose samples end earlier."""
-    if not times.kept:
-        return {}
+    """Return the newest points of panels read from recording rules, whose samples end earlier.
+    `times` has the intervals of those rules.
+    """
     steps = min(window.points - 1, -(-2 * max(times.kept) // window.step))
     tail = Window(window.end - steps * window.step, window.end, window.step)
     near = Times(times.step_s, max(tail.length_s, times.rate_s), times.scrape_s)
@@ -155,8 +156,6 @@ def _join_values(long: QueryResult, tail: QueryResult, window: Window) -> QueryR
 
 
 def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str, Evidence]:
-    if not panels:
-        return {}
     asked: dict[str, Question] = {}
     for panel in panels:
         for line in panel.lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboards.boards.charts.units import format_value
+from dashboards.boards.charts.series import format_value
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import evidence
 from dashboards.boards.results.board import make_fault_message

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, Literal
 
+from dashboards.boards.charts.series import format_clock
 from dashboards.boards.panels.declarations import Factor, Panel
 from dashboards.boards.panels.exporters import EXPORTERS
-from dashboards.boards.queries import metric_names as n
+from dashboards.boards.results.targets import JOBS, VERSION_MARKERS, JobTargets, PanelFacts
 from dashboards.prometheus.http.client import Fault, FaultKind
 
 State = Literal[
@@ -27,20 +27,6 @@ State = Literal[
     "prometheus",
 ]
 
-# Job to display names: one, many.
-JOBS = {
-    "vllm": ("worker", "workers"),
-    "router": ("router", "routers"),
-    "l2": ("cache node", "cache nodes"),
-}
-# Metrics that every worker exports since a version, regardless of its arguments; newest first.
-VERSION_MARKERS = (
-    ("0.32", f"{n.PREEMPTED}_count"),
-    ("0.24", n.WAITING_WHY),
-    ("0.19", n.FLOPS),
-    ("0.16", n.CACHED_ALL),
-    ("0.13", f"{n.COMPUTED_TOKENS}_count"),
-)
 _SINCE = re.compile(r"vLLM (\d+\.\d+)(?:, (.*))?")
 _MAX_NAMED_ENDPOINTS = 5
 
@@ -51,21 +37,6 @@ class Message:
     title: str
     text: str
     fix: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobTargets:
-    """Targets of one job in Prometheus. `last_up` in epoch seconds within the last day."""
-
-    known: int = 0
-    up: int = 0
-    last_up: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PanelFacts:
-    jobs: Mapping[str, JobTargets]
-    exported: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +80,7 @@ def judge(
     if panel.job and job.up == 0:
         message = _make_not_scraped_message(panel, job, points.last_at or job.last_up)
         return ("stale" if numbers else "not_scraped"), message
-    if any(numbers) or (numbers and panel.unit == "seconds"):
+    if facts.suffice(panel, numbers):
         return "ok", None
     if evidence.whole or evidence.fault:
         return "ok" if evidence.whole else "quiet", _make_not_drawn_message(evidence)
@@ -199,11 +170,6 @@ def detect_version(exported: Collection[str]) -> tuple[str, str]:
             return since, before
         before = since
     return "", before
-
-
-def format_clock(moment: float, *, seconds: bool = False) -> str:
-    when = datetime.fromtimestamp(moment, UTC)
-    return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"
 
 
 def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None) -> Message:

@@ -23,7 +23,7 @@ from dashboards.costs.reports.endpoints import (
     report,
     row_values,
 )
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 
 ROWS_A_PAGE = 50
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from dashboards.boards.queries import recording_rules
+from dashboards.boards.queries import QUERIES, Scope, Times, growth
+from dashboards.boards.queries.promql import JOBS
 
 # Only endpoints with an LMCache server: other workers must not get these series.
 _SERVER = "lmcache_mp_lookup_requested_tokens_total"
@@ -89,7 +90,7 @@ LARGE_FLEET: Final = (
 )
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
 # Group name by evaluation interval (s). Boards with ranges of hours or days read these series
-# (dashboards.boards.queries.recording_rules).
+# (dashboards.boards.queries.growth).
 LONG_RANGES: Final = {300: "emberline-long-ranges", 60: "emberline-middle-ranges"}
 FLEET_GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-large-fleet": LARGE_FLEET}
 
@@ -106,10 +107,29 @@ def long_ranges() -> list[dict[str, Any]]:
         {
             "name": LONG_RANGES[family.every_s],
             "interval": f"{family.every_s}s",
-            "rules": recording_rules.make_rules(family),
+            "rules": make_rules(family),
         }
-        for family in recording_rules.FAMILIES
+        for family in growth.FAMILIES
     ]
+
+
+def list_counters() -> tuple[str, ...]:
+    times = Times(300, 300)
+    found = (growth.GROWTH_CALL.finditer(query(Scope(), times)) for query in QUERIES.values())
+    return tuple(sorted({one[2] for each in found for one in each}))
+
+
+def make_rules(family: growth.Family) -> list[dict[str, str]]:
+    jobs = "|".join(JOBS)
+    found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
+    for metric in list_counters():
+        grown = growth.rewrite_for_total(f"rate({metric}[{family.every_s}s])", growth.FINE_S)
+        summed = f"sum without ({', '.join(growth.WORKER_LABELS)}) ({family.each}{metric})"
+        found += [
+            {"record": family.each + metric, "expr": grown},
+            {"record": family.all + metric, "expr": summed},
+        ]
+    return found
 
 
 def all_groups() -> list[dict[str, Any]]:

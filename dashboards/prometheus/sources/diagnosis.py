@@ -12,7 +12,7 @@ from typing import Any
 from django.db import DatabaseError
 
 from console.system.preflight import PreflightResult
-from dashboards.boards.queries import availability as queries
+from dashboards.boards.queries.metric_names import L2_CAPACITY, REQUESTS, RUNNING
 from dashboards.boards.results.board import make_fault_message
 from dashboards.prometheus.config.scrape_config import RELABELLING
 from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question
@@ -24,6 +24,21 @@ _DEADLINE_S = 4.0
 _SKEW_S = 15.0
 _SHOWN = 100
 _SEVERITIES = ("danger", "warning")
+# Metric family names for display, each with a metric that marks its presence.
+_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "vLLM workers": (RUNNING,),
+    "Emberline routers": (REQUESTS,),
+    "Emberline cache nodes": (L2_CAPACITY,),
+    "LMCache in the worker": (
+        "lmcache:num_lookup_tokens_total",
+        "lmcache_num_lookup_tokens_total",
+    ),
+    "LMCache server": ("lmcache_mp_lookup_requested_tokens_total",),
+    "GPUs (DCGM exporter)": ("DCGM_FI_DEV_GPU_UTIL",),
+    "Kubernetes objects (kube-state-metrics)": ("kube_pod_info",),
+}
+LABELS = ("namespace", "endpoint_name", "pod")
+COLONLESS = RUNNING.replace(":", "_", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +133,11 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
     )
     at = int(time.time())
     asked = {
-        "known": queries.jobs_known(),
-        "up": queries.jobs_up(),
-        "families": queries.families(),
-        "endpoints": queries.endpoints(),
-        **{f"no {label}": queries.count_without_label(label) for label in queries.LABELS},
+        "known": "count by (job) (up)",
+        "up": "sum by (job) (up)",
+        "families": render_families(),
+        "endpoints": f'count by (endpoint_name) ({RUNNING}{{endpoint_name!=""}})',
+        **{f"no {label}": f'count ({RUNNING}{{{label}=""}})' for label in LABELS},
     }
     try:
         answers = client.ask({name: Question(query, at) for name, query in asked.items()})
@@ -133,6 +148,11 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
         message = make_fault_message(fault)
         return [SourceDiagnosis("danger", message.title, message.text, message.fix)]
     return _diagnose_contents(answers, found)
+
+
+def render_families() -> str:
+    names = sorted({name for names in _FAMILIES.values() for name in names} | {COLONLESS})
+    return f'count by (__name__) ({{__name__=~"{"|".join(names)}"}})'
 
 
 def _diagnose_contents(
@@ -147,19 +167,19 @@ def _diagnose_contents(
     there = _by(answers["families"], "__name__")
     found["families"] = [
         {"name": name, "series": int(sum(there.get(metric, 0) for metric in metrics))}
-        for name, metrics in queries.FAMILIES.items()
+        for name, metrics in _FAMILIES.items()
     ]
     found["endpoints"] = sorted(_by(answers["endpoints"], "endpoint_name"))[:_SHOWN]
     lacking = {
         label: int(sum(series.latest or 0 for series in answers[f"no {label}"].series))
-        for label in queries.LABELS
+        for label in LABELS
     }
     return [*_missing_metrics(found, there), *_missing_labels(lacking)]
 
 
 def _missing_metrics(found: dict[str, Any], there: Mapping[str, float]) -> list[SourceDiagnosis]:
-    if there.get(queries.COLONLESS):
-        text = f"vLLM's metrics are there as {queries.COLONLESS}, without their colon."
+    if there.get(COLONLESS):
+        text = f"vLLM's metrics are there as {COLONLESS}, without their colon."
         fix = "Scrape /metrics without a slash at its end, where vLLM keeps its names."
         return [SourceDiagnosis("danger", "Names of metrics lost their colon", text, fix)]
     if not found["jobs"]:

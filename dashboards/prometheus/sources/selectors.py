@@ -1,4 +1,5 @@
-"""Read metrics sources with their logins in one query and map endpoints to them.
+"""Metrics sources with their logins, the endpoints they cover, and clients of the fleet and of
+endpoints, with at most two database queries.
 
 Secret files are confined to the console's folder and read each time, so that a replaced token takes
 effect at once.
@@ -8,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -20,9 +22,10 @@ from console.core.confined_files import FileRefused
 from console.core.environment import PrometheusLogin
 from console.vault import encryption
 from dashboards.prometheus.http import client
-from dashboards.prometheus.http.client import Fault, FaultKind, Prometheus
-from dashboards.prometheus.http.federation import RefusingAsker
+from dashboards.prometheus.http.client import Asker, Fault, FaultKind, Prometheus
+from dashboards.prometheus.http.federation import Federated, FederatedSource, RefusingAsker
 from dashboards.prometheus.http.login import Auth, Login, LoginError
+from dashboards.prometheus.http.session import Reply, exchange
 from dashboards.prometheus.sources.models import MetricsSource
 from endpoints import selectors as endpoints
 
@@ -50,6 +53,53 @@ class MetricsSourceRef:
             return RefusingAsker(Fault(FaultKind.UNREACHABLE, text))
         shown = "" if self.name == OWN else self.name
         return client.connect(self.url, self.login, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Alertmanager:
+    """Alertmanager of the metrics source `name`. `cluster`: the cluster whose alerts it holds; None
+    means all clusters without a source of their own. `why_not`: reason it cannot be queried.
+    """
+
+    source: str
+    cluster: str | None
+    url: str
+    why_not: str = ""
+    login: Login = field(default_factory=Login, repr=False)
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        params: Any = None,
+        deadline_s: float = 5.0,
+    ) -> Reply:
+        url = f"{self.url}{path}"
+        return exchange(self.login, method, url, json=json, params=params, deadline_s=deadline_s)
+
+
+def fleet() -> Asker:
+    found = list_in_use()
+    if len(found) == 1:
+        return found[0].asker()
+    parts = [FederatedSource(one.name, one.asker()) for one in found if one.url]
+    return Federated(parts, map_endpoints(found))
+
+
+def connect_endpoint(name: str) -> Asker:
+    return get_source_of_endpoint(name, list_in_use()).asker()
+
+
+def alertmanagers() -> tuple[Alertmanager, ...]:
+    return tuple(
+        Alertmanager(
+            one.name, one.cluster, one.alertmanager_url.rstrip("/"), one.why_not, one.login
+        )
+        for one in list_in_use()
+        if one.alertmanager_url
+    )
 
 
 def rows() -> QuerySet[MetricsSource]:

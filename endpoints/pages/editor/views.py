@@ -1,4 +1,4 @@
-"""Editor pages: create, clone and update an endpoint.
+"""Editor pages: create, clone and update an endpoint; the options and check of its model.
 
 Input survives errors, a change of cluster, invalid YAML and edit conflicts. `actions` validates.
 """
@@ -11,10 +11,11 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows
+from console.clusters import selectors as clusters
 from console.core.errors import STALE, Problem, Refused
 from endpoints import actions, teams
 from endpoints.models import Endpoint
@@ -23,8 +24,11 @@ from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
 from endpoints.pages.head import find_endpoint, generation_of
+from endpoints.placement import model_hub, model_list
+from endpoints.placement.model_hub import HubStatus
 from endpoints.refusals import ConflictError
 from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.spec.validators import model_problem
 
 Save = Callable[[dict[str, Any]], Endpoint]
 
@@ -229,3 +233,49 @@ def _preset_context(form: EndpointForm) -> list[dict[str, Any]]:
         }
         for start in presets.STARTS
     ]
+
+
+MAX_MODEL_LENGTH = 200
+MODEL_CHECKED = "model-checked"
+"""htmx event after a lookup that refuses the model; the form's errors are then updated."""
+
+
+@require_safe
+@role_required("operator", somewhere=True)
+def model_options(request: HttpRequest) -> HttpResponse:
+    """Render the options of the model field. A complete name is no search: all are listed."""
+    typed, cluster = _typed(request), _cluster(request)
+    found = model_list.list_models("", cluster)
+    if typed and not any(one.name == typed for one in found):
+        found = model_list.list_models(typed, cluster)
+    context = {"models": found, "typed": typed, "cluster": cluster}
+    return render(request, "endpoints/htmx/model_options.html", context)
+
+
+@require_safe
+@role_required("operator", somewhere=True)
+def model_facts(request: HttpRequest) -> HttpResponse:
+    """Render what is known of the typed model. A Hugging Face name is looked up, in this request of
+    its own so that the form never waits for it.
+    """
+    typed, cluster = _typed(request), _cluster(request)
+    if not typed or model_problem(typed) is not None:
+        return HttpResponse()
+    simulated = request.GET.get("engine") == "simulated"
+    hub = None
+    if model_hub.is_hub_name(typed) and not simulated:
+        hub = model_hub.lookup(typed)
+    context = {"model": model_list.find_model(typed, cluster), "hub": hub, "cluster": cluster}
+    answer = render(request, "endpoints/htmx/model_facts.html", context)
+    if hub is not None and hub.status in (HubStatus.MISSING, HubStatus.PRIVATE):
+        answer["HX-Trigger"] = MODEL_CHECKED
+    return answer
+
+
+def _typed(request: HttpRequest) -> str:
+    return str(request.GET.get("model", "")).strip()[:MAX_MODEL_LENGTH]
+
+
+def _cluster(request: HttpRequest) -> str:
+    name = str(request.GET.get("placement.cluster", ""))
+    return name if name in clusters.names() else ""

@@ -80,7 +80,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
+def interrupted_launcher() -> Iterator[Rig]:
     made = Rig()
     try:
         yield made
@@ -98,16 +98,16 @@ def rig() -> Iterator[Rig]:
         "before wait",
     ],
 )
-def test_the_next_up_finishes_what_a_killed_one_began(rig: Rig, step: str) -> None:
-    code, _ = rig.run("up", f"{step}:SIGKILL")
+def test_the_next_up_finishes_what_a_killed_one_began(interrupted_launcher: Rig, step: str) -> None:
+    code, _ = interrupted_launcher.run("up", f"{step}:SIGKILL")
     assert code == -signal.SIGKILL
-    code, output = rig.run("up")
+    code, output = interrupted_launcher.run("up")
     assert code == 0, output
-    rig.assert_set_up()
-    code, output = rig.run("up")
+    interrupted_launcher.assert_set_up()
+    code, output = interrupted_launcher.run("up")
     assert (code, "already running" in output) == (0, True), output
-    assert rig.run("down")[0] == 0
-    assert not rig.runs()
+    assert interrupted_launcher.run("down")[0] == 0
+    assert not interrupted_launcher.runs()
 
 
 @pytest.mark.parametrize(
@@ -118,49 +118,53 @@ def test_the_next_up_finishes_what_a_killed_one_began(rig: Rig, step: str) -> No
         ("before seed-demo", "SIGINT"),
     ],
 )
-def test_an_up_that_is_interrupted_leaves_nothing(rig: Rig, step: str, number: str) -> None:
-    code, output = rig.run("up", f"{step}:{number}")
+def test_an_up_that_is_interrupted_leaves_nothing(
+    interrupted_launcher: Rig, step: str, number: str
+) -> None:
+    code, output = interrupted_launcher.run("up", f"{step}:{number}")
     assert code == 130, output
-    assert not rig.runs()
+    assert not interrupted_launcher.runs()
 
 
-def test_a_resumed_up_that_is_interrupted_stops_nothing_that_serves(rig: Rig) -> None:
-    rig.run("up", "before wait:SIGKILL")
-    serving = runtime_environment.supervisor_pid(rig.layout)
-    code, output = rig.run("up", "before wait:SIGINT")
+def test_a_resumed_up_that_is_interrupted_stops_nothing_that_serves(
+    interrupted_launcher: Rig,
+) -> None:
+    interrupted_launcher.run("up", "before wait:SIGKILL")
+    serving = runtime_environment.supervisor_pid(interrupted_launcher.layout)
+    code, output = interrupted_launcher.run("up", "before wait:SIGINT")
     assert code == 130
     assert "make down" in output
-    assert runtime_environment.supervisor_pid(rig.layout) == serving
+    assert runtime_environment.supervisor_pid(interrupted_launcher.layout) == serving
 
 
 @pytest.mark.parametrize("step", ["before prepare", "after Starting processes", "before wait"])
-def test_down_ends_an_up_that_is_at_work(rig: Rig, step: str) -> None:
-    preparing = rig.start("up", f"{step}:hang")
-    until(lambda: rig.reached(step))
-    code, output = rig.run("down")
+def test_down_ends_an_up_that_is_at_work(interrupted_launcher: Rig, step: str) -> None:
+    preparing = interrupted_launcher.start("up", f"{step}:hang")
+    until(lambda: interrupted_launcher.reached(step))
+    code, output = interrupted_launcher.run("down")
     assert code == 0, output
     assert f"(pid {preparing.pid})" in output
     assert "Everything is stopped." in output
     assert preparing.wait(30) == 130
-    assert not rig.runs()
+    assert not interrupted_launcher.runs()
 
 
-def test_of_two_ups_the_second_names_the_first(rig: Rig) -> None:
-    first = rig.start("up", "after Starting processes:hang")
-    until(lambda: rig.reached("after Starting processes"))
-    code, output = rig.run("up")
+def test_of_two_ups_the_second_names_the_first(interrupted_launcher: Rig) -> None:
+    first = interrupted_launcher.start("up", "after Starting processes:hang")
+    until(lambda: interrupted_launcher.reached("after Starting processes"))
+    code, output = interrupted_launcher.run("up")
     assert code == 1
     assert f"Another `make up` (pid {first.pid}) is running here" in output
 
 
-def test_of_two_downs_each_ends_well(rig: Rig) -> None:
-    assert rig.run("up")[0] == 0
-    both = [rig.start("down") for _ in range(2)]
+def test_of_two_downs_each_ends_well(interrupted_launcher: Rig) -> None:
+    assert interrupted_launcher.run("up")[0] == 0
+    both = [interrupted_launcher.start("down") for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sum("\nStopped. `make up` restores" in f"\n{output}" for output in outputs) == 1
-    assert not rig.runs()
-    assert rig.run("down") == (0, "Nothing is running.\n")
+    assert not interrupted_launcher.runs()
+    assert interrupted_launcher.run("down") == (0, "Nothing is running.\n")
 
 
 def test_down_where_nothing_was_ever_set_up_makes_no_folder(tmp_path: Path) -> None:
@@ -187,21 +191,23 @@ def test_a_step_dies_with_the_launcher_that_was_killed(tmp_path: Path) -> None:
     until(lambda: not psutil.pid_exists(step) or psutil.Process(step).status() == "zombie")
 
 
-def test_a_lock_whose_holder_is_not_known_is_no_reason_to_kill_a_stranger(rig: Rig) -> None:
-    rig.layout.prepare()
+def test_a_lock_whose_holder_is_not_known_is_no_reason_to_kill_a_stranger(
+    interrupted_launcher: Rig,
+) -> None:
+    interrupted_launcher.layout.prepare()
     stranger = subprocess.Popen([shutil.which("sleep") or "/bin/sleep", "60"])
     try:
-        (rig.layout.run / "up.lock").write_text(f"up   {stranger.pid:12}\n")
+        (interrupted_launcher.layout.run / "up.lock").write_text(f"up   {stranger.pid:12}\n")
         assert not lock._is_launcher(stranger.pid)
         assert lock._is_launcher(0) is False
-        with lock.take_over_lock(rig.layout) as ended:
+        with lock.take_over_lock(interrupted_launcher.layout) as ended:
             assert ended is False, "nobody held it"
         assert stranger.poll() is None
         with (
-            lock.hold_lock(rig.layout, "up"),
+            lock.hold_lock(interrupted_launcher.layout, "up"),
             pytest.raises(StepFailed, match=f"pid {os.getpid()}"),
         ):
-            with lock.hold_lock(rig.layout, "up"):
+            with lock.hold_lock(interrupted_launcher.layout, "up"):
                 pytest.fail("held twice")
     finally:
         stranger.kill()

@@ -18,6 +18,6 @@ def teams(db: None) -> Teams:
 
 
 @pytest.fixture
-def world(teams: Teams) -> Teams:
+def two_teams(teams: Teams) -> Teams:
     made.their_endpoints(teams)
     return teams

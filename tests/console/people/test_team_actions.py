@@ -126,7 +126,7 @@ def test_a_slug_stays(teams: Teams, people: Cast) -> None:
     assert code(caught) == "fixed"
 
 
-def test_a_team_that_owns_endpoints_is_not_deleted(world: Teams, people: Cast) -> None:
+def test_a_team_that_owns_endpoints_is_not_deleted(two_teams: Teams, people: Cast) -> None:
     with pytest.raises(Refused, match=f"endpoint {OURS}") as caught:
         team_actions.delete(people.ada, "ours")
     assert code(caught) == "in_use"
@@ -226,24 +226,26 @@ def test_a_token_goes_with_its_team(teams: Teams, people: Cast) -> None:
     assert not ApiToken.objects.exists()
 
 
-def test_a_token_loses_with_its_user(world: Teams, client: Any) -> None:
-    _, clear = token_actions.create_token(world.erin, "t", "operator")
+def test_a_token_loses_with_its_user(two_teams: Teams, client: Any) -> None:
+    _, clear = token_actions.create_token(two_teams.erin, "t", "operator")
     headers = {"authorization": f"Bearer {clear}"}
     url = f"/api/v1/endpoints/{OURS}/"
     assert client.get(url, headers=headers).status_code == 200
-    team_actions.remove_member(world.gina, "ours", "erin")
+    team_actions.remove_member(two_teams.gina, "ours", "erin")
     assert client.get(url, headers=headers).status_code == 401
 
 
-def test_the_trail_knows_its_team(world: Teams, people: Cast) -> None:
+def test_the_trail_knows_its_team(two_teams: Teams, people: Cast) -> None:
     from endpoints import actions as endpoint_actions
 
-    endpoint_actions.scale(world.erin, OURS, 2)
+    endpoint_actions.scale(two_teams.erin, OURS, 2)
     endpoint_actions.scale(people.ada, CANARY, 2)
     from console.audit import selectors as audit
 
-    assert {event.target for event in audit.list_events(viewer=world.frank)} == {f"endpoint/{OURS}"}
-    assert {event.actor_name for event in audit.list_events(viewer=world.hugo)} == {"ada"}
-    assert not audit.list_events(viewer=world.nora).exists()
+    assert {event.target for event in audit.list_events(viewer=two_teams.frank)} == {
+        f"endpoint/{OURS}"
+    }
+    assert {event.actor_name for event in audit.list_events(viewer=two_teams.hugo)} == {"ada"}
+    assert not audit.list_events(viewer=two_teams.nora).exists()
     seen = {event.target for event in audit.list_events(viewer=people.charlie)}
     assert {f"endpoint/{OURS}", f"endpoint/{CANARY}"} <= seen

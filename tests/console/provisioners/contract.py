@@ -53,18 +53,18 @@ def gone(rig: Rig, ref: Ref) -> None:
 
 
 class ProvisionerContract:
-    def test_nothing_there_is_an_answer(self, rig: Rig) -> None:
-        ref = Ref(rig.provisioner.name, "nobody")
-        assert rig.provisioner.observe(ref) == Observation(exists=False)
-        rig.provisioner.delete(ref)
-        assert rig.provisioner.logs(ref) == {}
+    def test_nothing_there_is_an_answer(self, provisioner_rig: Rig) -> None:
+        ref = Ref(provisioner_rig.provisioner.name, "nobody")
+        assert provisioner_rig.provisioner.observe(ref) == Observation(exists=False)
+        provisioner_rig.provisioner.delete(ref)
+        assert provisioner_rig.provisioner.logs(ref) == {}
 
-    def test_a_workload_becomes_ready_with_distinct_addresses(self, rig: Rig) -> None:
-        spec = rig.spec("demo-worker", 2)
-        first = rig.provisioner.observe(rig.provisioner.apply(spec))
+    def test_a_workload_becomes_ready_with_distinct_addresses(self, provisioner_rig: Rig) -> None:
+        spec = provisioner_rig.spec("demo-worker", 2)
+        first = provisioner_rig.provisioner.observe(provisioner_rig.provisioner.apply(spec))
         assert first.exists
         assert not first.ready()
-        seen = settle(rig, spec)
+        seen = settle(provisioner_rig, spec)
         assert all(r.name.startswith("demo-worker-") for r in seen.replicas)
         assert len({r.name for r in seen.replicas}) == 2
         assert [r.index for r in seen.replicas] == [0, 1]
@@ -72,49 +72,51 @@ class ProvisionerContract:
         assert len({r.urls["http"] for r in seen.replicas}) == 2
         assert all(r.started_at > 0 and r.restarts == 0 for r in seen.replicas)
 
-    def test_channels_have_addresses_of_their_own(self, rig: Rig) -> None:
-        spec = dataclasses.replace(rig.spec("demo", 2), channels=("news", "old-news"))
-        seen = settle(rig, spec)
+    def test_channels_have_addresses_of_their_own(self, provisioner_rig: Rig) -> None:
+        spec = dataclasses.replace(provisioner_rig.spec("demo", 2), channels=("news", "old-news"))
+        seen = settle(provisioner_rig, spec)
         addresses = [address for r in seen.replicas for address in r.channels.values()]
         assert all(set(r.channels) == {"news", "old-news"} for r in seen.replicas)
         assert len(set(addresses)) == 4
-        assert settle(rig, rig.spec("other", 1)).replicas[0].channels == {}
+        assert settle(provisioner_rig, provisioner_rig.spec("other", 1)).replicas[0].channels == {}
 
-    def test_apply_again_changes_nothing(self, rig: Rig) -> None:
-        spec = rig.spec("demo", 2)
-        before = settle(rig, spec)
-        ref = rig.provisioner.apply(spec)
-        assert ref == rig.another().apply(spec)
-        assert rig.another().observe(ref).replicas == before.replicas
+    def test_apply_again_changes_nothing(self, provisioner_rig: Rig) -> None:
+        spec = provisioner_rig.spec("demo", 2)
+        before = settle(provisioner_rig, spec)
+        ref = provisioner_rig.provisioner.apply(spec)
+        assert ref == provisioner_rig.another().apply(spec)
+        assert provisioner_rig.another().observe(ref).replicas == before.replicas
 
-    def test_scale_down_takes_the_highest_and_up_again(self, rig: Rig) -> None:
-        three = settle(rig, rig.spec("demo", 3))
-        one = settle(rig, rig.spec("demo", 1))
-        if rig.provisioner.rolls:  # the platform chooses which one ends
+    def test_scale_down_takes_the_highest_and_up_again(self, provisioner_rig: Rig) -> None:
+        three = settle(provisioner_rig, provisioner_rig.spec("demo", 3))
+        one = settle(provisioner_rig, provisioner_rig.spec("demo", 1))
+        if provisioner_rig.provisioner.rolls:  # the platform chooses which one ends
             assert {r.name for r in one.replicas} < {r.name for r in three.replicas}
         else:
             assert one.replicas == three.replicas[:1]
-        assert len(settle(rig, rig.spec("demo", 2)).replicas) == 2
+        assert len(settle(provisioner_rig, provisioner_rig.spec("demo", 2)).replicas) == 2
 
-    def test_zero_replicas_is_a_workload_that_exists(self, rig: Rig) -> None:
-        settle(rig, rig.spec("demo", 1))
-        seen = settle(rig, rig.spec("demo", 0))
+    def test_zero_replicas_is_a_workload_that_exists(self, provisioner_rig: Rig) -> None:
+        settle(provisioner_rig, provisioner_rig.spec("demo", 1))
+        seen = settle(provisioner_rig, provisioner_rig.spec("demo", 0))
         assert seen.exists
         assert seen.replicas == ()
 
-    def test_a_changed_spec_takes_the_place_of_the_old_one_by_one(self, rig: Rig) -> None:
-        old, new = rig.spec("demo", 3), rig.spec("demo", 3, revision="2")
-        before = settle(rig, old)
+    def test_a_changed_spec_takes_the_place_of_the_old_one_by_one(
+        self, provisioner_rig: Rig
+    ) -> None:
+        old, new = provisioner_rig.spec("demo", 3), provisioner_rig.spec("demo", 3, revision="2")
+        before = settle(provisioner_rig, old)
         fewest = 3
 
         def done() -> Observation | None:
             nonlocal fewest
-            seen = rig.provisioner.observe(rig.provisioner.apply(new))
+            seen = provisioner_rig.provisioner.observe(provisioner_rig.provisioner.apply(new))
             fewest = min(fewest, len(seen.ready()))
             return seen if len(seen.ready(new.spec_hash)) == 3 else None
 
         after = until(done, 60)
-        if rig.provisioner.rolls:
+        if provisioner_rig.provisioner.rolls:
             assert fewest == 3
             assert not {r.name for r in after.ready(new.spec_hash)} & {
                 r.name for r in before.replicas
@@ -124,64 +126,71 @@ class ProvisionerContract:
             assert [r.urls for r in after.replicas] == [r.urls for r in before.replicas]
         assert all(r.restarts == 0 for r in after.replicas)
 
-    def test_live_files_and_replica_count_restart_nothing(self, rig: Rig) -> None:
-        spec = dataclasses.replace(rig.spec("demo", 1), live_files=(FileSpec("table.json", "{}"),))
-        before = settle(rig, spec)
+    def test_live_files_and_replica_count_restart_nothing(self, provisioner_rig: Rig) -> None:
+        spec = dataclasses.replace(
+            provisioner_rig.spec("demo", 1), live_files=(FileSpec("table.json", "{}"),)
+        )
+        before = settle(provisioner_rig, spec)
         files = (FileSpec("table.json", '{"x": 1}'),)
         live = dataclasses.replace(spec, live_files=files, replicas=2)
         assert live.spec_hash == spec.spec_hash
-        after = settle(rig, live).replicas
-        if rig.provisioner.rolls:  # replicas of the same age have no order
+        after = settle(provisioner_rig, live).replicas
+        if provisioner_rig.provisioner.rolls:  # replicas of the same age have no order
             after = tuple(dataclasses.replace(r, index=0) for r in after)
             assert before.replicas[0] in after
         else:
             assert after[:1] == before.replicas
 
-    def test_a_dead_replica_comes_back_by_itself_and_is_counted(self, rig: Rig) -> None:
-        spec = rig.spec("demo", 2)
-        before = settle(rig, spec)
-        ref = rig.provisioner.apply(spec)
-        rig.crash(ref, 1)
+    def test_a_dead_replica_comes_back_by_itself_and_is_counted(self, provisioner_rig: Rig) -> None:
+        spec = provisioner_rig.spec("demo", 2)
+        before = settle(provisioner_rig, spec)
+        ref = provisioner_rig.provisioner.apply(spec)
+        provisioner_rig.crash(ref, 1)
 
         def counted() -> Observation | None:
-            seen = rig.provisioner.observe(ref)
+            seen = provisioner_rig.provisioner.observe(ref)
             return seen if seen.replicas[1].restarts >= 1 and len(seen.ready()) == 2 else None
 
         after = until(counted)  # no apply in between
         assert after.replicas[0] == before.replicas[0]
         assert after.replicas[1].urls == before.replicas[1].urls
 
-    def test_delete_leaves_nothing_and_is_idempotent(self, rig: Rig) -> None:
-        spec = rig.spec("demo", 2)
-        settle(rig, spec)
-        other = settle(rig, rig.spec("demo-1", 1))
-        ref = rig.provisioner.apply(spec)
-        rig.provisioner.delete(ref)
-        rig.another().delete(ref)
-        seen = rig.provisioner.observe(ref)
+    def test_delete_leaves_nothing_and_is_idempotent(self, provisioner_rig: Rig) -> None:
+        spec = provisioner_rig.spec("demo", 2)
+        settle(provisioner_rig, spec)
+        other = settle(provisioner_rig, provisioner_rig.spec("demo-1", 1))
+        ref = provisioner_rig.provisioner.apply(spec)
+        provisioner_rig.provisioner.delete(ref)
+        provisioner_rig.another().delete(ref)
+        seen = provisioner_rig.provisioner.observe(ref)
         assert {r.state for r in seen.replicas} <= {ReplicaState.STOPPING}
-        gone(rig, ref)
-        rig.provisioner.delete(ref)
-        assert rig.provisioner.logs(ref) == {}
+        gone(provisioner_rig, ref)
+        provisioner_rig.provisioner.delete(ref)
+        assert provisioner_rig.provisioner.logs(ref) == {}
         # A workload whose name has the same prefix is untouched.
-        assert rig.provisioner.observe(Ref(ref.provisioner, "demo-1")).replicas == other.replicas
+        assert (
+            provisioner_rig.provisioner.observe(Ref(ref.provisioner, "demo-1")).replicas
+            == other.replicas
+        )
 
-    def test_a_deleted_name_can_be_used_again(self, rig: Rig) -> None:
-        spec = rig.spec("demo", 1)
-        settle(rig, spec)
-        ref = rig.provisioner.apply(spec)
-        rig.provisioner.delete(ref)
-        gone(rig, ref)
-        assert settle(rig, spec).replicas[0].restarts == 0
+    def test_a_deleted_name_can_be_used_again(self, provisioner_rig: Rig) -> None:
+        spec = provisioner_rig.spec("demo", 1)
+        settle(provisioner_rig, spec)
+        ref = provisioner_rig.provisioner.apply(spec)
+        provisioner_rig.provisioner.delete(ref)
+        gone(provisioner_rig, ref)
+        assert settle(provisioner_rig, spec).replicas[0].restarts == 0
 
-    def test_logs_of_each_replica(self, rig: Rig) -> None:
-        spec = rig.spec("demo", 2)
-        settle(rig, spec)
-        ref = rig.provisioner.apply(spec)
-        logs = rig.provisioner.logs(ref)
-        assert list(logs) == [r.name for r in rig.provisioner.observe(ref).replicas]
+    def test_logs_of_each_replica(self, provisioner_rig: Rig) -> None:
+        spec = provisioner_rig.spec("demo", 2)
+        settle(provisioner_rig, spec)
+        ref = provisioner_rig.provisioner.apply(spec)
+        logs = provisioner_rig.provisioner.logs(ref)
+        assert list(logs) == [r.name for r in provisioner_rig.provisioner.observe(ref).replicas]
         assert all(logs.values())
-        assert all(text.count("\n") <= 1 for text in rig.provisioner.logs(ref, 1).values())
+        assert all(
+            text.count("\n") <= 1 for text in provisioner_rig.provisioner.logs(ref, 1).values()
+        )
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -200,14 +209,16 @@ class ProvisionerContract:
         ],
     )
     def test_an_impossible_spec_is_refused(
-        self, rig: Rig, change: dict[str, Any], reason: str
+        self, provisioner_rig: Rig, change: dict[str, Any], reason: str
     ) -> None:
-        spec = dataclasses.replace(rig.spec("demo", 1), **change)
+        spec = dataclasses.replace(provisioner_rig.spec("demo", 1), **change)
         with pytest.raises(PermanentError) as caught:
-            rig.provisioner.apply(spec)
+            provisioner_rig.provisioner.apply(spec)
         assert caught.value.reason == reason
-        assert not rig.provisioner.observe(Ref(rig.provisioner.name, "demo")).exists
+        assert not provisioner_rig.provisioner.observe(
+            Ref(provisioner_rig.provisioner.name, "demo")
+        ).exists
 
-    def test_a_ref_of_another_provisioner_is_refused(self, rig: Rig) -> None:
+    def test_a_ref_of_another_provisioner_is_refused(self, provisioner_rig: Rig) -> None:
         with pytest.raises(PermanentError, match="belongs to"):
-            rig.provisioner.observe(Ref("elsewhere", "demo"))
+            provisioner_rig.provisioner.observe(Ref("elsewhere", "demo"))

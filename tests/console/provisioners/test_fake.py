@@ -35,21 +35,21 @@ class FakeRig:
 
 
 @pytest.fixture(params=["memory", "file"])
-def rig(request: pytest.FixtureRequest, tmp_path: Path) -> FakeRig:
+def provisioner_rig(request: pytest.FixtureRequest, tmp_path: Path) -> FakeRig:
     return FakeRig(tmp_path / "fake.json" if request.param == "file" else None)
 
 
 class TestFake(ProvisionerContract):
-    def test_states_of_a_life(self, rig: FakeRig) -> None:
-        ref = rig.provisioner.apply(rig.spec("demo", 1))
-        states = [rig.provisioner.observe(ref).replicas[0].state for _ in range(3)]
+    def test_states_of_a_life(self, provisioner_rig: FakeRig) -> None:
+        ref = provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1))
+        states = [provisioner_rig.provisioner.observe(ref).replicas[0].state for _ in range(3)]
         assert states == [ReplicaState.STARTING, ReplicaState.READY, ReplicaState.READY]
-        rig.provisioner.delete(ref)
-        assert rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STOPPING
-        assert not rig.provisioner.observe(ref).exists
+        provisioner_rig.provisioner.delete(ref)
+        assert provisioner_rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STOPPING
+        assert not provisioner_rig.provisioner.observe(ref).exists
 
-    def test_it_says_that_nothing_runs(self, rig: FakeRig) -> None:
-        seen = settle(rig, rig.spec("demo", 1))
+    def test_it_says_that_nothing_runs(self, provisioner_rig: FakeRig) -> None:
+        seen = settle(provisioner_rig, provisioner_rig.spec("demo", 1))
         assert seen.replicas[0].pid == 0
         assert "Simulated" in seen.replicas[0].message
-        assert "no process runs" in rig.provisioner.logs(Ref("fake", "demo"))["demo-0"]
+        assert "no process runs" in provisioner_rig.provisioner.logs(Ref("fake", "demo"))["demo-0"]

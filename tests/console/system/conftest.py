@@ -62,7 +62,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(settings: Settings) -> Iterator[Rig]:
+def supervised_programs(settings: Settings) -> Iterator[Rig]:
     supervised = Supervised()
     try:
         found = Rig(supervised)

@@ -35,12 +35,14 @@ def told() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb=program_watch.VERB).order_by("pk"))
 
 
-def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    before = rig.seen()
+def test_a_killed_program_is_recorded_once(
+    supervised_programs: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = supervised_programs.seen()
     program_watch.observe()
     assert told() == []
 
-    after = rig.kill()
+    after = supervised_programs.kill()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             program_watch.observe()
@@ -59,19 +61,21 @@ def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFi
     )
 
 
-def test_each_death_is_one_line(rig: Rig) -> None:
+def test_each_death_is_one_line(supervised_programs: Rig) -> None:
     program_watch.observe()
     for _ in range(3):
-        rig.kill()
+        supervised_programs.kill()
         program_watch.observe()
     assert len(told()) == 3
     assert ProcessSeen.objects.get().restarts == 3
 
 
-def test_two_lookers_record_one_death(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_lookers_record_one_death(
+    supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both have read what was remembered and seen the new process before either writes."""
     program_watch.observe()
-    rig.kill()
+    supervised_programs.kill()
     meet = threading.Barrier(2, timeout=20)
     real = programs.list_programs
 
@@ -96,33 +100,35 @@ def test_two_lookers_record_one_death(rig: Rig, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_slow_looker_does_not_set_back_what_others_have_recorded(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it sleeps over what it saw, another one records that death and the next."""
     program_watch.observe()
-    rig.kill()
+    supervised_programs.kill()
     real = programs.list_programs
-    old = real(rig.var)
+    old = real(supervised_programs.var)
 
     def late(_var: object) -> object:
         monkeypatch.setattr(programs, "list_programs", real)
         program_watch.observe()
-        rig.kill()
+        supervised_programs.kill()
         program_watch.observe()
         return old
 
     monkeypatch.setattr(programs, "list_programs", late)
     program_watch.observe()
     assert len(told()) == 2
-    assert ProcessSeen.objects.get().pid == rig.seen().pid
+    assert ProcessSeen.objects.get().pid == supervised_programs.seen().pid
     program_watch.observe()
     assert len(told()) == 2
 
 
-def test_without_the_trail_nothing_is_remembered(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_trail_nothing_is_remembered(
+    supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A look that dies half-way leaves the death to the next one."""
     program_watch.observe()
-    rig.kill()
+    supervised_programs.kill()
 
     def die(*_: object, **__: object) -> None:
         raise RuntimeError("no space left")
@@ -135,39 +141,41 @@ def test_without_the_trail_nothing_is_remembered(rig: Rig, monkeypatch: pytest.M
     assert len(told()) == 1
 
 
-def test_a_new_supervisord_is_no_death(rig: Rig) -> None:
+def test_a_new_supervisord_is_no_death(supervised_programs: Rig) -> None:
     program_watch.observe()
-    before = rig.seen()
-    rig.supervised.stop()
+    before = supervised_programs.seen()
+    supervised_programs.supervised.stop()
     with pytest.raises(TemporaryError):
         tasks.look.run()
-    rig.supervised.start()
-    after = rig.running()
+    supervised_programs.supervised.start()
+    after = supervised_programs.running()
     assert after.pid != before.pid
     program_watch.observe()
     assert told() == []
-    rig.kill()
+    supervised_programs.kill()
     program_watch.observe()
     assert len(told()) == 1, "the next one is seen again"
 
 
-def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(rig: Rig) -> None:
+def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(
+    supervised_programs: Rig,
+) -> None:
     """It could tell of no ending; only that it is another one tells."""
     program_watch.observe()
-    before = rig.seen()
-    rig.supervised.kill()
+    before = supervised_programs.seen()
+    supervised_programs.supervised.kill()
     os.kill(before.pid, signal.SIGKILL)
-    rig.supervised.start()
-    assert rig.running().pid != before.pid
+    supervised_programs.supervised.start()
+    assert supervised_programs.running().pid != before.pid
     program_watch.observe()
     assert told() == []
 
 
 def test_a_supervisord_that_is_away_is_an_outcome_not_a_crash(
-    rig: Rig, caplog: pytest.LogCaptureFixture
+    supervised_programs: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be away for hours, and this is asked every few seconds."""
-    rig.supervised.stop()
+    supervised_programs.supervised.stop()
     with caplog.at_level(logging.INFO):
         result = tasks.look.apply()
     assert isinstance(result.result, TemporaryError)
@@ -180,22 +188,22 @@ def test_an_error_of_the_waist_survives_pickle() -> None:
     assert (error.reason, str(error), error.delay_s) == ("Busy", "Ports are scarce.", 3.0)
 
 
-def test_a_restart_by_hand_is_no_death(rig: Rig) -> None:
+def test_a_restart_by_hand_is_no_death(supervised_programs: Rig) -> None:
     program_watch.observe()
-    supervisor = Supervisor(socket_path(rig.var))
-    rig.stop(supervisor)
+    supervisor = Supervisor(socket_path(supervised_programs.var))
+    supervised_programs.stop(supervisor)
     program_watch.observe()
     assert supervisor.remove("valkey")
     supervisor.add("valkey")
-    rig.running()
+    supervised_programs.running()
     program_watch.observe()
     assert told() == []
     assert ProcessSeen.objects.get().restarts == 0
 
 
-def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
+def test_a_workloads_program_is_counted_but_told_by_its_owner(supervised_programs: Rig) -> None:
     """A death counts; a rollout, which replaces the process on purpose, does not."""
-    provisioner = LocalProvisioner(rig.var)
+    provisioner = LocalProvisioner(supervised_programs.var)
 
     def spec(revision: str) -> WorkloadSpec:
         return WorkloadSpec(
@@ -210,7 +218,9 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
         )
 
     def pid() -> int:
-        found = {p.name: p for p in programs.list_programs(rig.var).programs}.get("demo-worker-0")
+        found = {p.name: p for p in programs.list_programs(supervised_programs.var).programs}.get(
+            "demo-worker-0"
+        )
         return found.pid if found and "signal.pause" in command(found.pid) else 0
 
     def command(number: int) -> str:
@@ -242,25 +252,27 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
     assert shown.purpose == "Worker of endpoint demo"
 
 
-def test_a_program_that_is_gone_is_forgotten(rig: Rig) -> None:
+def test_a_program_that_is_gone_is_forgotten(supervised_programs: Rig) -> None:
     program_watch.observe()
-    supervisor = Supervisor(socket_path(rig.var))
-    rig.stop(supervisor)
+    supervisor = Supervisor(socket_path(supervised_programs.var))
+    supervised_programs.stop(supervisor)
     assert supervisor.remove("valkey")
     program_watch.observe()
     assert not ProcessSeen.objects.exists()
     assert told() == []
 
 
-def test_where_programs_are_not_ours_nobody_asks(rig: Rig, settings: Settings) -> None:
-    point_at(settings, rig.var, provisioner="fake")
+def test_where_programs_are_not_ours_nobody_asks(
+    supervised_programs: Rig, settings: Settings
+) -> None:
+    point_at(settings, supervised_programs.var, provisioner="fake")
     program_watch.observe()
     assert not ProcessSeen.objects.exists()
 
 
-def test_every_fixed_program_says_what_it_is_for(rig: Rig) -> None:
-    layout = Layout(rig.var)
+def test_every_fixed_program_says_what_it_is_for(supervised_programs: Rig) -> None:
+    layout = Layout(supervised_programs.var)
     write_facts(layout, prometheus_port=1)
-    binary = rig.var / "x"
+    binary = supervised_programs.var / "x"
     services = Services("127.0.0.1", 8000, "vllm", valkey=binary, prometheus=binary)
     assert {p.name for p in fixed_programs(layout, services)} == set(selectors.PURPOSES)

@@ -32,7 +32,7 @@ KEPT = Path(__file__).with_name("query_counts.json")
 
 
 @pytest.fixture
-def asked(settings: Any, tmp_path: Path) -> Path:
+def console_folder(settings: Any, tmp_path: Path) -> Path:
     """A console beside a Prometheus of its own, which nobody asks here."""
     layout = Layout(tmp_path)
     layout.prepare()
@@ -52,7 +52,7 @@ def told() -> None:
     Route.objects.create(receiver=receiver)
 
 
-def test_telling_of_alerts(asked: Path) -> None:
+def test_telling_of_alerts(console_folder: Path) -> None:
     assert of("alerts").state is RoundState.LATE, "it was never done"
     now = timezone.now()
     Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
@@ -76,7 +76,7 @@ def test_telling_of_alerts(asked: Path) -> None:
     assert "beat" in found.remedy
 
 
-def test_bringing_the_rules(asked: Path, settings: Any) -> None:
+def test_bringing_the_rules(console_folder: Path, settings: Any) -> None:
     assert of("alert rules").state is RoundState.LATE, "nobody has brought them yet"
     row = RuleFile.objects.create(state=Load.LOADED, digest=rule_file._wanted()[1])
     found = of("alert rules")
@@ -99,7 +99,7 @@ ENDED = datetime(2026, 11, 10, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def since_nine(asked: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+def since_nine(console_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """An endpoint since then; call it with the minutes it is past twelve."""
     make_endpoint()
     Endpoint.objects.update(created_at=ENDED - 3 * hours.HOUR)
@@ -131,7 +131,7 @@ def test_adding_up_costs(since_nine: Callable[[int], None], settings: Any) -> No
     assert of("costs").state is RoundState.IDLE
 
 
-def test_a_console_with_nothing_to_cost_is_idle(asked: Path) -> None:
+def test_a_console_with_nothing_to_cost_is_idle(console_folder: Path) -> None:
     assert of("costs").state is RoundState.IDLE
 
 
@@ -179,7 +179,7 @@ def test_the_doctor_survives_a_database_that_does_not(monkeypatch: pytest.Monkey
     assert list(rounds.round_checks()) == []
 
 
-def test_queries_do_not_grow(asked: Path) -> None:
+def test_queries_do_not_grow(console_folder: Path) -> None:
     make_endpoint()
     told()
     Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason=LOOKING)

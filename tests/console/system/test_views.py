@@ -31,9 +31,9 @@ def quiet(settings: Settings, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_viewer_sees_every_program_and_no_log(rig: Rig, people: Cast) -> None:
+def test_a_viewer_sees_every_program_and_no_log(supervised_programs: Rig, people: Cast) -> None:
     program_watch.observe()
-    after = rig.kill()
+    after = supervised_programs.kill()
     program_watch.observe()
     page = client_of(people.charlie).get("/system/").text
     for shown in ("valkey", "Celery broker", "running", f">{after.pid}<", "last <time"):
@@ -42,15 +42,15 @@ def test_a_viewer_sees_every_program_and_no_log(rig: Rig, people: Cast) -> None:
     assert 'href="/system/"' in page, "it is in the menu"
 
 
-def test_htmx_gets_the_part_only(rig: Rig, people: Cast) -> None:
+def test_htmx_gets_the_part_only(supervised_programs: Rig, people: Cast) -> None:
     part = client_of(people.charlie).get("/system/", headers=PART).text
     assert "valkey" in part
     assert "<html" not in part
 
 
-def test_rest_says_the_same(rig: Rig, people: Cast) -> None:
+def test_rest_says_the_same(supervised_programs: Rig, people: Cast) -> None:
     program_watch.observe()
-    after = rig.kill()
+    after = supervised_programs.kill()
     program_watch.observe()
     answer = client_of(people.charlie).get("/api/v1/system/processes/")
     assert answer.status_code == 200
@@ -62,7 +62,7 @@ def test_rest_says_the_same(rig: Rig, people: Cast) -> None:
     assert process["started_at"] == process["last_restart_at"]
 
 
-def test_one_query_whatever_the_number(rig: Rig, people: Cast) -> None:
+def test_one_query_whatever_the_number(supervised_programs: Rig, people: Cast) -> None:
     for number in range(20):
         ProcessSeen.objects.create(name=f"p{number}", supervisor="x")
     client = client_of(people.charlie)
@@ -152,9 +152,11 @@ def test_a_program_that_keeps_dying_is_red_with_its_last_line(
     assert "<code>no &lt;disk&gt;</code>" in part
 
 
-def test_without_supervisord_the_page_says_what_to_do(rig: Rig, people: Cast) -> None:
+def test_without_supervisord_the_page_says_what_to_do(
+    supervised_programs: Rig, people: Cast
+) -> None:
     program_watch.observe()
-    rig.supervised.stop()
+    supervised_programs.supervised.stop()
     client = client_of(people.charlie)
     page = client.get("/system/")
     assert page.status_code == 200

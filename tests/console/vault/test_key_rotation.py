@@ -56,7 +56,7 @@ def keys(settings: Settings, *given: str) -> None:
 
 
 @pytest.fixture
-def world() -> dict[str, Any]:
+def encrypted_rows() -> dict[str, Any]:
     """Create one row of every kind with encrypted text."""
     ada = person("admin")
     cluster = clusters.add_cluster(
@@ -86,7 +86,7 @@ def sealed_texts() -> dict[tuple[str, str], set[str]]:
 
 
 def test_every_sealed_text_of_the_database_is_sealed_anew(
-    world: dict[str, Any], settings: Settings
+    encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     old = live.EMBERLINE.encryption_keys
     before = sealed_texts()
@@ -104,22 +104,24 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
         assert len(texts) == len(before[where]), where
         assert not texts & before[where], where
     keys(settings, NEW)  # without the old key
-    world["cluster"].refresh_from_db()
-    assert "s3cret" in world["cluster"].access().kubeconfig
+    encrypted_rows["cluster"].refresh_from_db()
+    assert "s3cret" in encrypted_rows["cluster"].access().kubeconfig
     assert selectors.make_login(MetricsSource.objects.get()).secret == "of-mimir"
-    target = deliveries.delivery_target(world["receiver"])
+    target = deliveries.delivery_target(encrypted_rows["receiver"])
     assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
     assert oidc.secret_source(ACME) == "vault"
-    assert totp.use_code(person("admin"), world["recovery"][0]) == totp.RECOVERY
+    assert totp.use_code(person("admin"), encrypted_rows["recovery"][0]) == totp.RECOVERY
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
     again = program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (201, "true")
 
 
-def test_it_says_what_it_did_and_does_it_once(world: dict[str, Any], settings: Settings) -> None:
+def test_it_says_what_it_did_and_does_it_once(
+    encrypted_rows: dict[str, Any], settings: Settings
+) -> None:
     keys(settings, NEW, *live.EMBERLINE.encryption_keys)
     told = ThisMachine().rekey()
-    receiver = world["receiver"].pk
+    receiver = encrypted_rows["receiver"].pk
     titles = {
         *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept", "audit/log"),
         *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
@@ -139,12 +141,12 @@ def rekeyed_order(told: str) -> list[str]:
 
 
 def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
-    world: dict[str, Any], settings: Settings
+    encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     old = live.EMBERLINE.encryption_keys
     keys(settings, LATER)
     oidc.store_secret("lost", "x")
-    source = world["source"]
+    source = encrypted_rows["source"]
     MetricsSource.objects.update(sealed={**source.sealed, "key": encryption.seal("y", "elsewhere")})
     keys(settings, NEW, *old)
     with pytest.raises(CommandError) as wrong:
@@ -162,7 +164,7 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
 
 
 def test_the_doctor_says_whether_an_earlier_key_can_go(
-    world: dict[str, Any], settings: Settings
+    encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     def told() -> str:
         (line,) = (str(one) for one in preflight.ask() if one.subject == "stored secrets")

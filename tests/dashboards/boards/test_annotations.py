@@ -64,7 +64,7 @@ def texts(notes: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return {(note["kind"], note["text"]) for note in notes}
 
 
-def test_what_people_and_the_console_did_to_an_endpoint() -> None:
+def test_revisions_of_users_and_automatic_rollbacks_are_annotated() -> None:
     alice = person("operator")
     spec = make_endpoint("demo", routing={"enabled": True, "strategy": "prefixaware"}).spec
     actions.scale(alice, "demo", 3)
@@ -84,7 +84,7 @@ def test_what_people_and_the_console_did_to_an_endpoint() -> None:
     assert all(note["url"].startswith("/endpoints/demo/revisions/") for note in found)
 
 
-def test_what_went_wrong_is_told_and_what_is_usual_is_not() -> None:
+def test_failures_are_annotated_and_routine_events_are_not() -> None:
     endpoint = make_endpoint("demo")
     happened = [
         Occurrence(str(EventKind.WORKER_LOST), "demo-worker-0 is gone"),
@@ -98,7 +98,7 @@ def test_what_went_wrong_is_told_and_what_is_usual_is_not() -> None:
     assert not any("was started" in text for _, text in found)
 
 
-def test_what_happened_at_other_times_is_not_told() -> None:
+def test_events_outside_the_range_are_omitted() -> None:
     make_endpoint("demo")
     Revision.objects.update(created_at=timezone.now() - timedelta(hours=1))
     assert told() == []

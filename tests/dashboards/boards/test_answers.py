@@ -44,7 +44,7 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def test_two_viewers_of_the_same_are_drawn_for_once(drawings: list[str]) -> None:
+def test_equal_visibility_shares_a_rendered_board(drawings: list[str]) -> None:
     make_endpoint("demo")
     one, other = browser("viewer"), browser("operator")
     assert one.get(ONE).json() == other.get(ONE).json()
@@ -61,7 +61,7 @@ def test_two_viewers_of_the_same_are_drawn_for_once(drawings: list[str]) -> None
         "/dashboards/endpoints/demo/data?from=1795000000&to=1795003000",
     ],
 )
-def test_another_look_is_drawn_by_itself(drawings: list[str], other: str) -> None:
+def test_other_query_is_rendered_separately(drawings: list[str], other: str) -> None:
     make_endpoint("demo")
     client = browser("viewer")
     client.get(ONE)
@@ -79,7 +79,7 @@ def test_viewers_who_may_see_other_endpoints_share_nothing(drawings: list[str]) 
     assert {note["endpoint"] for note in theirs["notes"]} == {CANARY}
 
 
-def test_what_is_not_new_is_not_sent_again() -> None:
+def test_unchanged_board_returns_304() -> None:
     make_endpoint("demo")
     client = browser("viewer")
     first = client.get(ONE)
@@ -118,7 +118,7 @@ def test_boards_have_tabs_which_keep_what_was_chosen() -> None:
     assert viewer.get("/dashboards/nothing/").status_code == 404
 
 
-def test_a_look_that_is_not_understood_is_said(settings: Any) -> None:
+def test_invalid_query_shows_a_notice(settings: Any) -> None:
     html = browser("viewer").get("/dashboards/?from=later&refresh=1").content.decode()
     assert "later" in html
     assert "Invalid value for" in html
@@ -132,7 +132,7 @@ def test_the_second_caller_waits_for_the_first_and_the_oldest_goes() -> None:
     assert made.count(2) == 1
 
 
-def test_what_is_too_old_is_made_again() -> None:
+def test_expired_cache_entry_is_rendered_again() -> None:
     kept, made = BoardCache(), []
     for _ in range(2):
         kept.get("key", -1, lambda: made.append(1))

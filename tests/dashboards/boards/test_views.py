@@ -39,7 +39,7 @@ def viewer() -> Client:
 
 
 @pytest.fixture
-def use(settings: Any) -> Configure:
+def use_prometheus(settings: Any) -> Configure:
     """Let the console ask the Prometheus at this address."""
 
     def configure(url: str) -> None:
@@ -86,8 +86,10 @@ def unlike(data: Data, state: str) -> set[str]:
 
 
 class TestNumbers:
-    def test_a_busy_endpoint(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
-        use(scraping.url)
+    def test_a_busy_endpoint(
+        self, viewer: Client, use_prometheus: Configure, scraping: Scraping
+    ) -> None:
+        use_prometheus(scraping.url)
         data = of(viewer, "demo")
         assert data["fault"] is None
         assert set(states(data).values()) == {"ok"}
@@ -106,8 +108,8 @@ class TestNumbers:
         assert latest(panels_["ttft"])["p50"] == "100 ms"
         assert data["scraped"] == "workers 1 of 1, routers 1 of 1"
 
-    def test_the_fleet(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
-        use(scraping.url)
+    def test_the_fleet(self, viewer: Client, use_prometheus: Configure, scraping: Scraping) -> None:
+        use_prometheus(scraping.url)
         data = asked(viewer, FLEET)
         assert unlike(data, "ok") == {"failed"}, "none did"
         requests = latest(data["panels"]["requests"])
@@ -119,9 +121,9 @@ class TestNumbers:
 
     @pytest.mark.parametrize("key", panels.RANGES)
     def test_every_range(
-        self, viewer: Client, use: Configure, scraping: Scraping, key: str
+        self, viewer: Client, use_prometheus: Configure, scraping: Scraping, key: str
     ) -> None:
-        use(scraping.url)
+        use_prometheus(scraping.url)
         data = asked(viewer, f"{FLEET}?range={key}")
         assert data["range"] == key
         assert data["fault"] is None
@@ -130,46 +132,54 @@ class TestNumbers:
             for line in panel["figure"]["data"] if panel["figure"] else []:
                 assert 150 < len(line["y"]) <= http_client.MAX_POINTS
 
-    def test_an_unknown_range_is_the_default(self, viewer: Client, use: Configure) -> None:
-        use("")
+    def test_an_unknown_range_is_the_default(
+        self, viewer: Client, use_prometheus: Configure
+    ) -> None:
+        use_prometheus("")
         assert asked(viewer, f"{FLEET}?range=1y%22")["range"] == "15m"
 
 
 class TestReasonsForNothing:
     """Four different reasons, from a real Prometheus; each is a different sentence."""
 
-    def test_nothing_happened(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
-        use(scraping.url)
+    def test_idle_endpoint_has_quiet_panels(
+        self, viewer: Client, use_prometheus: Configure, scraping: Scraping
+    ) -> None:
+        use_prometheus(scraping.url)
         data = of(viewer, "idle")
         assert unlike(data, "quiet") == {"now", "queue"}, "its worker is up, its queue is measured"
         assert states(data)["queue"] == "zero"
         assert "Send a request" in data["panels"]["requests"]["message"]["fix"]
 
     def test_not_known_to_prometheus(
-        self, viewer: Client, use: Configure, scraping: Scraping
+        self, viewer: Client, use_prometheus: Configure, scraping: Scraping
     ) -> None:
-        use(scraping.url)
+        use_prometheus(scraping.url)
         data = of(viewer, "unheard-of")
         assert set(states(data).values()) == {"not_scraped"}
         assert data["scraped"] == "no workers, no routers"
         assert "scrapes no workers" in data["panels"]["ttft"]["message"]["text"]
 
-    def test_never_reached(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
-        use(scraping.url)
+    def test_never_reached(
+        self, viewer: Client, use_prometheus: Configure, scraping: Scraping
+    ) -> None:
+        use_prometheus(scraping.url)
         data = of(viewer, "gone")
         assert unlike(data, "not_scraped") == {"now"}, "that none is up is known"
         assert "cannot reach the worker" in data["panels"]["ttft"]["message"]["text"]
         assert data["scraped"] == "workers 0 of 1, routers 0 of 1"
 
-    def test_stopped_answering(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
-        use(scraping.url)
+    def test_stopped_answering(
+        self, viewer: Client, use_prometheus: Configure, scraping: Scraping
+    ) -> None:
+        use_prometheus(scraping.url)
         data = of(viewer, "left")
         requests = data["panels"]["requests"]
         assert requests["state"] == "stale"
         assert requests["message"]["title"].startswith("No data since ")
         assert requests["figure"] is not None, "what was measured stays on show"
 
-    def test_not_in_this_version(self, use: Configure, scraping: Scraping) -> None:
+    def test_not_in_this_version(self, use_prometheus: Configure, scraping: Scraping) -> None:
         data = of_board(scraping, "cache", Scope("demo"))
         chunks = data["panels"]["chunks"]
         assert chunks["state"] == "absent"
@@ -210,31 +220,35 @@ class TestPrometheusItself:
         assert all(panel["figure"] is None for panel in data["panels"].values())
         return data
 
-    def test_none(self, viewer: Client, use: Configure) -> None:
-        use("")
+    def test_none(self, viewer: Client, use_prometheus: Configure) -> None:
+        use_prometheus("")
         assert "PROMETHEUS_URL" in self.check(viewer, "No Prometheus configured")["fault"]["fix"]
 
-    def test_away(self, viewer: Client, use: Configure) -> None:
+    def test_away(self, viewer: Client, use_prometheus: Configure) -> None:
         (port,) = free_ports(1)
-        use(f"http://127.0.0.1:{port}")
+        use_prometheus(f"http://127.0.0.1:{port}")
         self.check(viewer, "Prometheus is unreachable")
 
-    def test_hanging(self, viewer: Client, use: Configure) -> None:
+    def test_hanging(self, viewer: Client, use_prometheus: Configure) -> None:
         paths = ("/api/v1/query", "/api/v1/query_range")
         with http_stub(dict.fromkeys(paths, (HANG, ""))) as stub:
-            use(stub.url)
+            use_prometheus(stub.url)
             self.check(viewer, "Prometheus is unreachable")
 
-    def test_something_else(self, viewer: Client, use: Configure) -> None:
+    def test_other_server_is_reported(self, viewer: Client, use_prometheus: Configure) -> None:
         with http_stub({}) as stub:
-            use(stub.url)
+            use_prometheus(stub.url)
             self.check(viewer, "Not a Prometheus server")
 
     def test_one_refused_query_spoils_only_its_panel(
-        self, viewer: Client, use: Configure, scraping: Scraping, monkeypatch: pytest.MonkeyPatch
+        self,
+        viewer: Client,
+        use_prometheus: Configure,
+        scraping: Scraping,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setitem(queries.QUERIES, "l2_fill", lambda *_: "sum(")
-        use(scraping.url)
+        use_prometheus(scraping.url)
         data = asked(viewer, FLEET)
         assert data["fault"] is None
         bad = data["panels"].pop("l2")
@@ -245,10 +259,10 @@ class TestPrometheusItself:
 class TestPages:
     @pytest.mark.parametrize("path", ["/dashboards/", "/dashboards/endpoints/demo/"])
     def test_the_page_does_not_wait_for_prometheus(
-        self, viewer: Client, use: Configure, path: str
+        self, viewer: Client, use_prometheus: Configure, path: str
     ) -> None:
         make_endpoint("demo")
-        use("http://127.0.0.1:9")
+        use_prometheus("http://127.0.0.1:9")
         page = viewer.get(f"{path}?range=6h")
         html = page.content.decode()
         assert page.status_code == 200
@@ -264,8 +278,10 @@ class TestPages:
     def test_an_endpoint_that_is_not_there(self, viewer: Client, path: str) -> None:
         assert viewer.get(path).status_code == 404
 
-    def test_the_answer_is_never_kept_by_a_browser(self, viewer: Client, use: Configure) -> None:
-        use("")
+    def test_the_answer_is_never_kept_by_a_browser(
+        self, viewer: Client, use_prometheus: Configure
+    ) -> None:
+        use_prometheus("")
         assert "no-store" in viewer.get(FLEET)["Cache-Control"]
 
     def test_scripts_are_small_rooms_and_ask_no_other_host(self) -> None:
@@ -279,7 +295,7 @@ class TestPages:
 
 @pytest.mark.django_db(transaction=True)
 def test_from_a_created_endpoint_to_a_chart(
-    live_server: Any, settings: Any, tmp_path: Path, use: Configure
+    live_server: Any, settings: Any, tmp_path: Path, use_prometheus: Configure
 ) -> None:
     """Prometheus learns of the worker from this console, with the token, and the page shows it."""
     exporter = Exporter("fresh")
@@ -292,7 +308,7 @@ def test_from_a_created_endpoint_to_a_chart(
         pretend_ready(endpoint, admin_url=router.url, workers={"fresh-worker-0": worker.url})
         config = render(live_server.url, str(token), interval_s=1)
         with running_prometheus(tmp_path, config) as url:
-            use(url)
+            use_prometheus(url)
             client = browser("viewer")
 
             def all_drawn() -> bool:

@@ -69,7 +69,7 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
+def stub_prometheus() -> Told:
     return Told()
 
 
@@ -79,7 +79,7 @@ def people(db: None) -> Cast:
 
 
 @pytest.fixture
-def world(people: Cast) -> Teams:
+def two_teams(people: Cast) -> Teams:
     found = teams()
     their_endpoints(found)
     return found

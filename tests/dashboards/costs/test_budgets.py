@@ -33,9 +33,9 @@ def state(of: Budget, now: datetime = NOON) -> BudgetState:
     return found
 
 
-def test_what_is_spent_and_foreseen(told: Told, one: Endpoint) -> None:
+def test_budget_usage_and_forecast(stub_prometheus: Told, one: Endpoint) -> None:
     for back in range(4):
-        hours.add_hour(told, NOON - (back + 1) * hours.HOUR)
+        hours.add_hour(stub_prometheus, NOON - (back + 1) * hours.HOUR)
     found = state(budget(10.0))
     assert found.spent == pytest.approx(4 * HOURLY)
     left = (datetime(2026, 12, 1, tzinfo=UTC) - NOON).total_seconds() / 3600
@@ -55,8 +55,8 @@ def test_without_a_measured_hour_nothing_is_foreseen(one: Endpoint) -> None:
     assert (found.spent, found.foreseen, found.forecast, found.passed) == (0.0, None, None, [])
 
 
-def test_by_team_tag_and_endpoint(told: Told, one: Endpoint) -> None:
-    hours.add_hour(told, NOON - hours.HOUR)
+def test_by_team_tag_and_endpoint(stub_prometheus: Told, one: Endpoint) -> None:
+    hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     CostDay.objects.update(team="search", tags={"app": "chat", "a=b": "c"})
     wanted = {
         (Whose.TEAM, "search"): HOURLY,
@@ -70,8 +70,8 @@ def test_by_team_tag_and_endpoint(told: Told, one: Endpoint) -> None:
         assert state(budget(1.0, whose, subject)).spent == pytest.approx(spent), subject
 
 
-def test_a_mark_is_passed_once_a_month(told: Told, one: Endpoint) -> None:
-    hours.add_hour(told, NOON - hours.HOUR)
+def test_a_mark_is_passed_once_a_month(stub_prometheus: Told, one: Endpoint) -> None:
+    hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     tight = budget(HOURLY / 0.85)
     assert {one.mark for one in budgets.record_crossings(NOON)} == {50, 80, FORESEEN}
     assert budgets.record_crossings(NOON) == []
@@ -83,8 +83,8 @@ def test_a_mark_is_passed_once_a_month(told: Told, one: Endpoint) -> None:
     )
 
 
-def test_prometheus_is_told(told: Told, one: Endpoint) -> None:
-    hours.add_hour(told, NOON - hours.HOUR)
+def test_prometheus_is_told(stub_prometheus: Told, one: Endpoint) -> None:
+    hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
         budget(1.0, whose, subject)
     registry = Registry()
@@ -99,7 +99,7 @@ def test_prometheus_is_told(told: Told, one: Endpoint) -> None:
     assert again.render() == text, "it is not reckoned for every scrape"
 
 
-def test_a_word_on_every_page(told: Told, one: Endpoint, people: Cast) -> None:
+def test_a_word_on_every_page(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
     cache.clear()
     now = datetime.now(UTC).replace(day=15, hour=12, minute=0, second=0, microsecond=0)
     mine = budget(1.0)
@@ -120,17 +120,17 @@ def test_a_word_on_every_page(told: Told, one: Endpoint, people: Cast) -> None:
     cache.clear()
 
 
-def test_whose_budgets_a_team_sees(world: Teams, people: Cast) -> None:
+def test_whose_budgets_a_team_sees(two_teams: Teams, people: Cast) -> None:
     for whose, subject in (
         (Whose.ALL, ""),
         (Whose.TAG, "a=b"),
         (Whose.ENDPOINT, CANARY),
         (Whose.ENDPOINT, OURS),
-        (Whose.TEAM, world.theirs.slug),
-        (Whose.TEAM, world.ours.slug),
+        (Whose.TEAM, two_teams.theirs.slug),
+        (Whose.TEAM, two_teams.ours.slug),
     ):
         budget(1.0, whose, subject)
     assert budgets.budgets(people.charlie).count() == 6
-    seen = set(budgets.budgets(world.erin).values_list("subject", flat=True))
-    assert seen == {OURS, world.ours.slug}
-    assert not budgets.budgets(world.nora).exists()
+    seen = set(budgets.budgets(two_teams.erin).values_list("subject", flat=True))
+    assert seen == {OURS, two_teams.ours.slug}
+    assert not budgets.budgets(two_teams.nora).exists()

@@ -16,7 +16,7 @@ from console.processkit.metrics import Registry, parse_samples
 from dashboards.boards.panels.declarations import PanelLine
 from dashboards.costs import metrics
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
-from dashboards.grafana.export import expressions
+from dashboards.grafana.export import panel
 from tests.dashboards.costs.prices.test_factors import PRICE, endpoint, measured
 from tests.support.people import cast
 from tests.support.prometheus import PROMTOOL
@@ -60,7 +60,7 @@ def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.Monkey
     def tokens(*_: Any) -> str:
         return "sum by (endpoint_name, source) (cached)"
 
-    monkeypatch.setitem(expressions.queries.QUERIES, "tokens", tokens)
+    monkeypatch.setitem(panel.queries.QUERIES, "tokens", tokens)
     line = PanelLine("tokens", by="source", factor="saved_usd_token")
     series = {
         'cached{endpoint_name="a",source="device",pod="a-0"}': 100,
@@ -78,7 +78,7 @@ def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.Monkey
         "input_series": [{"series": name, "values": str(at)} for name, at in series.items()],
         "promql_expr_test": [
             {
-                "expr": expressions.export_line(line, one=False),
+                "expr": panel.export_line(line, one=False),
                 "eval_time": "0m",
                 "exp_samples": [{"labels": k, "value": v} for k, v in wanted.items()],
             }

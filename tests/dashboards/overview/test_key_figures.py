@@ -12,12 +12,12 @@ from pytest_django.live_server_helper import LiveServer
 
 from console.catalogue import actions as catalogue
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import resolution
+from dashboards.boards.results import targets as scraped_targets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.overview import key_figures
 from dashboards.overview.key_figures import COST, HIT_RATE, REQUESTS, TTFT, Change
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
+from dashboards.prometheus.sources import selectors as connections
 from dashboards.selectors import get_fleet_scope
 from endpoints.models import Endpoint
 from tests.support import teams as people
@@ -116,7 +116,7 @@ def test_one_round_is_shared_by_viewers_of_the_same_endpoints() -> None:
 def test_large_fleets_are_not_read_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = []
     for targets in (3, 500):
-        monkeypatch.setattr(resolution, "count_targets", lambda *_, n=targets: n)
+        monkeypatch.setattr(scraped_targets, "count_targets", lambda *_, n=targets: n)
         asker = Answers(fault=AWAY)
         key_figures.measure(asker, Scope(), 1e9)
         texts.append(asker.rounds[-1]["0 reuse"].query)

@@ -16,7 +16,7 @@ from console.audit.models import AuditEvent
 from dashboards import actions, endpoint_runs
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from dashboards.models import ProofRun
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from dashboards.proof import cache_proof
 from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint, EndpointStatus
@@ -33,7 +33,7 @@ WORKERS = {f"demo-worker-{i}": f"http://127.0.0.1:{i + 1}" for i in range(2)}
 
 
 @pytest.fixture
-def demo() -> Endpoint:
+def demo_endpoint() -> Endpoint:
     endpoint = make_endpoint(replicas=2, cache=L2)
     return pretend_ready(endpoint, url="http://127.0.0.1:9", workers=WORKERS)
 
@@ -75,7 +75,7 @@ def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
     assert "guide-title" in operator.get("/").text
 
 
-def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> None:
+def test_every_phase_is_counted_and_leads_to_its_endpoints(demo_endpoint: Endpoint) -> None:
     broken = make_endpoint("broken")
     EndpointStatus.objects.filter(pk=broken.pk).update(
         phase="Failed", reason="WorkersCrashLooping", message="It <died>.", remedy="Look at it."
@@ -91,7 +91,7 @@ def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> No
     assert "No unhealthy endpoints" in browser("viewer").get("/overview/now").text
 
 
-def test_changes_of_deleted_endpoints_have_no_link(demo: Endpoint) -> None:
+def test_changes_of_deleted_endpoints_have_no_link(demo_endpoint: Endpoint) -> None:
     make_endpoint("gone")
     text = browser("viewer").get("/overview/now").text
     assert 'href="/endpoints/gone/"' in text
@@ -102,7 +102,7 @@ def test_changes_of_deleted_endpoints_have_no_link(demo: Endpoint) -> None:
     assert 'href="/endpoints/demo/"' in text
 
 
-def test_numbers_nobody_refreshes_are_said_to_be_old(demo: Endpoint) -> None:
+def test_numbers_nobody_refreshes_are_said_to_be_old(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     assert "data-stale" not in viewer.get("/overview/now").text
     late = timezone.now() - timedelta(minutes=3)
@@ -113,7 +113,7 @@ def test_numbers_nobody_refreshes_are_said_to_be_old(demo: Endpoint) -> None:
     assert "data-stale" in viewer.get("/endpoints/demo/head/").text
 
 
-def test_the_overview_asks_as_much_for_many_as_for_few(demo: Endpoint) -> None:
+def test_the_overview_asks_as_much_for_many_as_for_few(demo_endpoint: Endpoint) -> None:
     for n in range(12):
         made = make_endpoint(f"more-{n}")
         EndpointStatus.objects.filter(pk=made.pk).update(phase="Failed")
@@ -121,7 +121,7 @@ def test_the_overview_asks_as_much_for_many_as_for_few(demo: Endpoint) -> None:
         check(browser("admin"), url, KEPT)
 
 
-def test_without_prometheus_the_key_figures_say_so_in_one_line(demo: Endpoint) -> None:
+def test_without_prometheus_the_key_figures_say_so_in_one_line(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/overview/numbers").text
     assert text.count("Metrics unavailable") == 1
     assert "Current hourly cost" in text, "prices need no Prometheus"
@@ -130,7 +130,7 @@ def test_without_prometheus_the_key_figures_say_so_in_one_line(demo: Endpoint) -
 
 
 def test_key_figures_name_their_change_in_words(
-    demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "fleet", Answers)
     text = browser("viewer").get("/overview/numbers").text
@@ -141,14 +141,14 @@ def test_key_figures_name_their_change_in_words(
     assert text.count("<polyline") == 6, "three lines, each with a gap"
 
 
-def test_a_refresh_replaces_the_changes_too(demo: Endpoint) -> None:
+def test_a_refresh_replaces_the_changes_too(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     assert 'id="changes"' in viewer.get("/").text
     assert "hx-swap-oob" not in viewer.get("/").text
     assert "hx-swap-oob" in viewer.get("/overview/now").text
 
 
-def test_charts_cover_the_hour_of_the_key_figures(demo: Endpoint) -> None:
+def test_charts_cover_the_hour_of_the_key_figures(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     assert "/overview/data?range=1h" in viewer.get("/").text
     assert "/overview/data?range=6h" in viewer.get("/?range=6h").text
@@ -169,16 +169,16 @@ def test_alerts_are_coloured_by_severity_and_few(count: int, shown: int) -> None
     assert text.count("bg-orange-lt") == shown - 1
 
 
-def test_the_page_links_endpoints_and_needs_no_prometheus(demo: Endpoint) -> None:
+def test_the_page_links_endpoints_and_needs_no_prometheus(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/").text
-    assert demo.get_absolute_url() in text
+    assert demo_endpoint.get_absolute_url() in text
     assert "No run on demo yet" in text
     assert 'action="/overview/proof/"' not in text, "a viewer gets no button"
     data = browser("viewer").get("/overview/data").json()
     assert {panel["id"] for panel in data["panels"]} == {"sources", "ttft"}
 
 
-def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
+def test_a_run_from_the_button_to_the_result(demo_endpoint: Endpoint) -> None:
     operator = browser("operator")
     started = operator.post(
         "/overview/proof/", {"endpoint": "demo"}, headers={"HX-Request": "true"}
@@ -197,7 +197,7 @@ def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
     assert AuditEvent.objects.filter(verb="prove", target="endpoint/demo").count() == 1
 
 
-def test_what_was_not_proved_is_shown_with_its_reason(demo: Endpoint) -> None:
+def test_failed_proof_shows_its_reason(demo_endpoint: Endpoint) -> None:
     run = queued()
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
     endpoint_runs.run_proof(str(run.pk), lambda _endpoint: world)
@@ -206,14 +206,14 @@ def test_what_was_not_proved_is_shown_with_its_reason(demo: Endpoint) -> None:
     assert "L2 miss on demo-worker-1" in text
 
 
-def test_a_second_run_waits_for_the_first(demo: Endpoint) -> None:
+def test_a_second_run_waits_for_the_first(demo_endpoint: Endpoint) -> None:
     queued()
     with pytest.raises(ConflictError, match="already running"):
         queued()
     assert ProofRun.objects.count() == 1
 
 
-def test_a_message_delivered_twice_makes_one_run(demo: Endpoint) -> None:
+def test_a_message_delivered_twice_makes_one_run(demo_endpoint: Endpoint) -> None:
     run = queued()
     worlds = [World(), World()]
     for world in worlds:
@@ -221,7 +221,7 @@ def test_a_message_delivered_twice_makes_one_run(demo: Endpoint) -> None:
     assert [len(world.asked) for world in worlds] == [3, 0]
 
 
-def test_a_run_whose_worker_died_blocks_nothing(demo: Endpoint) -> None:
+def test_a_run_whose_worker_died_blocks_nothing(demo_endpoint: Endpoint) -> None:
     run = queued()
     late = timezone.now() - timedelta(seconds=actions.ABANDONED_S + 1)
     ProofRun.objects.filter(pk=run.pk).update(state="running", touched_at=late)
@@ -229,7 +229,7 @@ def test_a_run_whose_worker_died_blocks_nothing(demo: Endpoint) -> None:
     assert queued().pk != run.pk
 
 
-def test_a_crash_is_an_end_too(demo: Endpoint) -> None:
+def test_a_crash_is_an_end_too(demo_endpoint: Endpoint) -> None:
     run = queued()
 
     def broken(_endpoint: Endpoint) -> Any:
@@ -249,13 +249,13 @@ def test_an_endpoint_that_does_not_serve_is_refused() -> None:
     assert not ProofRun.objects.exists()
 
 
-def test_only_an_operator_starts_one(demo: Endpoint) -> None:
+def test_only_an_operator_starts_one(demo_endpoint: Endpoint) -> None:
     assert browser("viewer").post("/overview/proof/", {"endpoint": "demo"}).status_code == 403
     assert program("viewer").post("/api/v1/endpoints/demo/proof/").status_code == 403
     assert not ProofRun.objects.exists()
 
 
-def test_rest(demo: Endpoint) -> None:
+def test_rest(demo_endpoint: Endpoint) -> None:
     client = program("operator")
     assert client.get("/api/v1/endpoints/demo/proof/").status_code == 404
     started = client.post("/api/v1/endpoints/demo/proof/")
@@ -269,19 +269,19 @@ def test_rest(demo: Endpoint) -> None:
     assert client.post("/api/v1/endpoints/nope/proof/").status_code == 404
 
 
-def test_the_console_key_is_in_no_page_and_no_row(demo: Endpoint) -> None:
+def test_the_console_key_is_in_no_page_and_no_row(demo_endpoint: Endpoint) -> None:
     from endpoints import selectors
 
-    key = selectors.console_key(demo)
+    key = selectors.console_key(demo_endpoint)
     assert key
     run = queued()
-    assert key not in repr(endpoint_runs.make_live_tools(demo))
+    assert key not in repr(endpoint_runs.make_live_tools(demo_endpoint))
     endpoint_runs.run_proof(str(run.pk), lambda _endpoint: World())
     assert key not in browser("admin").get("/").text
     assert key not in str(ProofRun.objects.values().get())
 
 
-def test_queries_do_not_grow_with_endpoints(demo: Endpoint) -> None:
+def test_queries_do_not_grow_with_endpoints(demo_endpoint: Endpoint) -> None:
     client = browser("viewer")
     client.get("/")
     with CaptureQueriesContext(connection) as few:

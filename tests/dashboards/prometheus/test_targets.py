@@ -72,7 +72,7 @@ class TestWhoIsTold:
             "Bearer \udcff",
         ],
     )
-    def test_nobody_without_the_token(self, header: str) -> None:
+    def test_targets_require_the_token(self, header: str) -> None:
         response = Client().get(URL, headers={"Authorization": header})
         assert response.status_code == 401
         assert response["WWW-Authenticate"].startswith("Bearer")
@@ -82,7 +82,9 @@ class TestWhoIsTold:
         assert browser("admin").get(URL).status_code == 401
 
     @pytest.mark.parametrize("content", [None, "", "\n"])
-    def test_nobody_while_there_is_no_token(self, token_file: Path, content: str | None) -> None:
+    def test_targets_are_closed_without_a_configured_token(
+        self, token_file: Path, content: str | None
+    ) -> None:
         token_file.unlink()
         if content is not None:
             token_file.write_text(content)
@@ -94,12 +96,12 @@ class TestWhoIsTold:
         token_file.write_text("another")
         assert Client().get(URL, headers=WITH).status_code == 401
 
-    def test_nothing_can_be_written_there(self) -> None:
+    def test_targets_reject_writes(self) -> None:
         assert Client().post(URL, headers=WITH).status_code == 405
 
 
 class TestWhatIsTold:
-    def test_nothing_runs(self) -> None:
+    def test_targets_are_empty_without_endpoints(self) -> None:
         make_endpoint()
         assert groups() == []
 

@@ -33,7 +33,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 
 
 @pytest.fixture
-def world(cluster: PaperCluster) -> World:
+def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
@@ -53,10 +53,10 @@ def refused(*words: str) -> str:
 
 
 def test_the_end_of_a_log_of_a_cluster(
-    world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any
+    reconcile_world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any
 ) -> None:
     assert "no workers yet" in run("logs", "demo")
-    world.until(placed, "Ready")
+    reconcile_world.until(placed, "Ready")
     first = placed.replicas.order_by("index", "name").first()
     assert first is not None
     shown = run("logs", "demo", "--tail", "2").splitlines()
@@ -69,9 +69,9 @@ def test_the_end_of_a_log_of_a_cluster(
 
 
 def test_what_cannot_be_read_is_named(
-    world: World, cluster: PaperCluster, placed: Endpoint
+    reconcile_world: World, cluster: PaperCluster, placed: Endpoint
 ) -> None:
-    world.until(placed, "Ready")
+    reconcile_world.until(placed, "Ready")
     first = placed.replicas.order_by("index", "name").first()
     assert first is not None
     known = f"{first.name} (worker), {first.name} (fetch)"
@@ -91,9 +91,9 @@ def test_what_cannot_be_read_is_named(
 
 
 def test_ctrl_c_ends_it_quietly(
-    world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any, monkeypatch: Any
+    reconcile_world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any, monkeypatch: Any
 ) -> None:
-    world.until(placed, "Ready")
+    reconcile_world.until(placed, "Ready")
 
     def interrupted(*_args: Any, **_named: Any) -> Iterator[str]:
         yield "2026-01-01T00:00:00Z one"
@@ -103,9 +103,9 @@ def test_ctrl_c_ends_it_quietly(
     assert run("logs", "demo", "-f") == "one"
 
 
-def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
+def test_a_log_of_this_machine(reconcile_world: World, placed: Endpoint) -> None:
     """What is shown first is `tail` lines; a busy log is known again by more than those."""
-    del world, placed
+    del reconcile_world, placed
     looks = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
     stop = threading.Event()
 
@@ -133,11 +133,11 @@ def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
 
 
 def test_drift_is_shown_healed_and_adopted(
-    world: World, cluster: PaperCluster, placed: Endpoint
+    reconcile_world: World, cluster: PaperCluster, placed: Endpoint
 ) -> None:
     assert "No drift" in run("drift", "demo")
     cluster.drift = (PAUSED,)
-    world.until(placed, "Degraded")
+    reconcile_world.until(placed, "Degraded")
     head, row = run("drift", "demo").splitlines()
     assert head.split() == ["KEY", "DESIRED", "ACTUAL", "CHANGED", "BY", "SINCE", "WORKLOAD"]
     assert row.split() == [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from endpoints.fit.estimate import GIB, FitVerdict, Machine
-from endpoints.fit.known_models import KNOWN_MODELS
-from endpoints.fit.model_catalogue import find_shape
+from endpoints.fit.model_catalogue import KNOWN_MODELS, find_shape
 from endpoints.fit.smallest_machine import on_cpu, order, smallest
 
 L4 = Machine("l4", "L4", 1, 22 * GIB, 64 * GIB, 16)

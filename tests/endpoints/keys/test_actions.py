@@ -95,17 +95,17 @@ def test_periods_begin_and_end_in_utc() -> None:
 # -- what routers are told
 
 
-def test_terms_reach_the_routers_file(demo: Endpoint, alice: User) -> None:
+def test_terms_reach_the_routers_file(demo_endpoint: Endpoint, alice: User) -> None:
     terms = {"models": ["m"], "control": True, "requests_per_minute": 60, "weight": 3}
     made = keys_actions.create(alice, "demo", "app", {**terms, "expires_in_days": 1})
-    (entry,) = compiled(demo, made.key)
+    (entry,) = compiled(demo_endpoint, made.key)
     assert (entry["models"], entry["admin"], entry["pin"]) == (["m"], True, False)
     assert entry["limits"] == {"requests_per_minute": 60, "weight": 3}
     end = made.key.allowed.expires_at
     assert end is not None
     assert entry["expires"] == end.timestamp()
     keys_actions.change(alice, str(made.key.pk), {"requests_per_minute": 0, "weight": 1})
-    assert "limits" not in compiled(demo, made.key)[0]
+    assert "limits" not in compiled(demo_endpoint, made.key)[0]
 
 
 def test_a_limit_is_shared_among_routers(placed: Endpoint, alice: User) -> None:
@@ -115,57 +115,59 @@ def test_a_limit_is_shared_among_routers(placed: Endpoint, alice: User) -> None:
     assert entry["limits"] == {"requests_per_minute": 3}
 
 
-def test_a_new_secret_lets_the_old_one_in_for_a_while(demo: Endpoint, alice: User) -> None:
+def test_a_new_secret_lets_the_old_one_in_for_a_while(demo_endpoint: Endpoint, alice: User) -> None:
     made = keys_actions.create(alice, "demo", "app", {"requests_per_minute": 60})
     fresh = keys_actions.rotate(alice, str(made.key.pk), 3600)
-    entries = {entry["sha256"]: entry for entry in compiled(demo, made.key)}
+    entries = {entry["sha256"]: entry for entry in compiled(demo_endpoint, made.key)}
     assert set(entries) == {storage.hash_key(made.clear), storage.hash_key(fresh.clear)}
     assert "expires" not in entries[storage.hash_key(fresh.clear)]
     assert entries[storage.hash_key(made.clear)]["expires"] > timezone.now().timestamp() + 3500
     InferenceKey.objects.update(old_until=timezone.now() - timedelta(seconds=1))
-    assert [entry["sha256"] for entry in compiled(demo, made.key)] == [
+    assert [entry["sha256"] for entry in compiled(demo_endpoint, made.key)] == [
         storage.hash_key(fresh.clear)
     ]
     last = keys_actions.rotate(alice, str(made.key.pk))
-    assert [entry["sha256"] for entry in compiled(demo, made.key)] == [storage.hash_key(last.clear)]
+    assert [entry["sha256"] for entry in compiled(demo_endpoint, made.key)] == [
+        storage.hash_key(last.clear)
+    ]
 
 
 @pytest.mark.parametrize("grace", [-1, True, "60", 10**9])
-def test_a_senseless_grace_is_refused(demo: Endpoint, alice: User, grace: Any) -> None:
+def test_a_senseless_grace_is_refused(demo_endpoint: Endpoint, alice: User, grace: Any) -> None:
     made = keys_actions.create(alice, "demo", "app")
     with pytest.raises(SpecErrors, match="grace_s"):
         keys_actions.rotate(alice, str(made.key.pk), grace)
-    assert compiled(demo, made.key)[0]["sha256"] == storage.hash_key(made.clear)
+    assert compiled(demo_endpoint, made.key)[0]["sha256"] == storage.hash_key(made.clear)
 
 
 def test_a_groups_key_opens_each_member_and_none_after_it_left(
-    demo: Endpoint, data: dict[str, Any], alice: User
+    demo_endpoint: Endpoint, data: dict[str, Any], alice: User
 ) -> None:
     other = actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
     group = keys_actions.save_group(alice, None, "chats", ["demo"])
     made = keys_actions.create_in_group(alice, str(group.pk), "app")
-    assert compiled(demo, made.key)
+    assert compiled(demo_endpoint, made.key)
     assert not compiled(other, made.key)
     keys_actions.save_group(alice, str(group.pk), "chats", ["other"])
-    assert not compiled(demo, made.key)
+    assert not compiled(demo_endpoint, made.key)
     assert compiled(other, made.key)
     keys_actions.delete_group(alice, str(group.pk))
     assert not compiled(other, made.key)
     assert Endpoint.objects.count() == 2
 
 
-def test_a_change_is_carried_out_at_once(demo: Endpoint, alice: User) -> None:
+def test_a_change_is_carried_out_at_once(demo_endpoint: Endpoint, alice: User) -> None:
     """Nobody waits for the next round: whoever is concerned is due now."""
     group = keys_actions.save_group(alice, None, "chats", ["demo"])
     made = keys_actions.create_in_group(alice, str(group.pk), "app")
     later = timezone.now() + timedelta(hours=1)
     EndpointStatus.objects.update(due_at=later)
     keys_actions.revoke(alice, str(made.key.pk))
-    assert EndpointStatus.objects.get(pk=demo.pk).due_at < later
+    assert EndpointStatus.objects.get(pk=demo_endpoint.pk).due_at < later
 
 
-def test_the_consoles_own_key_stays(demo: Endpoint, alice: User) -> None:
-    own = demo.keys.get(name=storage.CONSOLE)
+def test_the_consoles_own_key_stays(demo_endpoint: Endpoint, alice: User) -> None:
+    own = demo_endpoint.keys.get(name=storage.CONSOLE)
     for act in (keys_actions.revoke, keys_actions.rotate):
         with pytest.raises(ConflictError, match="own key"):
             act(alice, str(own.pk))
@@ -174,7 +176,7 @@ def test_the_consoles_own_key_stays(demo: Endpoint, alice: User) -> None:
 
 
 def test_a_key_is_found_under_its_own_endpoint_only(
-    demo: Endpoint, data: dict[str, Any], alice: User
+    demo_endpoint: Endpoint, data: dict[str, Any], alice: User
 ) -> None:
     actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
     made = keys_actions.create(alice, "demo", "app")
@@ -187,7 +189,7 @@ def test_a_key_is_found_under_its_own_endpoint_only(
     assert answer.status_code == 404
 
 
-def test_every_write_leaves_a_line_and_no_secret(demo: Endpoint, alice: User) -> None:
+def test_every_write_leaves_a_line_and_no_secret(demo_endpoint: Endpoint, alice: User) -> None:
     made = keys_actions.create(alice, "demo", "app", {"tokens_per_minute": 5})
     keys_actions.change(alice, str(made.key.pk), {"tokens_per_minute": 6})
     fresh = keys_actions.rotate(alice, str(made.key.pk), 60)
@@ -207,7 +209,9 @@ def test_every_write_leaves_a_line_and_no_secret(demo: Endpoint, alice: User) ->
 
 
 @pytest.mark.parametrize("verb", ["create", "change", "rotate", "revoke", "save_group"])
-def test_a_viewer_changes_no_key(demo: Endpoint, alice: User, charlie: User, verb: str) -> None:
+def test_a_viewer_changes_no_key(
+    demo_endpoint: Endpoint, alice: User, charlie: User, verb: str
+) -> None:
     made = keys_actions.create(alice, "demo", "app")
     key_id = str(made.key.pk)
     acts = {
@@ -220,13 +224,15 @@ def test_a_viewer_changes_no_key(demo: Endpoint, alice: User, charlie: User, ver
     with pytest.raises(PermissionDenied):
         acts[verb]()
     assert InferenceKey.objects.get(pk=key_id) == made.key
-    assert demo.keys.count() == 2
+    assert demo_endpoint.keys.count() == 2
 
 
 # -- use
 
 
-def test_a_count_is_added_once_however_often_it_is_told(demo: Endpoint, alice: User) -> None:
+def test_a_count_is_added_once_however_often_it_is_told(
+    demo_endpoint: Endpoint, alice: User
+) -> None:
     key = keys_actions.create(alice, "demo", "app").key
     for told_now in (
         told(key, requests=3, prompt_tokens=30),
@@ -235,10 +241,12 @@ def test_a_count_is_added_once_however_often_it_is_told(demo: Endpoint, alice: U
         told(key, requests=4, prompt_tokens=40),  # an older answer which came late
         told(key, requests=6, prompt_tokens=60),
     ):
-        keys_usage.add_report(demo, told_now, NOW)
+        keys_usage.add_report(demo_endpoint, told_now, NOW)
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
-    keys_usage.add_report(demo, told(key, "r2", requests=2, prompt_tokens=20), NOW)
-    keys_usage.add_report(demo, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1))
+    keys_usage.add_report(demo_endpoint, told(key, "r2", requests=2, prompt_tokens=20), NOW)
+    keys_usage.add_report(
+        demo_endpoint, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1)
+    )
     assert keys_usage.used(KeyUsage.objects.all()) == keys_usage.KeyUse(9, 0, 90)
     assert keys_usage.used(keys_usage.usage_since(NOW + timedelta(hours=1))).prompt_tokens == 10
     key.refresh_from_db()
@@ -246,68 +254,74 @@ def test_a_count_is_added_once_however_often_it_is_told(demo: Endpoint, alice: U
 
 
 @pytest.mark.parametrize("nonsense", [{"requests": "7"}, {"requests": None}, {}, {"x": 1}])
-def test_an_odd_answer_adds_nothing(demo: Endpoint, nonsense: dict[str, Any]) -> None:
-    keys_usage.add_report(demo, {"instance": "r", "keys": {"k": nonsense}}, NOW)
+def test_an_odd_answer_adds_nothing(demo_endpoint: Endpoint, nonsense: dict[str, Any]) -> None:
+    keys_usage.add_report(demo_endpoint, {"instance": "r", "keys": {"k": nonsense}}, NOW)
     assert not KeyUsage.objects.exists()
 
 
-def test_use_of_what_is_deleted_is_still_counted(demo: Endpoint, alice: User) -> None:
+def test_use_of_what_is_deleted_is_still_counted(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    keys_usage.add_report(demo, told(key, requests=3), NOW)
-    demo.delete()
+    keys_usage.add_report(demo_endpoint, told(key, requests=3), NOW)
+    demo_endpoint.delete()
     assert keys_usage.used(KeyUsage.objects.filter(endpoint_name="demo")).requests == 3
 
 
-def test_a_spent_budget_shuts_the_key_until_the_period_ends(demo: Endpoint, alice: User) -> None:
+def test_a_spent_budget_shuts_the_key_until_the_period_ends(
+    demo_endpoint: Endpoint, alice: User
+) -> None:
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create(alice, "demo", "app", terms).key
-    keys_usage.add_report(demo, told(key, prompt_tokens=60, completion_tokens=39), NOW)
+    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=60, completion_tokens=39), NOW)
     assert keys_usage.update_budgets(NOW) == []
-    keys_usage.add_report(demo, told(key, prompt_tokens=60, completion_tokens=40), NOW)
+    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=60, completion_tokens=40), NOW)
     assert keys_usage.update_budgets(NOW) == [key]
-    assert list(keys_usage.endpoints_of_keys([key])) == [demo]
-    (entry,) = compiled(demo, key)
+    assert list(keys_usage.endpoints_of_keys([key])) == [demo_endpoint]
+    (entry,) = compiled(demo_endpoint, key)
     assert entry["spent_until"] == period_of(NOW, "day")[1].timestamp()
     assert keys_usage.update_budgets(NOW) == [], "it is told once"
     tomorrow = NOW + timedelta(days=1)
     assert keys_usage.update_budgets(tomorrow) == [key]
-    assert "spent_until" not in compiled(demo, key)[0]
+    assert "spent_until" not in compiled(demo_endpoint, key)[0]
 
 
-def test_a_larger_budget_opens_the_key_again_at_once(demo: Endpoint, alice: User) -> None:
+def test_a_larger_budget_opens_the_key_again_at_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     now = timezone.now()
-    keys_usage.add_report(demo, told(key, prompt_tokens=10), now)
+    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=10), now)
     keys_usage.update_budgets(now)
-    assert "spent_until" in compiled(demo, key)[0]
+    assert "spent_until" in compiled(demo_endpoint, key)[0]
     keys_actions.change(alice, str(key.pk), {"budget_tokens": 11})
-    assert "spent_until" not in compiled(demo, key)[0]
+    assert "spent_until" not in compiled(demo_endpoint, key)[0]
 
 
 def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
-    demo: Endpoint, data: dict[str, Any], alice: User
+    demo_endpoint: Endpoint, data: dict[str, Any], alice: User
 ) -> None:
     other = actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
     group = keys_actions.save_group(alice, None, "chats", ["demo", "other"])
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create_in_group(alice, str(group.pk), "app", terms).key
-    keys_usage.add_report(demo, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5))
-    keys_usage.add_report(demo, told(key, prompt_tokens=30), NOW)
+    keys_usage.add_report(
+        demo_endpoint, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5)
+    )
+    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=30), NOW)
     keys_usage.add_report(other, told(key, "r2", completion_tokens=6), NOW)
     end = period_of(NOW, "day")[1].timestamp()
-    for endpoint in (demo, other):
+    for endpoint in (demo_endpoint, other):
         left = keys_usage.budgets_left(endpoint, NOW)
         assert left == {str(key.pk): {"left": 30, "counted": 0, "resets_at": end}}
     keys_usage.add_report(other, told(key, "r2", completion_tokens=76), NOW)
-    assert keys_usage.budgets_left(demo, NOW)[str(key.pk)]["left"] == -10, "a debt is not shared"
+    assert keys_usage.budgets_left(demo_endpoint, NOW)[str(key.pk)]["left"] == -10, (
+        "a debt is not shared"
+    )
 
 
-def test_a_router_is_told_what_it_may_still_give(demo: Endpoint, alice: User) -> None:
+def test_a_router_is_told_what_it_may_still_give(demo_endpoint: Endpoint, alice: User) -> None:
     terms = {"budget_tokens": 100}
     key = keys_actions.create(alice, "demo", "app", terms).key
     counted = told(key, prompt_tokens=20, completion_tokens=10)
     with http_stub({"/usage": (200, counted), "/budgets": (200, {})}) as router:
-        pretend_ready(demo, url=router.url, admin_url=router.url)
+        pretend_ready(demo_endpoint, url=router.url, admin_url=router.url)
         assert key_usage.collect_key_usage() == 1
         (sent,) = [json.loads(body) for _, path, body in router.seen if path == "/budgets"]
         assert sent["instance"] == "r1"
@@ -318,31 +332,33 @@ def test_a_router_is_told_what_it_may_still_give(demo: Endpoint, alice: User) ->
         )
 
 
-def test_estimates_are_told_apart(demo: Endpoint, alice: User) -> None:
+def test_estimates_are_told_apart(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     estimated = {"estimated_prompt_tokens": 3, "estimated_completion_tokens": 2, "unreported": 1}
-    keys_usage.add_report(demo, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW)
+    keys_usage.add_report(
+        demo_endpoint, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW
+    )
     found = keys_usage.used(KeyUsage.objects.all())
     assert (found.tokens, found.estimated_tokens, found.unreported) == (10, 5, 1)
     assert keys_usage.update_budgets(NOW) == [key], "they count for its budget"
 
 
-def test_isolation_budget_and_group_reach_the_router(demo: Endpoint, alice: User) -> None:
+def test_isolation_budget_and_group_reach_the_router(demo_endpoint: Endpoint, alice: User) -> None:
     group = keys_actions.save_group(alice, None, "chats", ["demo"])
     key = keys_actions.create_in_group(alice, str(group.pk), "app", {"budget_tokens": 7}).key
-    (entry,) = compiled(demo, key)
+    (entry,) = compiled(demo_endpoint, key)
     assert (entry["budget_tokens"], entry["group"]) == (7, str(group.pk))
     actions.patch(alice, "demo", {"routing": {"cache_isolation": "shared"}})
     for wanted in ("shared", "key"):
         actions.patch(alice, "demo", {"routing.cache_isolation": wanted})
-        facts = selectors.facts(Endpoint.objects.get(pk=demo.pk))
+        facts = selectors.facts(Endpoint.objects.get(pk=demo_endpoint.pk))
         assert compile_config(facts, ())["cache_isolation"] == wanted
     with pytest.raises(SpecErrors, match=r"routing\.cache_isolation"):
         actions.patch(alice, "demo", {"routing": {"cache_isolation": "team"}})
 
 
-def test_old_use_is_forgotten_in_the_end(demo: Endpoint) -> None:
-    keys_usage.add_report(demo, {"instance": "r", "keys": {"k": {"requests": 1}}}, NOW)
+def test_old_use_is_forgotten_in_the_end(demo_endpoint: Endpoint) -> None:
+    keys_usage.add_report(demo_endpoint, {"instance": "r", "keys": {"k": {"requests": 1}}}, NOW)
     keys_usage.prune(NOW + timedelta(days=keys_usage.KEPT_DAYS - 1))
     assert KeyUsage.objects.exists()
     keys_usage.prune(NOW + timedelta(days=keys_usage.KEPT_DAYS + 1))
@@ -352,12 +368,14 @@ def test_old_use_is_forgotten_in_the_end(demo: Endpoint) -> None:
 # -- pages and REST
 
 
-def test_a_key_is_made_changed_renewed_and_revoked_by_hand(demo: Endpoint, alice: User) -> None:
+def test_a_key_is_made_changed_renewed_and_revoked_by_hand(
+    demo_endpoint: Endpoint, alice: User
+) -> None:
     client: Client = client_of(alice)
     typed = {"name": "app", "expires_in_days": "30", "requests_per_minute": "60", "models": "a, b"}
     page = client.post("/endpoints/demo/keys/", typed)
     assert page.status_code == 200
-    key = demo.keys.get(name="app")
+    key = demo_endpoint.keys.get(name="app")
     assert key.prefix in page.content.decode()
     assert (key.allowed.models, key.allowed.requests_per_minute) == (("a", "b"), 60)
     edit = f"/endpoints/demo/keys/{key.pk}/edit/"
@@ -366,16 +384,16 @@ def test_a_key_is_made_changed_renewed_and_revoked_by_hand(demo: Endpoint, alice
     assert wrong.status_code == 400
     assert b"many" in wrong.content
     client.post(edit, {"requests_per_minute": "7", "expires_in_days": "keep"})
-    after = demo.keys.get(name="app").allowed
+    after = demo_endpoint.keys.get(name="app").allowed
     assert (after.requests_per_minute, after.expires_at) == (7, key.allowed.expires_at)
     page = client.post(f"/endpoints/demo/keys/{key.pk}/rotate/", {"grace_s": "3600"})
-    assert demo.keys.get(name="app").sha256 != key.sha256
+    assert demo_endpoint.keys.get(name="app").sha256 != key.sha256
     assert "no-store" in page.headers["Cache-Control"]
     client.post(f"/endpoints/demo/keys/{key.pk}/revoke/")
-    assert demo.keys.get(name="app").revoked_at is not None
+    assert demo_endpoint.keys.get(name="app").revoked_at is not None
 
 
-def test_a_group_is_made_used_and_deleted_by_hand(demo: Endpoint, alice: User) -> None:
+def test_a_group_is_made_used_and_deleted_by_hand(demo_endpoint: Endpoint, alice: User) -> None:
     client: Client = client_of(alice)
     answer = client.post("/keys/groups/", {"name": "chats", "endpoints": ["demo"]})
     assert answer.status_code == 302
@@ -391,7 +409,7 @@ def test_a_group_is_made_used_and_deleted_by_hand(demo: Endpoint, alice: User) -
     assert not InferenceKey.objects.filter(name="app").exists()
 
 
-def test_rest_has_all_of_it(demo: Endpoint, alice: User) -> None:
+def test_rest_has_all_of_it(demo_endpoint: Endpoint, alice: User) -> None:
     client: Client = client_of(alice)
 
     def call(method: str, path: str, body: Any = None) -> Any:
@@ -406,7 +424,7 @@ def test_rest_has_all_of_it(demo: Endpoint, alice: User) -> None:
     assert call("get", path)["terms"]["budget_tokens"] == 9
     assert call("post", f"{path}rotate/", {"grace_s": 60})["key"] != made["key"]
     key = InferenceKey.objects.get(pk=made["id"])
-    keys_usage.add_report(demo, told(key, requests=2, prompt_tokens=5), timezone.now())
+    keys_usage.add_report(demo_endpoint, told(key, requests=2, prompt_tokens=5), timezone.now())
     use = call("get", "endpoints/demo/usage/")
     assert use["keys"][0]["key_name"] == "app"
     assert (use["total"]["requests"], use["total"]["prompt_tokens"]) == (2, 5)

@@ -41,7 +41,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 
 
 @pytest.fixture
-def world(cluster: PaperCluster) -> World:
+def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
@@ -64,9 +64,9 @@ async def read(lines: logs_stream.Lines, seconds: float = 20.0) -> bytes:
 
 @pytest.mark.django_db
 def test_every_container_of_workers_and_components_is_offered(
-    world: World, placed: Endpoint, alice: User
+    reconcile_world: World, placed: Endpoint, alice: User
 ) -> None:
-    world.until(placed, "Ready")
+    reconcile_world.until(placed, "Ready")
     EndpointStatus.objects.filter(pk=placed.pk).update(pods=[POD])
     client = Client()
     client.force_login(alice)
@@ -97,12 +97,14 @@ def test_logs_need_the_operator_role(placed: Endpoint, charlie: User) -> None:
 
 
 @pytest.mark.django_db
-def test_by_rest(world: World, cluster: PaperCluster, placed: Endpoint, alice: User) -> None:
+def test_by_rest(
+    reconcile_world: World, cluster: PaperCluster, placed: Endpoint, alice: User
+) -> None:
     client = Client()
     client.force_login(alice)
     assert client.get("/endpoints/demo/logs/").status_code == 200, "nothing runs yet"
     assert client.get("/endpoints/demo/logs/lines/").status_code == 404
-    world.until(placed, "Ready")
+    reconcile_world.until(placed, "Ready")
     found = client.get("/api/v1/endpoints/demo/logs/?tail=5").json()
     assert set(found) == set(placed.replicas.values_list("name", flat=True))
     assert all(text.startswith("log of") for text in found.values())

@@ -16,23 +16,25 @@ from endpoints.models import Endpoint
 pytestmark = pytest.mark.django_db
 
 
-def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Settings) -> None:
+def test_a_cluster_knows_its_endpoints_and_tiers(
+    demo_endpoint: Endpoint, settings: Settings
+) -> None:
     tiers.ensure_default_tier()
     assert related_objects.users_by_cluster() == {}, "this machine is no cluster"
     settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
     refresh.ensure_in_cluster()
     assert related_objects.list_users("in-cluster") == [
         "cache tier default",
-        f"endpoint {demo.name}",
+        f"endpoint {demo_endpoint.name}",
     ]
     with pytest.raises(Refused, match="used by cache tier default, endpoint"):
         actions.remove_cluster(None, "in-cluster")
 
 
-def test_one_that_is_named_is_meant(demo: Endpoint) -> None:
-    demo.spec["placement"] = {"cluster": "work"}
-    demo.save(update_fields=["spec"])
-    assert related_objects.list_users("work") == [f"endpoint {demo.name}"]
-    demo.spec["placement"] = {"cluster": ""}
-    demo.save(update_fields=["spec"])
+def test_one_that_is_named_is_meant(demo_endpoint: Endpoint) -> None:
+    demo_endpoint.spec["placement"] = {"cluster": "work"}
+    demo_endpoint.save(update_fields=["spec"])
+    assert related_objects.list_users("work") == [f"endpoint {demo_endpoint.name}"]
+    demo_endpoint.spec["placement"] = {"cluster": ""}
+    demo_endpoint.save(update_fields=["spec"])
     assert related_objects.list_users("work") == []

@@ -20,190 +20,218 @@ REF = Ref("fake", "demo-worker")
 pytestmark = pytest.mark.django_db
 
 
-def test_a_new_endpoint_comes_up_step_by_step(world: World, demo: Endpoint) -> None:
-    assert demo.status.phase == "Pending"
-    status = world.step(demo)
+def test_a_new_endpoint_comes_up_step_by_step(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
+    assert demo_endpoint.status.phase == "Pending"
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "WaitingForWorkers")
     assert states(status)["WorkersStarted"] == "done"
     assert states(status)["WorkersReady"] == "active"
-    assert not world.proofs
-    status = world.until(demo, "Ready")
+    assert not reconcile_world.proofs
+    status = reconcile_world.until(demo_endpoint, "Ready")
     assert set(states(status).values()) == {"done"}
     assert all(step["finished_at"] for step in status.steps)
     assert status.ready_replicas == 2
     assert status.url == "http://router"
-    assert kinds(demo)[0] == "WorkerStarted"
-    assert kinds(demo)[-1] == "PhaseChanged"
+    assert kinds(demo_endpoint)[0] == "WorkerStarted"
+    assert kinds(demo_endpoint)[-1] == "PhaseChanged"
 
 
-def test_ready_needs_a_real_answer_through_the_router(world: World, demo: Endpoint) -> None:
-    world.proof_error = "HTTP 503: no worker"
+def test_ready_needs_a_real_answer_through_the_router(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
+    reconcile_world.proof_error = "HTTP 503: no worker"
     for _ in range(5):
-        status = world.step(demo)
+        status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "Proving")
     assert "no worker" in status.message
-    world.proof_error = ""
-    world.until(demo, "Ready")
-    url, key, model = world.proofs[-1]
+    reconcile_world.proof_error = ""
+    reconcile_world.until(demo_endpoint, "Ready")
+    url, key, model = reconcile_world.proofs[-1]
     assert (url, model) == ("http://router", "demo")
-    assert storage.hash_key(key) == demo.keys.get(name="console").sha256
+    assert storage.hash_key(key) == demo_endpoint.keys.get(name="console").sha256
 
 
-def test_a_ready_endpoint_is_proven_once(world: World, ready: Endpoint) -> None:
-    asked = len(world.proofs)
-    world.step(ready)
-    world.step(ready)
-    assert len(world.proofs) == asked
+def test_a_ready_endpoint_is_proven_once(reconcile_world: World, ready: Endpoint) -> None:
+    asked = len(reconcile_world.proofs)
+    reconcile_world.step(ready)
+    reconcile_world.step(ready)
+    assert len(reconcile_world.proofs) == asked
 
 
-def test_ready_needs_the_router(world: World, demo: Endpoint) -> None:
-    world.router.down = "The router is being started."
+def test_ready_needs_the_router(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+    reconcile_world.router.down = "The router is being started."
     for _ in range(4):
-        status = world.step(demo)
+        status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "WaitingForRouter")
-    assert not world.proofs
-    world.router.down = ""
-    world.until(demo, "Ready")
+    assert not reconcile_world.proofs
+    reconcile_world.router.down = ""
+    reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_a_dead_worker_is_degraded_told_and_proven_again(world: World, ready: Endpoint) -> None:
-    asked = len(world.proofs)
-    world.paper.crash(REF, 1)
-    status = world.step(ready)
+def test_a_dead_worker_is_degraded_told_and_proven_again(
+    reconcile_world: World, ready: Endpoint
+) -> None:
+    asked = len(reconcile_world.proofs)
+    reconcile_world.paper.crash(REF, 1)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "WorkerUnavailable")
     assert status.remedy
-    world.until(ready, "Ready")
+    reconcile_world.until(ready, "Ready")
     assert "WorkerRestarted" in kinds(ready)
-    assert len(world.proofs) == asked + 1
+    assert len(reconcile_world.proofs) == asked + 1
     event = ready.events.get(kind="WorkerRestarted")
     assert (event.subject, event.severity) == ("demo-worker-1", "warning")
 
 
-def test_a_restart_between_two_looks_is_not_missed(world: World, ready: Endpoint) -> None:
+def test_a_restart_between_two_looks_is_not_missed(reconcile_world: World, ready: Endpoint) -> None:
     row = Replica.objects.get(endpoint=ready, index=0)
     Replica.objects.filter(pk=row.pk).update(started_at=timezone.now().replace(year=2020))
-    world.step(ready)
+    reconcile_world.step(ready)
     assert "WorkerRestarted" in kinds(ready)
 
 
-def test_another_pid_of_the_same_start_is_no_restart(world: World, ready: Endpoint) -> None:
+def test_another_pid_of_the_same_start_is_no_restart(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     """A launcher's pid gives way to that of the worker it starts."""
     Replica.objects.filter(endpoint=ready).update(pid=5)
-    world.step(ready)
+    reconcile_world.step(ready)
     assert "WorkerRestarted" not in kinds(ready)
 
 
-def test_a_silent_router_is_degraded_and_heals(world: World, ready: Endpoint) -> None:
-    world.router.down = "The router does not answer."
-    status = world.step(ready)
+def test_a_silent_router_is_degraded_and_heals(reconcile_world: World, ready: Endpoint) -> None:
+    reconcile_world.router.down = "The router does not answer."
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "RouterUnavailable")
-    world.router.down = ""
-    world.router.restarts = 1
-    world.until(ready, "Ready")
+    reconcile_world.router.down = ""
+    reconcile_world.router.restarts = 1
+    reconcile_world.until(ready, "Ready")
     assert "RouterLost" in kinds(ready)
     assert "RouterReady" in kinds(ready)
 
 
-def test_a_restarted_router_is_told_though_never_seen_down(world: World, ready: Endpoint) -> None:
-    asked = len(world.proofs)
-    world.router.restarts = 1
-    status = world.step(ready)
+def test_a_restarted_router_is_told_though_never_seen_down(
+    reconcile_world: World, ready: Endpoint
+) -> None:
+    asked = len(reconcile_world.proofs)
+    reconcile_world.router.restarts = 1
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.phase == "Ready"
-    assert len(world.proofs) == asked + 1
+    assert len(reconcile_world.proofs) == asked + 1
     assert "RouterRestarted" in kinds(ready)
 
 
-def test_a_router_that_cannot_reach_workers_is_not_serving(world: World, ready: Endpoint) -> None:
-    world.router.restarts = 1
-    world.proof_error = "HTTP 502"
-    status = world.step(ready)
+def test_a_router_that_cannot_reach_workers_is_not_serving(
+    reconcile_world: World, ready: Endpoint
+) -> None:
+    reconcile_world.router.restarts = 1
+    reconcile_world.proof_error = "HTTP 502"
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "NotServing")
-    world.proof_error = ""
-    world.until(ready, "Ready")
+    reconcile_world.proof_error = ""
+    reconcile_world.until(ready, "Ready")
 
 
-def test_crash_looping_fails_with_log_and_heals_by_itself(world: World, demo: Endpoint) -> None:
-    world.provisioner.log_text = "ValueError: no such flag"
-    world.step(demo)
+def test_crash_looping_fails_with_log_and_heals_by_itself(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
+    reconcile_world.provisioner.log_text = "ValueError: no such flag"
+    reconcile_world.step(demo_endpoint)
     for _ in range(3):
-        world.paper.crash(REF, 0)
-        world.paper.crash(REF, 1)
-    status = world.step(demo)
+        reconcile_world.paper.crash(REF, 0)
+        reconcile_world.paper.crash(REF, 1)
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "WorkersCrashLooping")
     assert "no such flag" in status.detail
     assert "log" in status.remedy
     assert status.due_at is not None
-    world.until(demo, "Ready")
-    status = EndpointStatus.objects.get(pk=demo.pk)
+    reconcile_world.until(demo_endpoint, "Ready")
+    status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.detail == ""
 
 
-def test_deaths_long_ago_are_no_loop(world: World, ready: Endpoint) -> None:
+def test_deaths_long_ago_are_no_loop(reconcile_world: World, ready: Endpoint) -> None:
     for _ in range(4):
-        world.paper.crash(REF, 0)
-        world.until(ready, "Ready")
-    world.paper.crash(REF, 0)
-    status = world.step(ready)
+        reconcile_world.paper.crash(REF, 0)
+        reconcile_world.until(ready, "Ready")
+    reconcile_world.paper.crash(REF, 0)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.reason == "WorkerUnavailable"
 
 
-def test_a_refusal_is_failed_and_tried_again(world: World, demo: Endpoint) -> None:
-    world.provisioner.breaks["apply"] = PermanentError("NoSuchProgram", "vllm is not installed.")
-    status = world.step(demo)
+def test_a_refusal_is_failed_and_tried_again(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
+    reconcile_world.provisioner.breaks["apply"] = PermanentError(
+        "NoSuchProgram", "vllm is not installed."
+    )
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "NoSuchProgram")
     assert status.remedy
-    world.provisioner.breaks.clear()
-    world.until(demo, "Ready")
+    reconcile_world.provisioner.breaks.clear()
+    reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_a_passing_trouble_is_not_a_failure(world: World, demo: Endpoint) -> None:
-    world.provisioner.breaks["observe"] = TemporaryError("SupervisorAway", "No supervisor.")
-    status = world.step(demo)
+def test_a_passing_trouble_is_not_a_failure(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
+    reconcile_world.provisioner.breaks["observe"] = TemporaryError(
+        "SupervisorAway", "No supervisor."
+    )
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "SupervisorAway")
-    world.provisioner.breaks.clear()
-    world.until(demo, "Ready")
-    world.provisioner.breaks["observe"] = TemporaryError("SupervisorAway", "No supervisor.")
-    status = world.step(demo)
+    reconcile_world.provisioner.breaks.clear()
+    reconcile_world.until(demo_endpoint, "Ready")
+    reconcile_world.provisioner.breaks["observe"] = TemporaryError(
+        "SupervisorAway", "No supervisor."
+    )
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "SupervisorAway")
-    assert Replica.objects.filter(endpoint=demo).count() == 2
-    world.provisioner.breaks.clear()
-    world.until(demo, "Ready")
+    assert Replica.objects.filter(endpoint=demo_endpoint).count() == 2
+    reconcile_world.provisioner.breaks.clear()
+    reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_a_passed_deadline_is_failed(world: World, demo: Endpoint) -> None:
-    world.step(demo)
-    world.paper.crash(REF, 0)
-    world.paper.crash(REF, 1)
-    age(demo.status, generation_seen_at=3600)
-    status = world.step(demo)
+def test_a_passed_deadline_is_failed(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+    reconcile_world.step(demo_endpoint)
+    reconcile_world.paper.crash(REF, 0)
+    reconcile_world.paper.crash(REF, 1)
+    age(demo_endpoint.status, generation_seen_at=3600)
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "DeployDeadlineExceeded")
-    world.until(demo, "Ready")
+    reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_an_unchanged_endpoint_is_not_written_about(world: World, ready: Endpoint) -> None:
+def test_an_unchanged_endpoint_is_not_written_about(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     before = EndpointEvent.objects.count()
     for _ in range(3):
-        world.step(ready)
+        reconcile_world.step(ready)
     assert EndpointEvent.objects.count() == before
 
 
-def test_repeated_trouble_is_counted_not_repeated(world: World, ready: Endpoint) -> None:
-    world.provisioner.breaks["observe"] = TemporaryError("SupervisorAway", "No supervisor.")
+def test_repeated_trouble_is_counted_not_repeated(reconcile_world: World, ready: Endpoint) -> None:
+    reconcile_world.provisioner.breaks["observe"] = TemporaryError(
+        "SupervisorAway", "No supervisor."
+    )
     for _ in range(4):
-        world.step(ready)
+        reconcile_world.step(ready)
     (event,) = ready.events.filter(kind="ReconcileFailed")
     assert event.count == 4
 
@@ -211,164 +239,170 @@ def test_repeated_trouble_is_counted_not_repeated(world: World, ready: Endpoint)
 # --- changes ------------------------------------------------------------------------------------
 
 
-def test_scale_up(world: World, ready: Endpoint) -> None:
+def test_scale_up(reconcile_world: World, ready: Endpoint) -> None:
     actions.scale(SYSTEM, "demo", 3)
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.phase == "Provisioning"
-    status = world.until(ready, "Ready")
+    status = reconcile_world.until(ready, "Ready")
     assert status.ready_replicas == 3
 
 
 def test_scale_down_tells_the_router_before_it_stops_a_worker(
-    world: World, ready: Endpoint
+    reconcile_world: World, ready: Endpoint
 ) -> None:
-    world.router.in_flight["demo-worker-1"] = 1
+    reconcile_world.router.in_flight["demo-worker-1"] = 1
     actions.scale(SYSTEM, "demo", 1)
-    applied = len(world.provisioner.applied)
+    applied = len(reconcile_world.provisioner.applied)
     for _ in range(3):
-        status = world.step(ready)
+        status = reconcile_world.step(ready)
         assert status is not None
         assert (status.phase, status.reason) == ("Provisioning", "Draining")
-        assert world.router.draining == {"demo-worker-1"}
-    assert len(world.provisioner.applied) == applied
-    assert len(world.observe().ready()) == 2
-    world.router.in_flight.clear()
-    status = world.until(ready, "Ready")
+        assert reconcile_world.router.draining == {"demo-worker-1"}
+    assert len(reconcile_world.provisioner.applied) == applied
+    assert len(reconcile_world.observe().ready()) == 2
+    reconcile_world.router.in_flight.clear()
+    status = reconcile_world.until(ready, "Ready")
     assert status.ready_replicas == 1
-    assert [r.index for r in world.observe().replicas] == [0]
+    assert [r.index for r in reconcile_world.observe().replicas] == [0]
     assert {"WorkerDraining", "WorkerRemoved"} <= set(kinds(ready))
 
 
 def test_a_worker_that_never_drains_is_stopped_at_its_deadline(
-    world: World, ready: Endpoint
+    reconcile_world: World, ready: Endpoint
 ) -> None:
-    world.router.in_flight["demo-worker-1"] = 1
+    reconcile_world.router.in_flight["demo-worker-1"] = 1
     actions.scale(SYSTEM, "demo", 1)
-    world.step(ready)
+    reconcile_world.step(ready)
     row = Replica.objects.get(endpoint=ready, index=1)
     assert row.draining_since is not None
     Replica.objects.filter(pk=row.pk).update(draining_since=row.draining_since.replace(year=2020))
-    world.until(ready, "Ready")
-    assert [r.index for r in world.observe().replicas] == [0]
+    reconcile_world.until(ready, "Ready")
+    assert [r.index for r in reconcile_world.observe().replicas] == [0]
 
 
 def test_an_update_replaces_workers_one_by_one(
-    world: World, ready: Endpoint, data: dict[str, Any]
+    reconcile_world: World, ready: Endpoint, data: dict[str, Any]
 ) -> None:
-    old = {r.spec_hash for r in world.observe().replicas}
+    old = {r.spec_hash for r in reconcile_world.observe().replicas}
     actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
     fewest = 2
     for _ in range(20):
-        status = world.step(ready)
+        status = reconcile_world.step(ready)
         assert status is not None
-        fewest = min(fewest, len(world.observe().ready()))
+        fewest = min(fewest, len(reconcile_world.observe().ready()))
         # Nobody is stopped whom the router was not told of first.
-        for replica in world.observe().replicas:
-            told = {w.name for w in world.router.calls[-1] if not w.draining and w.ready}
+        for replica in reconcile_world.observe().replicas:
+            told = {w.name for w in reconcile_world.router.calls[-1] if not w.draining and w.ready}
             assert replica.state == "ready" or replica.name not in told
         if status.phase == "Ready":
             break
         assert status.phase == "Provisioning"
     assert status.phase == "Ready"
     assert fewest == 1
-    new = {r.spec_hash for r in world.observe().replicas}
+    new = {r.spec_hash for r in reconcile_world.observe().replicas}
     assert len(new) == 1
     assert not new & old
 
 
 def test_no_worker_is_told_to_leave_before_the_router_reaches_the_others(
-    world: World, ready: Endpoint
+    reconcile_world: World, ready: Endpoint
 ) -> None:
     actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
     for _ in range(20):
-        world.step(ready)
-        first, second = world.observe().replicas
+        reconcile_world.step(ready)
+        first, second = reconcile_world.observe().replicas
         if first.spec_hash != second.spec_hash and first.state == "starting":
             break
     # The new worker becomes ready, and the router does not reach it yet.
-    world.router.down = "The router reaches 1 of 2 workers."
+    reconcile_world.router.down = "The router reaches 1 of 2 workers."
     for _ in range(4):
-        world.step(ready)
-        first, second = world.observe().replicas
+        reconcile_world.step(ready)
+        first, second = reconcile_world.observe().replicas
         assert second.state == "ready"
-        assert not world.router.draining
+        assert not reconcile_world.router.draining
     assert first.state == "ready"
-    world.router.down = ""
-    world.until(ready, "Ready", passes=20)
+    reconcile_world.router.down = ""
+    reconcile_world.until(ready, "Ready", passes=20)
 
 
-def test_a_change_of_routing_restarts_no_worker(world: World, ready: Endpoint) -> None:
-    before = world.observe().replicas
-    asked = len(world.proofs)
+def test_a_change_of_routing_restarts_no_worker(reconcile_world: World, ready: Endpoint) -> None:
+    before = reconcile_world.observe().replicas
+    asked = len(reconcile_world.proofs)
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "session"}})
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.phase == "Ready"
-    assert [r.started_at for r in world.observe().replicas] == [r.started_at for r in before]
-    assert len(world.proofs) == asked + 1
+    assert [r.started_at for r in reconcile_world.observe().replicas] == [
+        r.started_at for r in before
+    ]
+    assert len(reconcile_world.proofs) == asked + 1
 
 
-def test_pause_and_resume(world: World, ready: Endpoint) -> None:
+def test_pause_and_resume(reconcile_world: World, ready: Endpoint) -> None:
     actions.pause(SYSTEM, "demo")
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Pausing", "Pausing")
-    status = world.until(ready, "Paused")
-    assert world.observe().replicas == ()
+    status = reconcile_world.until(ready, "Paused")
+    assert reconcile_world.observe().replicas == ()
     assert states(status) == {"Accepted": "done", "WorkersStopped": "done"}
     actions.resume(SYSTEM, "demo")
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.phase == "Provisioning"
-    status = world.until(ready, "Ready")
+    status = reconcile_world.until(ready, "Ready")
     assert status.ready_replicas == 2
 
 
-def test_a_failed_change_heals_with_the_next(world: World, ready: Endpoint) -> None:
+def test_a_failed_change_heals_with_the_next(reconcile_world: World, ready: Endpoint) -> None:
     actions.patch(SYSTEM, "demo", {"worker_args": ["--bad"]})
-    world.until(ready, "Provisioning")
+    reconcile_world.until(ready, "Provisioning")
     actions.rollback(SYSTEM, "demo", 1)
-    world.until(ready, "Ready")
+    reconcile_world.until(ready, "Ready")
 
 
 # --- the end ------------------------------------------------------------------------------------
 
 
-def test_delete_leaves_nothing(world: World, ready: Endpoint) -> None:
+def test_delete_leaves_nothing(reconcile_world: World, ready: Endpoint) -> None:
     assert storage.console_key_file("demo").is_file()
     actions.delete(SYSTEM, "demo")
-    world.router.lingers = 2
-    status = world.step(ready)
+    reconcile_world.router.lingers = 2
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Deleting", "RemovingRouter")
-    assert len(world.observe().ready()) == 2, "workers go after the router"
-    world.gone(ready)
-    assert not world.observe().exists
-    assert not world.router.running
+    assert len(reconcile_world.observe().ready()) == 2, "workers go after the router"
+    reconcile_world.gone(ready)
+    assert not reconcile_world.observe().exists
+    assert not reconcile_world.router.running
     assert not storage.console_key_file("demo").exists()
     assert not Endpoint.objects.exists()
     assert [e.verb for e in AuditEvent.objects.order_by("id")] == ["create", "delete", "deleted"]
 
 
-def test_delete_while_it_comes_up(world: World, demo: Endpoint) -> None:
-    world.step(demo)
+def test_delete_while_it_comes_up(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+    reconcile_world.step(demo_endpoint)
     actions.delete(SYSTEM, "demo")
-    world.gone(demo)
-    assert not world.observe().exists
+    reconcile_world.gone(demo_endpoint)
+    assert not reconcile_world.observe().exists
 
 
-def test_delete_before_the_first_look(world: World, demo: Endpoint) -> None:
+def test_delete_before_the_first_look(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     actions.delete(SYSTEM, "demo")
-    world.gone(demo)
+    reconcile_world.gone(demo_endpoint)
 
 
-def test_a_delete_waits_for_a_provisioner_that_is_away(world: World, ready: Endpoint) -> None:
+def test_a_delete_waits_for_a_provisioner_that_is_away(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     actions.delete(SYSTEM, "demo")
-    world.provisioner.breaks["delete"] = TemporaryError("SupervisorAway", "No supervisor.")
+    reconcile_world.provisioner.breaks["delete"] = TemporaryError(
+        "SupervisorAway", "No supervisor."
+    )
     for _ in range(3):
-        status = world.step(ready)
+        status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Deleting", "SupervisorAway")
-    world.provisioner.breaks.clear()
-    world.gone(ready)
+    reconcile_world.provisioner.breaks.clear()
+    reconcile_world.gone(ready)

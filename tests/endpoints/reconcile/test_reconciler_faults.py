@@ -29,39 +29,39 @@ pytestmark = pytest.mark.django_db
 # --- two at once, and death ---------------------------------------------------------------------
 
 
-def test_who_has_no_claim_does_nothing(world: World, demo: Endpoint) -> None:
-    held = take_claim(EndpointStatus, str(demo.pk))
+def test_who_has_no_claim_does_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+    held = take_claim(EndpointStatus, str(demo_endpoint.pk))
     assert held is not None
-    status = world.step(demo)
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert status.phase == "Pending"
-    assert not world.provisioner.applied
+    assert not reconcile_world.provisioner.applied
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_reconcilers_at_once_apply_once(world: World, data: dict[str, Any]) -> None:
+def test_two_reconcilers_at_once_apply_once(reconcile_world: World, data: dict[str, Any]) -> None:
     demo = actions.create(SYSTEM, data)
     inside, go_on = threading.Event(), threading.Event()
 
     def slow_prove(*_args: str) -> str:
         return ""
 
-    original = world.provisioner.apply
+    original = reconcile_world.provisioner.apply
 
     def apply_slowly(spec: Any) -> Any:
         inside.set()
         assert go_on.wait(10)
         return original(spec)
 
-    world.provisioner.apply = apply_slowly  # type: ignore[method-assign]
-    first = threading.Thread(target=lambda: (world.step(demo), connection.close()))
+    reconcile_world.provisioner.apply = apply_slowly  # type: ignore[method-assign]
+    first = threading.Thread(target=lambda: (reconcile_world.step(demo), connection.close()))
     first.start()
     assert inside.wait(10)
-    world.step(demo)  # the other one, meanwhile
+    reconcile_world.step(demo)  # the other one, meanwhile
     go_on.set()
     first.join(10)
-    assert len(world.provisioner.applied) == 1
-    assert len(world.observe().replicas) == 2
+    assert len(reconcile_world.provisioner.applied) == 1
+    assert len(reconcile_world.observe().replicas) == 2
 
 
 class Killed(BaseException):
@@ -84,18 +84,18 @@ STEPS = [
 @pytest.mark.parametrize(("where", "kind"), STEPS)
 @pytest.mark.parametrize("passes_before", [0, 1, 2])
 def test_killed_at_any_step_it_converges_later(
-    world: World,
-    demo: Endpoint,
+    reconcile_world: World,
+    demo_endpoint: Endpoint,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
     kind: str | None,
     passes_before: int,
 ) -> None:
     for _ in range(passes_before):
-        world.step(demo)
+        reconcile_world.step(demo_endpoint)
     with monkeypatch.context() as patched:
         if kind == "provisioner":
-            world.provisioner.breaks[where] = Killed()
+            reconcile_world.provisioner.breaks[where] = Killed()
         else:
 
             def die(*_args: Any, **_kwargs: Any) -> None:
@@ -103,80 +103,80 @@ def test_killed_at_any_step_it_converges_later(
 
             patched.setattr(where, die)
         try:
-            world.step(demo)
+            reconcile_world.step(demo_endpoint)
         except Killed:
             pass
         else:
             return  # nothing has changed since the last pass, so this step is not reached
-    world.provisioner.breaks.clear()
+    reconcile_world.provisioner.breaks.clear()
     # The claim is still held, as after a real death, and the row is due when it ends.
-    status = EndpointStatus.objects.get(pk=demo.pk)
+    status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.claim_until is not None
     assert status.due_at == status.claim_until
     age(status, claim_until=1, due_at=1)
-    assert due(EndpointStatus, timezone.now()) == [demo.pk]
-    world.until(demo, "Ready")
-    assert [r.index for r in world.observe().replicas] == [0, 1]
-    assert len([k for k in kinds(demo) if k == "WorkerStarted"]) == 2
+    assert due(EndpointStatus, timezone.now()) == [demo_endpoint.pk]
+    reconcile_world.until(demo_endpoint, "Ready")
+    assert [r.index for r in reconcile_world.observe().replicas] == [0, 1]
+    assert len([k for k in kinds(demo_endpoint) if k == "WorkerStarted"]) == 2
 
 
 def test_an_error_pushes_the_row_into_the_future(
-    world: World, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconcile_world: World, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_args: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("endpoints.reconcile.base.decide", crash)
     with pytest.raises(ZeroDivisionError):
-        world.step(demo)
-    status = EndpointStatus.objects.get(pk=demo.pk)
+        reconcile_world.step(demo_endpoint)
+    status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.claim_until is None
     assert status.due_at is not None
     assert (status.due_at - timezone.now()).total_seconds() > 10
 
 
-def test_a_lost_claim_writes_nothing(world: World, demo: Endpoint) -> None:
+def test_a_lost_claim_writes_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     def steal(*_args: str) -> str:
-        age(demo.status, claim_until=1)
+        age(demo_endpoint.status, claim_until=1)
         return ""
 
-    world.step(demo)
+    reconcile_world.step(demo_endpoint)
     before = EndpointEvent.objects.count()
-    reconciler = world.reconciler
-    type(reconciler)(lambda _spec: world.provisioner, (world.router,), steal).reconcile(
-        str(demo.pk)
-    )
-    status = EndpointStatus.objects.get(pk=demo.pk)
+    reconciler = reconcile_world.reconciler
+    type(reconciler)(
+        lambda _spec: reconcile_world.provisioner, (reconcile_world.router,), steal
+    ).reconcile(str(demo_endpoint.pk))
+    status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.phase == "Provisioning"
     assert EndpointEvent.objects.count() == before
 
 
 def test_a_lost_nudge_is_found_by_the_sweep(
-    demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
     monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", found.append)
     tasks.sweep()
-    assert found == [str(demo.pk)]
+    assert found == [str(demo_endpoint.pk)]
 
 
-def test_a_wish_during_a_pass_is_not_forgotten(world: World, ready: Endpoint) -> None:
+def test_a_wish_during_a_pass_is_not_forgotten(reconcile_world: World, ready: Endpoint) -> None:
     def prove(*_args: str) -> str:
         actions.scale(SYSTEM, "demo", 1)
         return ""
 
-    world.router.restarts = 7
-    type(world.reconciler)(lambda _spec: world.provisioner, (world.router,), prove).reconcile(
-        str(ready.pk)
-    )
+    reconcile_world.router.restarts = 7
+    type(reconcile_world.reconciler)(
+        lambda _spec: reconcile_world.provisioner, (reconcile_world.router,), prove
+    ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert status.observed_generation == 1
     assert due(EndpointStatus, timezone.now()) == [ready.pk]
 
 
-def test_a_lost_console_key_is_renewed(world: World, ready: Endpoint) -> None:
+def test_a_lost_console_key_is_renewed(reconcile_world: World, ready: Endpoint) -> None:
     storage.console_key_file("demo").unlink()
-    world.step(ready)
+    reconcile_world.step(ready)
     key = ready.keys.get(name="console", revoked_at__isnull=True)
     assert storage.hash_key(storage.read_console_key("demo")) == key.sha256
     assert ready.keys.filter(name="console").count() == 2
@@ -186,50 +186,52 @@ def test_a_lost_console_key_is_renewed(world: World, ready: Endpoint) -> None:
 
 
 def test_workers_wait_for_the_address_of_l2(
-    world: World, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    reconcile_world: World, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cachetier.selectors import Attachment
 
     found = Attachment("", "/secrets/l2", ready=False, reason="Starting", message="It starts.")
     monkeypatch.setattr("endpoints.reconcile.l2_status.attachment", lambda _name: found)
     demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
-    status = world.step(demo)
+    status = reconcile_world.step(demo)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "WaitingForCacheTier")
     assert states(status)["CacheTier"] == "active"
     assert states(status)["WorkersStarted"] == "waiting"
-    assert not world.provisioner.applied
+    assert not reconcile_world.provisioner.applied
     found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=True)
-    status = world.until(demo, "Ready")
+    status = reconcile_world.until(demo, "Ready")
     assert states(status)["CacheTier"] == "done"
-    assert "redis://127.0.0.1:1" in world.provisioner.applied[0].argv
+    assert "redis://127.0.0.1:1" in reconcile_world.provisioner.applied[0].argv
     # It goes away and comes back: the workers keep running, with what they have.
-    before = world.observe().replicas
+    before = reconcile_world.observe().replicas
     found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=False, message="Node is away.")
-    status = world.step(demo)
+    status = reconcile_world.step(demo)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "L2Unavailable")
     assert status.remedy
     found = Attachment("", "/secrets/l2", ready=False, message="Gone.")
-    status = world.step(demo)
+    status = reconcile_world.step(demo)
     assert status is not None
     assert status.reason == "L2Unavailable"
     found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=True)
-    world.until(demo, "Ready")
-    assert [r.started_at for r in world.observe().replicas] == [r.started_at for r in before]
+    reconcile_world.until(demo, "Ready")
+    assert [r.started_at for r in reconcile_world.observe().replicas] == [
+        r.started_at for r in before
+    ]
     assert {"L2Lost", "L2Ready"} <= set(kinds(demo))
 
 
-def test_a_redis_that_is_away_hinders_nobody(world: World, data: dict[str, Any]) -> None:
+def test_a_redis_that_is_away_hinders_nobody(reconcile_world: World, data: dict[str, Any]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
         url = f"redis://127.0.0.1:{taken.getsockname()[1]}"
         l2 = {"enabled": True, "backend": "redis", "url": url}
         demo = actions.create(SYSTEM, merge(data, {"cache": {"l2": l2}}))
-        status = world.until(demo, "Degraded")
+        status = reconcile_world.until(demo, "Degraded")
     assert status.reason == "L2Unavailable"
     assert url in status.message
-    assert world.proofs, "it serves without its L2"
+    assert reconcile_world.proofs, "it serves without its L2"
 
 
 def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
@@ -262,15 +264,17 @@ def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_impaired_component_degrades_and_heals_without_anybody(
-    world: World, demo: Endpoint
+    reconcile_world: World, demo_endpoint: Endpoint
 ) -> None:
-    world.until(demo, "Ready")
-    world.router.impairment = Impairment("RoutingFallback", "It guesses.", "Ask the doctor.")
-    status = world.until(demo, "Degraded")
+    reconcile_world.until(demo_endpoint, "Ready")
+    reconcile_world.router.impairment = Impairment(
+        "RoutingFallback", "It guesses.", "Ask the doctor."
+    )
+    status = reconcile_world.until(demo_endpoint, "Degraded")
     assert (status.reason, status.remedy) == ("RoutingFallback", "Ask the doctor.")
-    assert status.ready_replicas == demo.spec["replicas"], "all serve"
-    world.router.impairment = None
-    status = world.until(demo, "Ready")
+    assert status.ready_replicas == demo_endpoint.spec["replicas"], "all serve"
+    reconcile_world.router.impairment = None
+    status = reconcile_world.until(demo_endpoint, "Ready")
     assert status.remedy == ""
     messages = list(EndpointEvent.objects.filter(kind="PhaseChanged").values_list("message"))
     assert any("RoutingFallback. It guesses." in text for (text,) in messages)

@@ -44,13 +44,13 @@ class Router:
 
 
 @pytest.fixture
-def world() -> World:
+def reconcile_world() -> World:
     return World(PaperCluster())
 
 
 @pytest.fixture
-def going(world: World, placed: Endpoint) -> Endpoint:
-    world.until(placed, "Ready")
+def going(reconcile_world: World, placed: Endpoint) -> Endpoint:
+    reconcile_world.until(placed, "Ready")
     actions.delete(SYSTEM, "demo")
     return placed
 
@@ -65,34 +65,38 @@ def said(status: EndpointStatus | None) -> str:
     return status.reason if status is not None else "gone"
 
 
-def test_a_router_that_is_gone_is_asked_for_at_the_end_only(world: World, going: Endpoint) -> None:
-    router = replaced(world, Router(False))
-    told = [said(world.step(going)) for _ in range(5)]
+def test_a_router_that_is_gone_is_asked_for_at_the_end_only(
+    reconcile_world: World, going: Endpoint
+) -> None:
+    router = replaced(reconcile_world, Router(False))
+    told = [said(reconcile_world.step(going)) for _ in range(5)]
     assert told == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
     assert router.asked == 3, "until it was gone, and as the last proof"
 
 
-def test_one_that_is_back_at_the_end_keeps_the_row(world: World, going: Endpoint) -> None:
-    router = replaced(world, Router(True, False, True))
-    told = [said(world.step(going)) for _ in range(5)]
+def test_one_that_is_back_at_the_end_keeps_the_row(reconcile_world: World, going: Endpoint) -> None:
+    router = replaced(reconcile_world, Router(True, False, True))
+    told = [said(reconcile_world.step(going)) for _ in range(5)]
     assert told == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
     assert router.asked == 3
 
 
-def test_after_trouble_nothing_is_taken_for_known(world: World, going: Endpoint) -> None:
-    router = replaced(world, Router())
-    assert said(world.step(going)) == "StoppingWorkers"
-    world.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
-    assert said(world.step(going)) == "ClusterUnreachable"
-    world.provisioner.breaks.clear()
-    world.step(going)
+def test_after_trouble_nothing_is_taken_for_known(reconcile_world: World, going: Endpoint) -> None:
+    router = replaced(reconcile_world, Router())
+    assert said(reconcile_world.step(going)) == "StoppingWorkers"
+    reconcile_world.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
+    assert said(reconcile_world.step(going)) == "ClusterUnreachable"
+    reconcile_world.provisioner.breaks.clear()
+    reconcile_world.step(going)
     assert router.asked == 2
 
 
-def test_what_was_said_before_the_deletion_is_not_believed(world: World, going: Endpoint) -> None:
+def test_what_was_said_before_the_deletion_is_not_believed(
+    reconcile_world: World, going: Endpoint
+) -> None:
     EndpointStatus.objects.update(reason="StoppingWorkers")
-    router = replaced(world, Router(False))
-    assert said(world.step(going)) == "RemovingRouter"
+    router = replaced(reconcile_world, Router(False))
+    assert said(reconcile_world.step(going)) == "RemovingRouter"
     assert router.asked == 1
 
 

@@ -33,7 +33,7 @@ def cluster() -> PaperCluster:
 
 
 @pytest.fixture
-def world(cluster: PaperCluster) -> World:
+def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
@@ -46,34 +46,36 @@ def wanted_hash(cluster: PaperCluster) -> str:
     return cluster.workloads[WORKLOAD].spec.spec_hash
 
 
-def test_it_comes_up_through_the_stages_of_its_pods(world: World, demo: Endpoint) -> None:
-    world.provisioner.inner.held = True
-    status = world.step(demo)
+def test_it_comes_up_through_the_stages_of_its_pods(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
+    reconcile_world.provisioner.inner.held = True
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "Unschedulable")
     assert "0/3 nodes" in status.message
     assert "Add nodes" in status.remedy
     assert states(status)["Scheduled"] == "active"
-    world.provisioner.inner.held = False
-    world.until(demo, "Ready")
-    status = EndpointStatus.objects.get(pk=demo.pk)
+    reconcile_world.provisioner.inner.held = False
+    reconcile_world.until(demo_endpoint, "Ready")
+    status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert set(states(status).values()) == {"done"}
-    row = Replica.objects.filter(endpoint=demo).first()
+    row = Replica.objects.filter(endpoint=demo_endpoint).first()
     assert row is not None
     assert (row.stage, row.node, row.containers) == ("ready", "node-1", ["worker", "fetch"])
 
 
 def test_a_change_never_leaves_fewer_ready_and_plans_no_draining(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     old = wanted_hash(cluster)
     cluster.least_ready = 2
     change()
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.phase == "Provisioning"
     assert status.served_generation == 1, "the page says which revision serves"
-    world.until(ready, "Ready", passes=30)
+    reconcile_world.until(ready, "Ready", passes=30)
     assert wanted_hash(cluster) != old
     assert "WorkerDraining" not in kinds(ready)
     hashes = {row.spec_hash for row in Replica.objects.filter(endpoint=ready, stage="ready")}
@@ -82,15 +84,15 @@ def test_a_change_never_leaves_fewer_ready_and_plans_no_draining(
 
 @pytest.mark.parametrize("how", ["bad", "crashing"])
 def test_a_failing_revision_is_taken_back_by_itself(
-    world: World, cluster: PaperCluster, ready: Endpoint, how: str
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint, how: str
 ) -> None:
     cluster.least_ready = 2
     change()
-    world.step(ready)
+    reconcile_world.step(ready)
     getattr(cluster, how).add(wanted_hash(cluster))
     if how == "bad":
         cluster.given_up.add(wanted_hash(cluster))
-    status = world.until(ready, "Ready", passes=20)
+    status = reconcile_world.until(ready, "Ready", passes=20)
     demo = Endpoint.objects.get(pk=ready.pk)
     assert demo.generation == 3
     latest = demo.revisions.first()
@@ -103,16 +105,16 @@ def test_a_failing_revision_is_taken_back_by_itself(
 
 
 def test_a_corrected_endpoint_is_not_failed_by_pods_of_the_revision_before(
-    world: World, cluster: PaperCluster, demo: Endpoint
+    reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     """Its first revision crashes; while the new pods come up, the old ones still end."""
-    world.step(demo)
+    reconcile_world.step(demo_endpoint)
     cluster.crashing.add(wanted_hash(cluster))
-    assert world.until(demo, "Failed").reason == "WorkersCrashLooping"
+    assert reconcile_world.until(demo_endpoint, "Failed").reason == "WorkersCrashLooping"
     change()
     seen: list[str] = []
     while not seen or seen[-1] != "Ready":
-        status = world.step(demo)
+        status = reconcile_world.step(demo_endpoint)
         assert status is not None
         seen.append(status.phase)
         assert status.phase in ("Provisioning", "Ready"), (status.reason, status.message)
@@ -120,61 +122,63 @@ def test_a_corrected_endpoint_is_not_failed_by_pods_of_the_revision_before(
 
 
 def test_what_was_gone_back_to_is_not_gone_back_from(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     first = wanted_hash(cluster)
     change()
-    world.step(ready)
+    reconcile_world.step(ready)
     cluster.given_up |= {first, wanted_hash(cluster)}
     cluster.bad |= {first, wanted_hash(cluster)}
     cluster.lose(WORKLOAD, 0)
     for _ in range(3):
-        world.step(ready)
+        reconcile_world.step(ready)
     # Stored specs may be filled in by later versions: the verb counts, not that they are equal.
     revision = ready.revisions.get(number=1)
     revision.spec["tags"] = {"a": "b"}
     revision.save()
     for _ in range(3):
-        world.step(ready)
+        reconcile_world.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == 3
     assert ready.events.get(kind="RolledBack").count == 1
 
 
 def test_nobody_goes_back_who_does_not_want_to(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     changed = change()
     changed.spec["rollout"] = {"auto_rollback": False}
     changed.save(update_fields=["spec"])
-    world.step(ready)
+    reconcile_world.step(ready)
     cluster.bad.add(wanted_hash(cluster))
     cluster.given_up.add(wanted_hash(cluster))
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "ProgressDeadlineExceeded")
     assert Endpoint.objects.get(pk=ready.pk).generation == 2
 
 
 def test_a_first_deployment_that_fails_has_nothing_to_go_back_to(
-    world: World, cluster: PaperCluster, demo: Endpoint
+    reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
-    world.step(demo)
+    reconcile_world.step(demo_endpoint)
     cluster.bad.add(wanted_hash(cluster))
     cluster.given_up.add(wanted_hash(cluster))
-    status = world.step(demo)
+    status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "ProgressDeadlineExceeded")
     assert status.remedy
-    assert Endpoint.objects.get(pk=demo.pk).generation == 1
+    assert Endpoint.objects.get(pk=demo_endpoint.pk).generation == 1
 
 
-def test_a_deadline_takes_a_change_back(world: World, cluster: PaperCluster, ready: Any) -> None:
+def test_a_deadline_takes_a_change_back(
+    reconcile_world: World, cluster: PaperCluster, ready: Any
+) -> None:
     change()
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     cluster.bad.add(wanted_hash(cluster))
     age(status, generation_seen_at=1801)
-    world.step(ready)
+    reconcile_world.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == 3
 
 
@@ -182,20 +186,20 @@ def test_a_deadline_takes_a_change_back(world: World, cluster: PaperCluster, rea
     ("reason", "generation"), [("RefusedByCluster", 3), ("ClusterRefused", 2), ("FieldConflict", 2)]
 )
 def test_only_what_the_revision_itself_earned_takes_it_back(
-    world: World, ready: Endpoint, reason: str, generation: int
+    reconcile_world: World, ready: Endpoint, reason: str, generation: int
 ) -> None:
     """A missing right or a foreign hand would hinder the earlier revision as well."""
     change()
-    world.provisioner.breaks["apply"] = PermanentError(reason, "No.")
-    world.step(ready)
+    reconcile_world.provisioner.breaks["apply"] = PermanentError(reason, "No.")
+    reconcile_world.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == generation
 
 
 def test_somebodys_newer_wish_is_not_laid_over(
-    world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change()
-    world.step(ready)
+    reconcile_world.step(ready)
     cluster.bad.add(wanted_hash(cluster))
     cluster.given_up.add(wanted_hash(cluster))
     real = actions.roll_back_failed
@@ -205,7 +209,7 @@ def test_somebodys_newer_wish_is_not_laid_over(
         return real(*args, **named)
 
     monkeypatch.setattr(actions, "roll_back_failed", meanwhile)
-    world.step(ready)
+    reconcile_world.step(ready)
     demo = Endpoint.objects.get(pk=ready.pk)
     latest = demo.revisions.first()
     assert latest is not None
@@ -217,42 +221,46 @@ def test_somebodys_newer_wish_is_not_laid_over(
 
 
 def test_an_autoscaler_decides_how_many_and_growing_is_no_loss(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     cluster.wanted = 2
-    world.until(ready, "Ready")
+    reconcile_world.until(ready, "Ready")
     cluster.wanted = 4
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Ready", "Scaling")
     assert status.wanted_replicas == 4
-    status = world.until(ready, "Ready")
+    status = reconcile_world.until(ready, "Ready")
     for _ in range(4):
-        status = world.step(ready)
+        status = reconcile_world.step(ready)
         assert status is not None
     assert (status.reason, status.ready_replicas) == ("Serving", 4)
     cluster.lose(WORKLOAD, 0)
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.reason == "WorkerUnavailable", "four stood, three are left"
 
 
-def test_down_to_nothing_and_up_again(world: World, cluster: PaperCluster, ready: Any) -> None:
+def test_down_to_nothing_and_up_again(
+    reconcile_world: World, cluster: PaperCluster, ready: Any
+) -> None:
     cluster.wanted = 0
-    status = world.until(ready, "Paused")
+    status = reconcile_world.until(ready, "Paused")
     assert status.reason == "ScaledToZero"
     assert status.served_once
     cluster.wanted = 1
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "Scaling")
-    world.until(ready, "Ready")
+    reconcile_world.until(ready, "Ready")
 
 
-def test_what_is_paused_nobody_scales(world: World, cluster: PaperCluster, ready: Any) -> None:
+def test_what_is_paused_nobody_scales(
+    reconcile_world: World, cluster: PaperCluster, ready: Any
+) -> None:
     cluster.wanted = 3
     actions.pause(SYSTEM, "demo")
-    status = world.until(ready, "Paused")
+    status = reconcile_world.until(ready, "Paused")
     assert status.reason == "Paused"
     assert status.wanted_replicas is None
 
@@ -261,112 +269,124 @@ def test_what_is_paused_nobody_scales(world: World, cluster: PaperCluster, ready
 
 
 def test_events_of_the_cluster_are_told_as_it_counts_them(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     seen = ClusterEvent("pod/x", "FailedScheduling", "No GPU.", True, 3, 1000.0, 2000.0)
     cluster.events = (seen,)
     for _ in range(3):
-        world.step(ready)
+        reconcile_world.step(ready)
     event = ready.events.get(origin="cluster")
     assert (event.kind, event.severity, event.count) == ("FailedScheduling", "warning", 3)
     cluster.events = (replace(seen, count=5, last_at=3000.0),)
-    world.step(ready)
+    reconcile_world.step(ready)
     event = ready.events.get(origin="cluster")
     assert (event.count, event.last_at.timestamp()) == (5, 3000.0)
 
 
 def test_an_exposure_that_does_not_stand_is_said_and_awaited(
-    world: World, cluster: PaperCluster, demo: Endpoint
+    reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     cluster.parts = (PartCondition("route", False, "NoParent", "No gateway took it."),)
     for _ in range(5):
-        status = world.step(demo)
+        status = reconcile_world.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "ExposureUnavailable")
     assert states(status)["RouteReady"] == "active"
-    assert not world.proofs
+    assert not reconcile_world.proofs
     cluster.parts = (PartCondition("route", True), PartCondition("scaler", False, "NoMetrics"))
-    status = world.until(demo, "Ready")
+    status = reconcile_world.until(demo_endpoint, "Ready")
     assert [row["part"] for row in status.conditions] == ["route", "scaler"]
 
 
 def test_pods_that_the_cluster_reaches_and_we_do_not(
-    world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = cluster.observe(world.reconciler.provisioners(ready.parsed).apply(cluster.applied[-1]))
+    seen = cluster.observe(
+        reconcile_world.reconciler.provisioners(ready.parsed).apply(cluster.applied[-1])
+    )
     silent = ComponentStatus(False, "RouterSilent", "No answer.", "u", "a", seen=seen)
-    monkeypatch.setattr(world.router, "reconcile", lambda *_: silent)
-    status = world.step(ready)
+    monkeypatch.setattr(reconcile_world.router, "reconcile", lambda *_: silent)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "PodsUnreachable")
     assert "in the cluster" in status.remedy
     gone = replace(seen.replicas[0], state=ReplicaState.STARTING)
     silent = replace(silent, seen=replace(seen, replicas=(gone,)))
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert status.reason == "RouterUnavailable"
 
 
 def test_an_unreachable_cluster_is_no_failure_and_changes_nothing(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     cluster.away = True
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "ClusterUnreachable")
     assert Replica.objects.filter(endpoint=ready).count() == 2, "what was known is kept"
     cluster.away = False
-    world.until(ready, "Ready")
+    reconcile_world.until(ready, "Ready")
 
 
-def test_a_cluster_that_is_not_known_any_more_is_said(world: World, ready: Endpoint) -> None:
+def test_a_cluster_that_is_not_known_any_more_is_said(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     def unknown(_spec: Any) -> Any:
         raise PermanentError("UnknownCluster", "There is no cluster 'east'.")
 
-    type(world.reconciler)(unknown, (world.router,), world.prove).reconcile(str(ready.pk))
+    type(reconcile_world.reconciler)(
+        unknown, (reconcile_world.router,), reconcile_world.prove
+    ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert (status.phase, status.reason) == ("Degraded", "UnknownCluster")
     actions.delete(SYSTEM, "demo")
-    type(world.reconciler)(unknown, (world.router,), world.prove).reconcile(str(ready.pk))
+    type(reconcile_world.reconciler)(
+        unknown, (reconcile_world.router,), reconcile_world.prove
+    ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert (status.phase, status.reason) == ("Deleting", "UnknownCluster")
 
 
-def test_also_where_its_namespace_was_that_clusters_own(world: World, placed: Endpoint) -> None:
+def test_also_where_its_namespace_was_that_clusters_own(
+    reconcile_world: World, placed: Endpoint
+) -> None:
     placed.spec["placement"] = {"cluster": "west"}
     placed.save(update_fields=["spec"])
-    status = world.step(placed)
+    status = reconcile_world.step(placed)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "UnknownCluster")
 
 
 def test_what_stands_is_applied_again_only_now_and_then(
-    world: World, cluster: PaperCluster, ready: Endpoint
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     for _ in range(3):
-        world.step(ready)
+        reconcile_world.step(ready)
     count = len(cluster.applied)
-    status = world.step(ready)
+    status = reconcile_world.step(ready)
     assert status is not None
     assert len(cluster.applied) == count
     age(status, applied_at=31)
-    world.step(ready)
+    reconcile_world.step(ready)
     assert len(cluster.applied) == count + 1
     EndpointStatus.objects.filter(pk=ready.pk).update(applied="what restarts nothing")
-    world.step(ready)
+    reconcile_world.step(ready)
     assert len(cluster.applied) == count + 2
     cluster.lose(WORKLOAD, 0)
-    world.step(ready)
+    reconcile_world.step(ready)
     assert len(cluster.applied) == count + 3
-    world.until(ready, "Ready")
+    reconcile_world.until(ready, "Ready")
     actions.scale(SYSTEM, "demo", 3)
-    world.step(ready)
+    reconcile_world.step(ready)
     assert cluster.applied[-1].replicas == 3
 
 
-def test_it_goes_without_a_trace(world: World, cluster: PaperCluster, ready: Endpoint) -> None:
+def test_it_goes_without_a_trace(
+    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+) -> None:
     actions.delete(SYSTEM, "demo")
-    world.gone(ready)
+    reconcile_world.gone(ready)
     assert not cluster.workloads
     assert not Endpoint.objects.exists()
 
@@ -374,10 +394,12 @@ def test_it_goes_without_a_trace(world: World, cluster: PaperCluster, ready: End
 DRIFT = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit")
 
 
-def test_drift_is_found_and_told_once(world: World, cluster: PaperCluster, ready: Any) -> None:
+def test_drift_is_found_and_told_once(
+    reconcile_world: World, cluster: PaperCluster, ready: Any
+) -> None:
     cluster.drift = (DRIFT,)
     for _ in range(3):
-        status = world.step(ready)
+        status = reconcile_world.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "Drifted")
     assert "kubectl-edit" in status.message
@@ -385,7 +407,7 @@ def test_drift_is_found_and_told_once(world: World, cluster: PaperCluster, ready
     event = ready.events.get(kind="DriftFound")
     assert (event.count, event.severity) == (1, "warning")
     cluster.drift = ()
-    status = world.until(ready, "Ready")
+    status = reconcile_world.until(ready, "Ready")
     assert status.drift == []
     assert "DriftEnded" in kinds(ready)
 

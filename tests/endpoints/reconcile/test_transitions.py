@@ -30,19 +30,23 @@ def status_of(endpoint: Endpoint) -> EndpointStatus:
     return EndpointStatus.objects.get(pk=endpoint.pk)
 
 
-def test_first_start_is_expected_until_the_deadline(world: World, demo: Endpoint) -> None:
+def test_first_start_is_expected_until_the_deadline(
+    reconcile_world: World, demo_endpoint: Endpoint
+) -> None:
     assert transition() is Transition.START
-    world.step(demo)
+    reconcile_world.step(demo_endpoint)
     assert transition() is Transition.START
     assert starting() == ("demo-worker-0", "demo-worker-1")
-    later = timezone.now() + timedelta(seconds=demo.parsed.rollout.deadline_s + 60)
+    later = timezone.now() + timedelta(seconds=demo_endpoint.parsed.rollout.deadline_s + 60)
     assert transition(later) is None
     assert starting(later) == ()
-    world.until(demo, "Ready")
+    reconcile_world.until(demo_endpoint, "Ready")
     assert expected_absences(timezone.now()) == []
 
 
-def test_grace_follows_the_measured_start_of_the_same_model(world: World, ready: Endpoint) -> None:
+def test_grace_follows_the_measured_start_of_the_same_model(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     EndpointStatus.objects.update(start={"model": ready.spec["model"], "seconds": 100.0})
     ready.status.refresh_from_db()
     assert grace_s(ready) == ready.parsed.rollout.drain_s + FACTOR * 100
@@ -51,7 +55,7 @@ def test_grace_follows_the_measured_start_of_the_same_model(world: World, ready:
     assert grace_s(ready) == ready.parsed.rollout.deadline_s
 
 
-def test_reconciler_measures_the_start(world: World, ready: Endpoint) -> None:
+def test_reconciler_measures_the_start(reconcile_world: World, ready: Endpoint) -> None:
     start = status_of(ready).start
     assert start["model"] == ready.spec["model"]
     rows = Replica.objects.values_list("start_s", flat=True)
@@ -62,23 +66,27 @@ def test_reconciler_measures_the_start(world: World, ready: Endpoint) -> None:
     ("change", "kind"),
     [({"worker_args": ["--seed=3"]}, Transition.UPDATE), ({"replicas": 0}, Transition.STOP)],
 )
-def test_a_change_is_expected(world: World, ready: Endpoint, change: dict, kind: str) -> None:
+def test_a_change_is_expected(
+    reconcile_world: World, ready: Endpoint, change: dict, kind: str
+) -> None:
     actions.patch(actions.SYSTEM, ready.name, change)
     assert transition() is kind
-    world.step(ready)
+    reconcile_world.step(ready)
     assert transition() is kind
 
 
-def test_a_resumed_endpoint_starts_again(world: World, ready: Endpoint) -> None:
+def test_a_resumed_endpoint_starts_again(reconcile_world: World, ready: Endpoint) -> None:
     actions.pause(actions.SYSTEM, ready.name)
-    world.until(ready, "Paused")
+    reconcile_world.until(ready, "Paused")
     assert transition() is Transition.STOP
     actions.resume(actions.SYSTEM, ready.name)
-    world.step(ready)
+    reconcile_world.step(ready)
     assert transition() is Transition.START
 
 
-def test_an_added_worker_of_a_serving_endpoint_is_expected(world: World, ready: Endpoint) -> None:
+def test_an_added_worker_of_a_serving_endpoint_is_expected(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     """As an autoscaler adds one: the endpoint itself is in no transition."""
     Replica.objects.create(
         endpoint=ready, name="demo-worker-2", index=2, state="starting", started_at=timezone.now()
@@ -86,22 +94,22 @@ def test_an_added_worker_of_a_serving_endpoint_is_expected(world: World, ready: 
     assert (transition(), starting()) == (None, ("demo-worker-2",))
 
 
-def test_deletion_is_expected(world: World, ready: Endpoint) -> None:
+def test_deletion_is_expected(reconcile_world: World, ready: Endpoint) -> None:
     actions.delete(actions.SYSTEM, ready.name)
     assert transition() is Transition.STOP
 
 
-def test_a_loss_and_a_failure_are_not_expected(world: World, ready: Endpoint) -> None:
-    world.paper.crash(Ref("fake", "demo-worker"), 1)
-    assert world.step(ready).phase == "Degraded"
+def test_a_loss_and_a_failure_are_not_expected(reconcile_world: World, ready: Endpoint) -> None:
+    reconcile_world.paper.crash(Ref("fake", "demo-worker"), 1)
+    assert reconcile_world.step(ready).phase == "Degraded"
     assert expected_absences(timezone.now()) == [], "a crashed worker that restarts is a loss"
     EndpointStatus.objects.update(phase="Failed", served_once=False)
     assert transition() is None
 
 
-def test_an_overdue_update_is_not_expected(world: World, ready: Endpoint) -> None:
+def test_an_overdue_update_is_not_expected(reconcile_world: World, ready: Endpoint) -> None:
     actions.patch(actions.SYSTEM, ready.name, {"worker_args": ["--seed=3"]})
-    world.step(ready)
+    reconcile_world.step(ready)
     status = status_of(ready)
     assert status.phase == "Provisioning"
     age(status, phase_since=grace_s(Endpoint.objects.get(pk=ready.pk)) + 5)
@@ -109,10 +117,10 @@ def test_an_overdue_update_is_not_expected(world: World, ready: Endpoint) -> Non
 
 
 def test_the_number_of_queries_does_not_grow(
-    world: World, demo: Endpoint, django_assert_num_queries: object
+    reconcile_world: World, demo_endpoint: Endpoint, django_assert_num_queries: object
 ) -> None:
-    world.step(demo)
+    reconcile_world.step(demo_endpoint)
     for number in range(3):
-        actions.create(actions.SYSTEM, demo.spec | {"name": f"more-{number}"})
+        actions.create(actions.SYSTEM, demo_endpoint.spec | {"name": f"more-{number}"})
     with django_assert_num_queries(2):  # type: ignore[operator]
         assert len(expected_absences(timezone.now())) == 4

@@ -22,7 +22,7 @@ WORDS = 300
 
 
 @pytest.fixture(scope="module")
-def rig(vllm_tiered: TieredPair) -> TieredPair:
+def tiered_pair(vllm_tiered: TieredPair) -> TieredPair:
     vllm_tiered.wait_l2_used()
     return vllm_tiered
 
@@ -35,57 +35,57 @@ def full_blocks(answer: Completion) -> int:
     return (answer.prompt_tokens - 1) // BLOCK_TOKENS
 
 
-def test_b_answers_from_what_a_computed(rig: TieredPair) -> None:
+def test_b_answers_from_what_a_computed(tiered_pair: TieredPair) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
+    cold = tiered_pair.computed_and_stored(prompt)
     assert cold.cached_tokens == 0
 
     tier, hits = "1:EmberlineL2Tier", "vllm:kv_offload_tiering_chunk_hits_total"
-    before, hits_before = rig.b.cached_from("disk"), rig.b.metric(hits, tier=tier)
-    warm = rig.b.complete(prompt)
+    before, hits_before = tiered_pair.b.cached_from("disk"), tiered_pair.b.metric(hits, tier=tier)
+    warm = tiered_pair.b.complete(prompt)
 
     expected = full_blocks(cold) * BLOCK_TOKENS
     assert warm.text == cold.text
     assert warm.cached_tokens == expected
-    assert rig.b.cached_from("disk") - before == expected
-    assert rig.b.metric(hits, tier=tier) - hits_before == full_blocks(cold)
-    assert rig.b.metric("emberline_l2_client_operations_total", op="load", result="ok") > 0
-    assert rig.node.metric("emberline_l2_hit_blocks_total") >= full_blocks(cold)
+    assert tiered_pair.b.cached_from("disk") - before == expected
+    assert tiered_pair.b.metric(hits, tier=tier) - hits_before == full_blocks(cold)
+    assert tiered_pair.b.metric("emberline_l2_client_operations_total", op="load", result="ok") > 0
+    assert tiered_pair.node.metric("emberline_l2_hit_blocks_total") >= full_blocks(cold)
 
 
-def test_l1_answers_when_the_device_has_forgotten(rig: TieredPair) -> None:
+def test_l1_answers_when_the_device_has_forgotten(tiered_pair: TieredPair) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
-    rig.a.forget_device_cache()
-    before = rig.a.cached_from("host")
-    again = rig.a.complete(prompt)
+    cold = tiered_pair.computed_and_stored(prompt)
+    tiered_pair.a.forget_device_cache()
+    before = tiered_pair.a.cached_from("host")
+    again = tiered_pair.a.complete(prompt)
     assert again.text == cold.text
-    assert rig.a.cached_from("host") - before == full_blocks(cold) * BLOCK_TOKENS
+    assert tiered_pair.a.cached_from("host") - before == full_blocks(cold) * BLOCK_TOKENS
 
 
-def test_changed_values_are_rejected_and_recomputed(rig: TieredPair) -> None:
-    raw = raw_client(rig)
+def test_changed_values_are_rejected_and_recomputed(tiered_pair: TieredPair) -> None:
+    raw = raw_client(tiered_pair)
     before = set(raw.scan_iter(count=1000))
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
+    cold = tiered_pair.computed_and_stored(prompt)
     for key in set(raw.scan_iter(count=1000)) - before:
         value = bytearray(raw.get(key))
         value[HEADER_BYTES + len(value) // 2] ^= 1
         raw.delete(key)  # our node keeps the first value of a block for ever
         raw.set(key, bytes(value))
 
-    disk = rig.b.cached_from("disk")
-    answer = rig.b.complete(prompt)
+    disk = tiered_pair.b.cached_from("disk")
+    answer = tiered_pair.b.complete(prompt)
 
     assert answer.text == cold.text
-    assert rig.b.cached_from("disk") == disk
+    assert tiered_pair.b.cached_from("disk") == disk
     name = "emberline_l2_client_operations_total"
-    assert rig.b.metric(name, op="load", result="corrupt") > 0
+    assert tiered_pair.b.metric(name, op="load", result="corrupt") > 0
 
 
-def test_values_of_another_key_are_rejected(rig: TieredPair) -> None:
+def test_values_of_another_key_are_rejected(tiered_pair: TieredPair) -> None:
     """Whole, intact, and about something else: the node does not take it."""
-    raw = raw_client(rig)
+    raw = raw_client(tiered_pair)
     keys = list(raw.scan_iter(count=1000))[:2]
     other = raw.get(keys[1])
     raw.delete(keys[0])
@@ -104,95 +104,97 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_broken_wire_costs_no_request(rig: TieredPair, name: str) -> None:
+def test_a_broken_wire_costs_no_request(tiered_pair: TieredPair, name: str) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
-    came = rig.proxy.down_bytes
-    rig.proxy.cut_all()
-    rig.proxy.fault = FAULTS[name]
+    cold = tiered_pair.computed_and_stored(prompt)
+    came = tiered_pair.proxy.down_bytes
+    tiered_pair.proxy.cut_all()
+    tiered_pair.proxy.fault = FAULTS[name]
     try:
-        answer = rig.b.complete(prompt)
+        answer = tiered_pair.b.complete(prompt)
     finally:
-        rig.proxy.fault = cachefaults.passing
-        rig.proxy.cut_all()
+        tiered_pair.proxy.fault = cachefaults.passing
+        tiered_pair.proxy.cut_all()
     assert answer.text == cold.text
-    assert rig.proxy.down_bytes > came, "the fault was never met"
-    rig.wait_l2_used()
+    assert tiered_pair.proxy.down_bytes > came, "the fault was never met"
+    tiered_pair.wait_l2_used()
 
 
-def test_open_connections_are_reset_in_the_middle_of_a_load(rig: TieredPair) -> None:
+def test_open_connections_are_reset_in_the_middle_of_a_load(tiered_pair: TieredPair) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
-    rig.proxy.resets = True
-    rig.proxy.fault = cachefaults.then(4 * BLOCK_BYTES, rig.proxy.cut_all)
+    cold = tiered_pair.computed_and_stored(prompt)
+    tiered_pair.proxy.resets = True
+    tiered_pair.proxy.fault = cachefaults.then(4 * BLOCK_BYTES, tiered_pair.proxy.cut_all)
     try:
-        assert rig.b.complete(prompt).text == cold.text
+        assert tiered_pair.b.complete(prompt).text == cold.text
     finally:
-        rig.proxy.fault = cachefaults.passing
-        rig.proxy.resets = False
-    rig.wait_l2_used()
+        tiered_pair.proxy.fault = cachefaults.passing
+        tiered_pair.proxy.resets = False
+    tiered_pair.wait_l2_used()
 
 
-def test_l2_is_killed_in_the_middle_of_a_load(rig: TieredPair) -> None:
+def test_l2_is_killed_in_the_middle_of_a_load(tiered_pair: TieredPair) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
-    rig.proxy.fault = cachefaults.then(4 * BLOCK_BYTES, rig.node.process.kill)
+    cold = tiered_pair.computed_and_stored(prompt)
+    tiered_pair.proxy.fault = cachefaults.then(4 * BLOCK_BYTES, tiered_pair.node.process.kill)
     try:
-        answer = rig.b.complete(prompt)
+        answer = tiered_pair.b.complete(prompt)
     finally:
-        rig.proxy.fault = cachefaults.passing
-        rig.node.process.wait(timeout=15)
-        rig.node.restart()
+        tiered_pair.proxy.fault = cachefaults.passing
+        tiered_pair.node.process.wait(timeout=15)
+        tiered_pair.node.restart()
     assert answer.text == cold.text
     assert answer.cached_tokens < full_blocks(cold) * BLOCK_TOKENS, "it was killed too late"
-    rig.wait_l2_used()
+    tiered_pair.wait_l2_used()
 
 
-def test_a_full_l2_costs_no_request(rig: TieredPair) -> None:
+def test_a_full_l2_costs_no_request(tiered_pair: TieredPair) -> None:
     """It holds less than one prompt; what it lets go is computed."""
     prompts = [text(WORDS), text(WORDS)]
-    cold = [rig.computed_and_stored(prompt).text for prompt in prompts]
-    rig.node.order("/resize?memory=1MiB")
+    cold = [tiered_pair.computed_and_stored(prompt).text for prompt in prompts]
+    tiered_pair.node.order("/resize?memory=1MiB")
     try:
-        assert [rig.b.complete(prompt).text for prompt in prompts] == cold
-        assert rig.a.complete(text(WORDS)).status == 200
-        assert rig.node.metric("emberline_l2_blocks") <= 1024**2 / BLOCK_BYTES
+        assert [tiered_pair.b.complete(prompt).text for prompt in prompts] == cold
+        assert tiered_pair.a.complete(text(WORDS)).status == 200
+        assert tiered_pair.node.metric("emberline_l2_blocks") <= 1024**2 / BLOCK_BYTES
     finally:
-        rig.node.order("/resize?memory=1GiB")
-    rig.wait_l2_used()
+        tiered_pair.node.order("/resize?memory=1GiB")
+    tiered_pair.wait_l2_used()
 
 
-def test_a_password_that_changed_costs_no_request(rig: TieredPair) -> None:
+def test_a_password_that_changed_costs_no_request(tiered_pair: TieredPair) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
-    rig.node.kill()
-    rig.node.password_file.write_text("another password\n")
-    rig.node.restart()
+    cold = tiered_pair.computed_and_stored(prompt)
+    tiered_pair.node.kill()
+    tiered_pair.node.password_file.write_text("another password\n")
+    tiered_pair.node.restart()
     try:
-        assert rig.b.complete(prompt).text == cold.text
+        assert tiered_pair.b.complete(prompt).text == cold.text
         name = "emberline_l2_client_operations_total"
-        assert rig.b.metric(name, op="lookup", result="error") > 0
+        assert tiered_pair.b.metric(name, op="lookup", result="error") > 0
     finally:
-        rig.node.kill()
-        rig.node.password_file.write_text(PASSWORD + "\n")
-        rig.node.restart()
-    rig.wait_l2_used()
+        tiered_pair.node.kill()
+        tiered_pair.node.password_file.write_text(PASSWORD + "\n")
+        tiered_pair.node.restart()
+    tiered_pair.wait_l2_used()
 
 
-def test_killed_l2_costs_no_request_and_is_used_again_when_it_is_back(rig: TieredPair) -> None:
+def test_killed_l2_costs_no_request_and_is_used_again_when_it_is_back(
+    tiered_pair: TieredPair,
+) -> None:
     prompt = text(WORDS)
-    cold = rig.computed_and_stored(prompt)
-    rig.node.kill()
+    cold = tiered_pair.computed_and_stored(prompt)
+    tiered_pair.node.kill()
     try:
-        assert rig.b.complete(prompt).text == cold.text
+        assert tiered_pair.b.complete(prompt).text == cold.text
         # Stores have nowhere to go now; the next request must not feel it.
-        for worker in (rig.a, rig.b):
+        for worker in (tiered_pair.a, tiered_pair.b):
             assert worker.complete(text(WORDS)).status == 200
     finally:
-        rig.node.restart()
-    rig.wait_l2_used()
+        tiered_pair.node.restart()
+    tiered_pair.wait_l2_used()
 
 
-def test_no_secret_is_in_a_log(rig: TieredPair) -> None:
-    for log in (rig.a.log, rig.b.log, rig.node.log):
+def test_no_secret_is_in_a_log(tiered_pair: TieredPair) -> None:
+    for log in (tiered_pair.a.log, tiered_pair.b.log, tiered_pair.node.log):
         assert PASSWORD not in log.read_text()

@@ -42,7 +42,7 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def rig(vllm_pair: Pair, short_folder: Path) -> Iterator[Rig]:
+def proxied_pair(vllm_pair: Pair, short_folder: Path) -> Iterator[Rig]:
     folder = short_folder / "faults"
     folder.mkdir()
     told = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
@@ -63,26 +63,28 @@ def rig(vllm_pair: Pair, short_folder: Path) -> Iterator[Rig]:
             b.kill()
 
 
-def test_two_block_sizes_in_one_fleet_are_each_predicted_to_the_token(rig: Rig) -> None:
+def test_two_block_sizes_in_one_fleet_are_each_predicted_to_the_token(proxied_pair: Rig) -> None:
     warm = text(150)
     for worker in "ab":  # a worker's first events tell the size of its blocks
-        rig.router.complete(warm, worker)
-        rig.router.knows(worker, warm, 64)
+        proxied_pair.router.complete(warm, worker)
+        proxied_pair.router.knows(worker, warm, 64)
     prompt = text(250)
     for worker, block in (("a", A_BLOCK), ("b", B_BLOCK)):
-        first = rig.router.complete(prompt, worker)
+        first = proxied_pair.router.complete(prompt, worker)
         assert first["cached_tokens"] == 0
-        rig.router.knows(worker, prompt, 150)
-        again = rig.router.complete(prompt, worker)
+        proxied_pair.router.knows(worker, prompt, 150)
+        again = proxied_pair.router.complete(prompt, worker)
         assert off(again) == 0, again
         whole = (again["prompt_tokens"] - 1) // block * block
         assert again["cached_tokens"] == whole
-    assert sorted(rig.router.ask("/index")["kv"]["block_sizes"]) == [A_BLOCK, B_BLOCK]
-    held = {worker: rig.router.holds(worker, {"prompt": prompt})["gpu"] for worker in "ab"}
+    assert sorted(proxied_pair.router.ask("/index")["kv"]["block_sizes"]) == [A_BLOCK, B_BLOCK]
+    held = {worker: proxied_pair.router.holds(worker, {"prompt": prompt})["gpu"] for worker in "ab"}
     assert held["a"] > held["b"] > 0  # the smaller blocks hold more of the same prompt
 
 
-def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(rig: Rig) -> None:
+def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(
+    proxied_pair: Rig,
+) -> None:
     tool = {
         "type": "function",
         "function": {
@@ -96,7 +98,7 @@ def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(rig: R
     for turn in range(3):
         messages.append({"role": "user", "content": text(40)})
         body: dict[str, Any] = {"messages": messages, "tools": [tool], "tool_choice": "none"}
-        decision = rig.router.send("/v1/chat/completions", body)
+        decision = proxied_pair.router.send("/v1/chat/completions", body)
         assert (decision["fallback"], decision["prompt_tokens_estimated"]) == ("", False)
         assert off(decision) == 0, (turn, decision)
         seen.append(decision)
@@ -105,7 +107,7 @@ def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(rig: R
         messages.append({"role": "assistant", "content": text(20)})
         until(
             lambda body=body, known=known: (
-                known - 64 <= rig.router.explain(body)["predicted_cached_tokens"]
+                known - 64 <= proxied_pair.router.explain(body)["predicted_cached_tokens"]
             ),
             what="the turn's blocks",
         )
@@ -113,28 +115,30 @@ def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(rig: R
     assert [decision["cached_tokens"] > 0 for decision in seen] == [False, True, True]
 
 
-def test_an_adapters_blocks_are_others_than_the_base_models(rig: Rig) -> None:
+def test_an_adapters_blocks_are_others_than_the_base_models(proxied_pair: Rig) -> None:
     prompt = text(250)
-    base = rig.router.complete(prompt, "b")
-    rig.router.knows("b", prompt, 192)
-    tuned = rig.router.explain({"model": "tuned", "prompt": prompt})
+    base = proxied_pair.router.complete(prompt, "b")
+    proxied_pair.router.knows("b", prompt, 192)
+    tuned = proxied_pair.router.explain({"model": "tuned", "prompt": prompt})
     assert tuned["kv"]["workers"]["b"]["told"] == 0
-    first = rig.router.complete(prompt, "b", model="tuned")
+    first = proxied_pair.router.complete(prompt, "b", model="tuned")
     assert first["predicted_cached_tokens"] == first["cached_tokens"] == base["cached_tokens"] == 0
     until(
-        lambda: rig.router.explain({"model": "tuned", "prompt": prompt})["kv"]["workers"]["b"][
-            "told"
-        ],
+        lambda: proxied_pair.router.explain({"model": "tuned", "prompt": prompt})["kv"]["workers"][
+            "b"
+        ]["told"],
         what="the adapter's blocks",
     )
-    again = rig.router.complete(prompt, "b", model="tuned")
+    again = proxied_pair.router.complete(prompt, "b", model="tuned")
     assert off(again) == 0, again
     assert again["cached_tokens"] >= 192
 
 
-def test_twins_are_foreseen_and_found_on_both_workers(rig: Rig) -> None:
+def test_twins_are_foreseen_and_found_on_both_workers(proxied_pair: Rig) -> None:
     """The router's own probe, in a second router: it stays out of this one's counts."""
-    probing = Router(rig.router.folder, rig.router.seats, kv={"probe_interval_s": 1})
+    probing = Router(
+        proxied_pair.router.folder, proxied_pair.router.seats, kv={"probe_interval_s": 1}
+    )
     try:
         probing.start()
 
@@ -152,14 +156,14 @@ def test_twins_are_foreseen_and_found_on_both_workers(rig: Rig) -> None:
         probing.kill()
 
 
-def test_what_was_cached_before_all_that_is_remembered_is_learnt_again(rig: Rig) -> None:
+def test_what_was_cached_before_all_that_is_remembered_is_learnt_again(proxied_pair: Rig) -> None:
     """A router which starts when the publisher has forgotten how the cache came to be."""
     prompt = text(250)
-    rig.router.complete(prompt, "b")
-    rig.router.knows("b", prompt, 192)
+    proxied_pair.router.complete(prompt, "b")
+    proxied_pair.router.knows("b", prompt, 192)
     for _ in range(B_STEPS_KEPT + 1):
-        rig.router.complete(text(70), "b")
-    late = Router(rig.router.folder, rig.router.seats, kv={"probe_interval_s": 0})
+        proxied_pair.router.complete(text(70), "b")
+    late = Router(proxied_pair.router.folder, proxied_pair.router.seats, kv={"probe_interval_s": 0})
     try:
         late.start()
         assert late.source("b")["partial"]
@@ -172,74 +176,80 @@ def test_what_was_cached_before_all_that_is_remembered_is_learnt_again(rig: Rig)
         late.kill()
 
 
-def test_lost_events_are_replayed_and_predictions_are_right_again(rig: Rig) -> None:
+def test_lost_events_are_replayed_and_predictions_are_right_again(proxied_pair: Rig) -> None:
     prompt = text(250)
-    before = rig.router.counts("a")
-    rig.proxy.lose_live = True
-    lost = rig.proxy.lost
-    rig.router.complete(prompt, "a")
-    rig.proxy.loses(lost + 1)
-    rig.proxy.lose_live = False
+    before = proxied_pair.router.counts("a")
+    proxied_pair.proxy.lose_live = True
+    lost = proxied_pair.proxy.lost
+    proxied_pair.router.complete(prompt, "a")
+    proxied_pair.proxy.loses(lost + 1)
+    proxied_pair.proxy.lose_live = False
     other = text(100)
-    rig.router.complete(other, "a")  # the first one heard again, with a number too high
-    rig.router.knows("a", prompt, 200)
-    rig.router.knows("a", other, 64)
-    after = rig.router.counts("a")
+    proxied_pair.router.complete(other, "a")  # the first one heard again, with a number too high
+    proxied_pair.router.knows("a", prompt, 200)
+    proxied_pair.router.knows("a", other, 64)
+    after = proxied_pair.router.counts("a")
     filled = after.get("gap_filled", 0) + after.get("poll_found", 0)
     assert filled > before.get("gap_filled", 0) + before.get("poll_found", 0)
-    again = rig.router.complete(prompt, "a")
+    again = proxied_pair.router.complete(prompt, "a")
     assert off(again) == 0, again
     assert again["cached_tokens"] > 200
 
 
-def test_a_lost_eviction_whose_replay_is_lost_too_ends_in_a_new_index(rig: Rig) -> None:
+def test_a_lost_eviction_whose_replay_is_lost_too_ends_in_a_new_index(proxied_pair: Rig) -> None:
     """The worst of all: nobody ever tells that the blocks are gone."""
     prompt = text(250)
-    rig.router.complete(prompt, "a")
-    rig.router.knows("a", prompt, 200)
-    before = rig.router.counts("a")
-    rig.proxy.lose_live = rig.proxy.deaf = True
-    rig.fill()
-    rig.proxy.lose_live = False
-    rig.router.complete(text(100), "a")
-    rig.router.forgets("a", prompt)  # at the latest when no replay came
-    after = rig.router.counts("a")
+    proxied_pair.router.complete(prompt, "a")
+    proxied_pair.router.knows("a", prompt, 200)
+    before = proxied_pair.router.counts("a")
+    proxied_pair.proxy.lose_live = proxied_pair.proxy.deaf = True
+    proxied_pair.fill()
+    proxied_pair.proxy.lose_live = False
+    proxied_pair.router.complete(text(100), "a")
+    proxied_pair.router.forgets("a", prompt)  # at the latest when no replay came
+    after = proxied_pair.router.counts("a")
     assert after["gap_lost"] > before.get("gap_lost", 0)
-    assert rig.router.source("a")["partial"]
-    assert rig.router.metric("emberline_router_index_sequence_gaps_total", worker="a") > 0
-    decision = rig.router.complete(prompt, "a")
+    assert proxied_pair.router.source("a")["partial"]
+    assert proxied_pair.router.metric("emberline_router_index_sequence_gaps_total", worker="a") > 0
+    decision = proxied_pair.router.complete(prompt, "a")
     assert decision["predicted_cached_tokens"] == decision["cached_tokens"] == 0
-    rig.proxy.deaf = False
-    until(lambda: not rig.router.source("a")["partial"], 60, "a whole index, by replay from 0")
-    assert rig.router.counts("a")["rebuild"] > 0
-    again = rig.router.complete(prompt, "a")
+    proxied_pair.proxy.deaf = False
+    until(
+        lambda: not proxied_pair.router.source("a")["partial"],
+        60,
+        "a whole index, by replay from 0",
+    )
+    assert proxied_pair.router.counts("a")["rebuild"] > 0
+    again = proxied_pair.router.complete(prompt, "a")
     assert off(again) == 0, again
     assert again["cached_tokens"] > 200
 
 
-def test_what_a_evicted_goes_elsewhere_while_prefixaware_still_goes_to_a(rig: Rig) -> None:
+def test_what_a_evicted_goes_elsewhere_while_prefixaware_still_goes_to_a(proxied_pair: Rig) -> None:
     """Two routers before the same workers. What fills A's cache comes by the one which follows
     events, as another replica's traffic does: the other cannot know of it."""
-    by_prefix = Router(rig.router.folder, rig.router.seats, strategy="prefixaware")
+    by_prefix = Router(
+        proxied_pair.router.folder, proxied_pair.router.seats, strategy="prefixaware"
+    )
     try:
         by_prefix.start()
         prompt = text(300)
         by_prefix.complete(prompt, "a")
-        rig.router.knows("a", prompt, 256)
+        proxied_pair.router.knows("a", prompt, 256)
         assert by_prefix.explain({"prompt": prompt})["chosen"] == "a"
-        assert rig.router.explain({"prompt": prompt})["chosen"] == "a"
-        rig.router.complete(prompt, "b")
-        rig.fill()
-        rig.router.forgets("a", prompt)
+        assert proxied_pair.router.explain({"prompt": prompt})["chosen"] == "a"
+        proxied_pair.router.complete(prompt, "b")
+        proxied_pair.fill()
+        proxied_pair.router.forgets("a", prompt)
 
         remembers = by_prefix.complete(prompt)
         assert (remembers["chosen"], remembers["reason"]) == ("a", "prefix_hit")
         assert remembers["predicted_cached_tokens"] > 200
         assert remembers["cached_tokens"] == 0
 
-        rig.fill()  # the mistake has put it there again
-        rig.router.forgets("a", prompt)
-        follows = rig.router.complete(prompt)
+        proxied_pair.fill()  # the mistake has put it there again
+        proxied_pair.router.forgets("a", prompt)
+        follows = proxied_pair.router.complete(prompt)
         assert (follows["chosen"], follows["reason"]) == ("b", "kv_hit")
         assert off(follows) == 0, follows
         assert follows["cached_tokens"] > 200

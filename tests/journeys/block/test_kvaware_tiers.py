@@ -33,7 +33,9 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def rig(vllm_tiered: TieredPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def tiered_router(
+    vllm_tiered: TieredPair, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rig]:
     router = Router(tmp_path_factory.mktemp("tiers"), vllm_tiered.seats, kv={"probe_interval_s": 0})
     try:
         router.start()
@@ -43,50 +45,55 @@ def rig(vllm_tiered: TieredPair, tmp_path_factory: pytest.TempPathFactory) -> It
         router.kill()
 
 
-def test_what_left_the_device_is_predicted_from_l1(rig: Rig) -> None:
+def test_what_left_the_device_is_predicted_from_l1(tiered_router: Rig) -> None:
     prompt = text(250)
-    rig.router.complete(prompt, "a")
-    rig.router.knows("a", prompt, 224)
-    rig.fill()
+    tiered_router.router.complete(prompt, "a")
+    tiered_router.router.knows("a", prompt, 224)
+    tiered_router.fill()
     body = {"prompt": prompt}
-    until(lambda: rig.router.holds("a", body)["gpu"] == 0, what="eviction from the device")
-    held = rig.router.holds("a", body)
+    until(
+        lambda: tiered_router.router.holds("a", body)["gpu"] == 0, what="eviction from the device"
+    )
+    held = tiered_router.router.holds("a", body)
     assert held["l1"] >= 224
-    before = rig.a.cached_from("host")
-    decision = rig.router.complete(prompt)
+    before = tiered_router.a.cached_from("host")
+    decision = tiered_router.router.complete(prompt)
     assert (decision["chosen"], decision["reason"]) == ("a", "kv_hit")
     assert off(decision) == 0, decision
     assert decision["cached_tokens"] >= 224
-    assert rig.a.cached_from("host") - before == held["l1"]
-    tiers = rig.router.ask("/index")["kv"]["tiers"]
+    assert tiered_router.a.cached_from("host") - before == held["l1"]
+    tiers = tiered_router.router.ask("/index")["kv"]["tiers"]
     assert tiers["a"]["l1"] > tiers["a"]["gpu"] > 0
 
 
-def test_what_one_worker_put_into_l2_is_a_hint_for_the_other(rig: Rig) -> None:
+def test_what_one_worker_put_into_l2_is_a_hint_for_the_other(tiered_router: Rig) -> None:
     prompt = text(250)
-    rig.router.complete(prompt, "a")
+    tiered_router.router.complete(prompt, "a")
     body = {"prompt": prompt}
-    until(lambda: rig.router.holds("b", body)["l2"] >= 224, what="the hint of L2")
-    before = rig.b.cached_from("disk")
-    decision = rig.router.complete(prompt, "b")
+    until(lambda: tiered_router.router.holds("b", body)["l2"] >= 224, what="the hint of L2")
+    before = tiered_router.b.cached_from("disk")
+    decision = tiered_router.router.complete(prompt, "b")
     assert abs(off(decision)) <= BLOCK_TOKENS, decision
     assert decision["cached_tokens"] >= 192
-    assert rig.b.cached_from("disk") > before
+    assert tiered_router.b.cached_from("disk") > before
 
 
-def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(rig: Rig) -> None:
+def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(tiered_router: Rig) -> None:
     wrong = []
     for _ in range(6):
         prompt = text(120)
-        rig.router.complete(prompt, "a")
-        until(lambda p=prompt: rig.router.holds("b", {"prompt": p})["l2"] >= 96, what="the hint")
+        tiered_router.router.complete(prompt, "a")
+        until(
+            lambda p=prompt: tiered_router.router.holds("b", {"prompt": p})["l2"] >= 96,
+            what="the hint",
+        )
         wrong.append(prompt)
-    rig.node.stop()  # whatever it held is gone, and nobody tells
+    tiered_router.node.stop()  # whatever it held is gone, and nobody tells
     for prompt in wrong:
-        decision = rig.router.complete(prompt, "b")
+        decision = tiered_router.router.complete(prompt, "b")
         assert decision["predicted_cached_tokens"] >= 96
         assert decision["cached_tokens"] == 0
-    kv = rig.router.ask("/index")["kv"]
+    kv = tiered_router.router.ask("/index")["kv"]
     assert kv["honesty"]["b"]["believed"]
     assert kv["honesty"]["b"]["demotions"] == 0
     assert kv["denied_blocks"] >= 6 * 3

@@ -28,13 +28,13 @@ STRIDES = {"fake": 6}
 
 
 @pytest.fixture
-def world(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+def cluster_world(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
     return ClusterWorld(cluster, monkeypatch)
 
 
 @pytest.fixture
-def demo(world: ClusterWorld, data: dict[str, Any]) -> Endpoint:
-    return world.create(data)
+def demo_endpoint(cluster_world: ClusterWorld, data: dict[str, Any]) -> Endpoint:
+    return cluster_world.create(data)
 
 
 def change(text: str) -> None:
@@ -73,36 +73,39 @@ class Reaper:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "carried-out"])
 def test_killed_at_every_request_of_its_whole_life(
-    world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch, answered: bool
+    cluster_world: ClusterWorld,
+    demo_endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    answered: bool,
 ) -> None:
-    reaper = Reaper(world, monkeypatch, answered=answered)
+    reaper = Reaper(cluster_world, monkeypatch, answered=answered)
 
     def reaped(goal: Callable[[], bool]) -> Callable[[], bool]:
         def once() -> bool:
-            reaper.step(demo)
+            reaper.step(demo_endpoint)
             return goal()
 
         return once
 
-    until(reaped(lambda: ready_now(demo)), 300.0, what="ready")
+    until(reaped(lambda: ready_now(demo_endpoint)), 300.0, what="ready")
     born = reaper.kills
     assert born > 2
     change("1024")
 
     def changed() -> bool:
-        assert world.ready() >= 2
-        return ready_now(demo)
+        assert cluster_world.ready() >= 2
+        return ready_now(demo_endpoint)
 
     until(reaped(changed), 300.0, what="changed")
     assert reaper.kills > born
-    assert len(world.pods()) == 2 or until(lambda: len(world.pods()) == 2)
+    assert len(cluster_world.pods()) == 2 or until(lambda: len(cluster_world.pods()) == 2)
     actions.delete(SYSTEM, "demo")
     until(reaped(lambda: not Endpoint.objects.exists()), 300.0, what="gone")
-    assert world.left() == []
+    assert cluster_world.left() == []
 
 
 def test_two_workers_at_once_act_as_one(
-    world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    cluster_world: ClusterWorld, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while the first is in the middle: at every single request."""
     send, inside, wrote = KubernetesClient._send, [False], [0]
@@ -111,7 +114,7 @@ def test_two_workers_at_once_act_as_one(
         if not inside[0]:
             inside[0] = True
             before = wrote[0]
-            world.reconciler.reconcile(str(demo.pk))
+            cluster_world.reconciler.reconcile(str(demo_endpoint.pk))
             assert wrote[0] == before, "the second did something"
             inside[0] = False
         else:
@@ -120,35 +123,35 @@ def test_two_workers_at_once_act_as_one(
 
     with monkeypatch.context() as patched:
         patched.setattr(KubernetesClient, "_send", crowded)
-        world.until(demo, "Ready")
-    assert len(world.pods()) == 2
-    names = [row.name for row in Replica.objects.filter(endpoint=demo)]
+        cluster_world.until(demo_endpoint, "Ready")
+    assert len(cluster_world.pods()) == 2
+    names = [row.name for row in Replica.objects.filter(endpoint=demo_endpoint)]
     assert len(names) == len(set(names)) == 2
 
 
 def test_one_that_slept_for_too_long_writes_nothing(
-    world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    cluster_world: ClusterWorld, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim ran out in the middle of a pass, and another one has brought all to an end."""
-    world.step(demo)
+    cluster_world.step(demo_endpoint)
     send, slept = KubernetesClient._send, [False]
 
     def sleepy(client: KubernetesClient, *args: Any, **named: Any) -> Any:
         found = send(client, *args, **named)
         if not slept[0]:
             slept[0] = True
-            world.survivor(demo)
-            world.until(demo, "Ready")
+            cluster_world.survivor(demo_endpoint)
+            cluster_world.until(demo_endpoint, "Ready")
         return found
 
     with monkeypatch.context() as patched:
         patched.setattr(KubernetesClient, "_send", sleepy)
-        world.step(demo)
+        cluster_world.step(demo_endpoint)
     assert slept[0]
-    assert ready_now(demo), "what the other one wrote stands"
-    assert len(kinds(demo)) == len(list(demo.events.all()))
-    world.until(demo, "Ready")
-    assert len(world.pods()) == 2
+    assert ready_now(demo_endpoint), "what the other one wrote stands"
+    assert len(kinds(demo_endpoint)) == len(list(demo_endpoint.events.all()))
+    cluster_world.until(demo_endpoint, "Ready")
+    assert len(cluster_world.pods()) == 2
 
 
 # --- the API server is away ---------------------------------------------------------------------

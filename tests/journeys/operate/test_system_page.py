@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 from pytest_django.live_server_helper import LiveServer
 
-from tests.console.system.conftest import Rig, rig  # noqa: F401
+from tests.console.system.conftest import Rig, supervised_programs  # noqa: F401
 from tests.support.browser import PHONE, watch
 from tests.support.people import PASSWORD, Cast
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_death_is_seen_without_a_reload_and_the_open_log_stays(
-    chrome: Browser, rig: Rig, people: Cast, live_server: LiveServer
+    chrome: Browser, supervised_programs: Rig, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url, PHONE, "dark")
     watched.open("/login/")
@@ -25,7 +25,7 @@ def test_a_death_is_seen_without_a_reload_and_the_open_log_stays(
     watched.open("/system/")
     watched.page.click("[data-program=valkey] a")
     watched.page.wait_for_selector("#process-log >> text=idle")
-    after = rig.kill()
+    after = supervised_programs.kill()
     watched.page.wait_for_selector(f"[data-program=valkey] >> text={after.pid}")
     assert watched.page.is_visible("#process-log >> text=idle")
     assert watched.fits()

@@ -14,38 +14,38 @@ from tests.support.teams import CANARY, OURS, Teams
 
 
 @pytest.fixture
-def mixed(world: Teams) -> KeyGroup:
+def mixed(two_teams: Teams) -> KeyGroup:
     return actions.save_group(SYSTEM, None, "everything", [OURS, CANARY])
 
 
-def test_a_team_makes_groups_of_its_own_endpoints_only(world: Teams) -> None:
-    actions.save_group(world.erin, None, "mine", [OURS])
+def test_a_team_makes_groups_of_its_own_endpoints_only(two_teams: Teams) -> None:
+    actions.save_group(two_teams.erin, None, "mine", [OURS])
     for stolen in ([CANARY], [OURS, CANARY]):
         with pytest.raises(NotFoundError):
-            actions.save_group(world.erin, None, "stolen", stolen)
-    assert [group.name for group in selectors.groups(world.erin)] == ["mine"]
-    assert not selectors.groups(world.hugo).exists()
+            actions.save_group(two_teams.erin, None, "stolen", stolen)
+    assert [group.name for group in selectors.groups(two_teams.erin)] == ["mine"]
+    assert not selectors.groups(two_teams.hugo).exists()
 
 
-def test_a_group_with_anothers_endpoint_is_not_there(world: Teams, mixed: KeyGroup) -> None:
+def test_a_group_with_anothers_endpoint_is_not_there(two_teams: Teams, mixed: KeyGroup) -> None:
     made = actions.create_in_group(SYSTEM, str(mixed.pk), "master")
-    assert not selectors.groups(world.erin).exists()
-    assert not selectors.visible_keys(world.erin).exists()
+    assert not selectors.groups(two_teams.erin).exists()
+    assert not selectors.visible_keys(two_teams.erin).exists()
     acts = (
-        lambda: actions.create_in_group(world.erin, str(mixed.pk), "mine"),
-        lambda: actions.rotate(world.erin, str(made.key.pk)),
-        lambda: actions.revoke(world.erin, str(made.key.pk)),
-        lambda: actions.change(world.erin, str(made.key.pk), {"pin": True}),
-        lambda: actions.save_group(world.erin, str(mixed.pk), "mine", [OURS]),
-        lambda: actions.delete_group(world.erin, str(mixed.pk)),
+        lambda: actions.create_in_group(two_teams.erin, str(mixed.pk), "mine"),
+        lambda: actions.rotate(two_teams.erin, str(made.key.pk)),
+        lambda: actions.revoke(two_teams.erin, str(made.key.pk)),
+        lambda: actions.change(two_teams.erin, str(made.key.pk), {"pin": True}),
+        lambda: actions.save_group(two_teams.erin, str(mixed.pk), "mine", [OURS]),
+        lambda: actions.delete_group(two_teams.erin, str(mixed.pk)),
     )
     for act in acts:
         with pytest.raises(NotFoundError):
             act()
-    assert client_of(world.erin).get(f"/keys/groups/{mixed.pk}/").status_code == 404
+    assert client_of(two_teams.erin).get(f"/keys/groups/{mixed.pk}/").status_code == 404
     assert list(mixed.keys.values_list("name", "pin", "revoked_at")) == [("master", False, None)]
 
 
-def test_somebody_with_both_teams_may(world: Teams, mixed: KeyGroup) -> None:
-    world.theirs.memberships.create(user=world.erin, role=Role.OPERATOR)
-    assert actions.create_in_group(world.erin, str(mixed.pk), "mine").clear
+def test_somebody_with_both_teams_may(two_teams: Teams, mixed: KeyGroup) -> None:
+    two_teams.theirs.memberships.create(user=two_teams.erin, role=Role.OPERATOR)
+    assert actions.create_in_group(two_teams.erin, str(mixed.pk), "mine").clear

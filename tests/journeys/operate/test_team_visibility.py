@@ -11,6 +11,7 @@ from console.accounts.models import User
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
+from dashboards.boards.results import targets
 from dashboards.costs.reports.endpoints import report
 from dashboards.prometheus.http.client import Prometheus
 from endpoints import selectors, teams
@@ -21,44 +22,44 @@ from tests.support.people import Cast, client_of
 from tests.support.teams import CANARY, NOBODYS, OURS, Teams
 
 
-def test_endpoints_by_viewer(world: Teams, people: Cast) -> None:
+def test_endpoints_by_viewer(two_teams: Teams, people: Cast) -> None:
     def names(viewer: Any) -> set[str]:
         return {one.name for one in selectors.endpoints(viewer)}
 
     every = {CANARY, NOBODYS, OURS}
     assert names(None) == names(people.charlie) == every  # None: the console asks for itself
-    assert names(world.frank) == {OURS}
-    assert names(world.nora) == set()
+    assert names(two_teams.frank) == {OURS}
+    assert names(two_teams.nora) == set()
     limited = User.objects.get(pk=people.ada.pk)
-    limited.team_cap = world.theirs.pk
+    limited.team_cap = two_teams.theirs.pk
     assert names(limited) == {CANARY}
 
 
-def test_sums_and_banners(world: Teams, people: Cast) -> None:
-    assert sum(selectors.phase_counts(world.erin).values()) == 1
+def test_sums_and_banners(two_teams: Teams, people: Cast) -> None:
+    assert sum(selectors.phase_counts(two_teams.erin).values()) == 1
     assert sum(selectors.phase_counts(people.ada).values()) == 3
-    banner = simulated_banner(world.erin)
+    banner = simulated_banner(two_teams.erin)
     assert banner is not None
     assert OURS in banner.text
     assert CANARY not in banner.text
-    assert simulated_banner(world.nora) is None
+    assert simulated_banner(two_teams.nora) is None
 
 
-def test_who_uses_a_shared_thing_is_counted_and_not_named(world: Teams, people: Cast) -> None:
+def test_who_uses_a_shared_thing_is_counted_and_not_named(two_teams: Teams, people: Cast) -> None:
     words = [f"endpoint {CANARY}", f"endpoint {OURS}", "cache tier default"]
     assert gate.filter_references(words, people.charlie) == words
-    assert gate.filter_references(words, world.erin) == [
+    assert gate.filter_references(words, two_teams.erin) == [
         f"endpoint {OURS}",
         "cache tier default",
         "1 of other teams",
     ]
-    assert gate.filter_references(words[1:], world.erin) == words[1:]
+    assert gate.filter_references(words[1:], two_teams.erin) == words[1:]
 
 
-def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people: Cast) -> None:
+def test_prometheus_is_asked_for_the_teams_endpoints_alone(two_teams: Teams, people: Cast) -> None:
     assert dashboards_selectors.get_fleet_scope(people.charlie) == Scope()
-    assert dashboards_selectors.get_fleet_scope(world.erin) == Scope(among=(OURS,))
-    nothing = dashboards_selectors.get_fleet_scope(world.nora)
+    assert dashboards_selectors.get_fleet_scope(two_teams.erin) == Scope(among=(OURS,))
+    nothing = dashboards_selectors.get_fleet_scope(two_teams.nora)
     times = Times(60, 900)
     for name in queries.QUERIES:
         if name.startswith(("l2_", "happened_l2_")) or name == "gpus_allocatable":
@@ -69,21 +70,23 @@ def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people:
         asked = queries.render_for_chart(name, nothing, times)
         assert 'endpoint=~"-"' in asked or 'endpoint_name=~"-"' in asked, name
     assert 'endpoint=~"a"' in queries.alerts(Scope(among=("a",)))
+    for question in targets.plan_facts([], Scope(among=("a",)), 0).values():
+        assert 'endpoint_name=~"a"' in question.query
 
 
-def test_costs_are_of_the_teams_endpoints(world: Teams) -> None:
-    found = report(Prometheus(""), "24h", 1.7e9, world.erin)
+def test_costs_are_of_the_teams_endpoints(two_teams: Teams) -> None:
+    found = report(Prometheus(""), "24h", 1.7e9, two_teams.erin)
     assert [row.endpoint.name for row in found.rows] == [OURS]
 
 
 @pytest.mark.parametrize("name", ["erin", "frank"])
-def test_followed_namespaces_are_of_their_team(world: Teams, people: Cast, name: str) -> None:
+def test_followed_namespaces_are_of_their_team(two_teams: Teams, people: Cast, name: str) -> None:
     for namespace in ("search", "secret-project"):
         made = Follow.objects.create(cluster="prod", namespace=namespace)
         FollowStatus.objects.create(follow=made)
-    world.ours.namespaces = ["search"]
-    world.ours.save()
-    user = getattr(world, name)
+    two_teams.ours.namespaces = ["search"]
+    two_teams.ours.save()
+    user = getattr(two_teams, name)
     assert [row.namespace for row in follows.visible_follows(user)] == ["search"]
     assert len(follows.visible_follows(people.charlie)) == 2
     html = client_of(user).get("/endpoints/followed/").content.decode()
@@ -97,11 +100,11 @@ def test_followed_namespaces_are_of_their_team(world: Teams, people: Cast, name:
     [([], False, True), ([], True, False), (["work"], True, True), (["lab/work"], True, True)],
 )
 def test_an_object_takes_over_where_the_team_names_its_namespace(
-    world: Teams, namespaces: list[str], team: bool, taken: bool
+    two_teams: Teams, namespaces: list[str], team: bool, taken: bool
 ) -> None:
     from endpoints.models import Endpoint
 
-    world.ours.namespaces = namespaces
-    world.ours.save()
+    two_teams.ours.namespaces = namespaces
+    two_teams.ours.save()
     there = Endpoint.objects.get(name=OURS if team else NOBODYS)
     assert teams.may_take_over(there, "lab", "work") is taken

@@ -52,8 +52,8 @@ def _bearer(user: User, **limits: Any) -> dict[str, str]:
     return {"authorization": f"Bearer {clear}"}
 
 
-def test_who_has_no_right_gets_nothing_but_pages_about_themselves(world: Teams) -> None:
-    client, wrong = client_of(world.nora), []
+def test_who_has_no_right_gets_nothing_but_pages_about_themselves(two_teams: Teams) -> None:
+    client, wrong = client_of(two_teams.nora), []
     for place in _others(places(endpoint=CANARY)):
         due = (404,) if "endpoint" in place.about else (403,)
         for method in METHODS:
@@ -67,9 +67,9 @@ def test_who_has_no_right_gets_nothing_but_pages_about_themselves(world: Teams) 
     ("name", "endpoint"), [("erin", CANARY), ("gina", NOBODYS), ("frank", "absent")]
 )
 def test_what_is_another_teams_or_nobodys_is_not_there(
-    world: Teams, name: str, endpoint: str
+    two_teams: Teams, name: str, endpoint: str
 ) -> None:
-    client, wrong = client_of(getattr(world, name)), []
+    client, wrong = client_of(getattr(two_teams, name)), []
     for place in places(endpoint=endpoint):
         for method in METHODS if "endpoint" in place.about else ():
             response = _asked(client, method, place.path)
@@ -78,9 +78,9 @@ def test_what_is_another_teams_or_nobodys_is_not_there(
     assert wrong == []
 
 
-def test_a_token_for_one_team_knows_nothing_of_others(world: Teams, people: Cast) -> None:
+def test_a_token_for_one_team_knows_nothing_of_others(two_teams: Teams, people: Cast) -> None:
     """Not even an admin's."""
-    headers, wrong = _bearer(people.ada, team=world.ours), []
+    headers, wrong = _bearer(people.ada, team=two_teams.ours), []
     found = [one for one in places(endpoint=CANARY) if one.path.startswith("/api/")]
     for place in _others(found):
         for method in METHODS:
@@ -93,8 +93,8 @@ def test_a_token_for_one_team_knows_nothing_of_others(world: Teams, people: Cast
     assert wrong == []
 
 
-def test_another_teams_endpoint_is_named_nowhere(world: Teams) -> None:
-    client, shown = client_of(world.gina), []
+def test_another_teams_endpoint_is_named_nowhere(two_teams: Teams) -> None:
+    client, shown = client_of(two_teams.gina), []
     for place in places(endpoint=OURS):
         for path in (place.path, f"{place.path}?endpoint={NOBODYS}&name={NOBODYS}&q=kan"):
             body = _read(client.get(path))
@@ -103,8 +103,10 @@ def test_another_teams_endpoint_is_named_nowhere(world: Teams) -> None:
     assert shown == []
 
 
-def test_who_runs_a_team_reads_what_is_theirs_as_an_admin_does(world: Teams, people: Cast) -> None:
-    erin, ada, wrong = client_of(world.erin), client_of(people.ada), []
+def test_who_runs_a_team_reads_what_is_theirs_as_an_admin_does(
+    two_teams: Teams, people: Cast
+) -> None:
+    erin, ada, wrong = client_of(two_teams.erin), client_of(people.ada), []
     for place in places(endpoint=OURS):
         if place.about == {"endpoint"}:
             hers, due = (who.get(place.path).status_code for who in (erin, ada))
@@ -113,8 +115,8 @@ def test_who_runs_a_team_reads_what_is_theirs_as_an_admin_does(world: Teams, peo
     assert wrong == []
 
 
-def test_a_teams_viewer_writes_nowhere(world: Teams) -> None:
-    client, wrote = client_of(world.frank), []
+def test_a_teams_viewer_writes_nowhere(two_teams: Teams) -> None:
+    client, wrote = client_of(two_teams.frank), []
     for place in _others(places(endpoint=OURS)):
         for method in WRITES:
             response = _asked(client, method, place.path)
@@ -128,9 +130,9 @@ def test_a_teams_viewer_writes_nowhere(world: Teams) -> None:
 HARMLESS = re.compile(r"/(explain|code|models/check)/$|^/(endpoints/columns|overview/guide)/$")
 
 
-def test_an_operator_of_a_team_changes_nothing_of_the_platform(world: Teams) -> None:
+def test_an_operator_of_a_team_changes_nothing_of_the_platform(two_teams: Teams) -> None:
     """Where the role in some team will do is a short list, and each of it asks for which."""
-    client, wrote = client_of(world.erin), []
+    client, wrote = client_of(two_teams.erin), []
     for place in _others(places(endpoint=OURS)):
         harmless = FOR_SOME_TEAM.match(place.path) or HARMLESS.search(place.path)
         for method in WRITES if "endpoint" not in place.about else ():
@@ -149,7 +151,7 @@ FOR_SOME_TEAM = re.compile(
 
 
 @pytest.mark.parametrize("state", ["expired", "revoked", "inactive", "nonsense"])
-def test_a_token_that_is_no_more_opens_nothing(world: Teams, people: Cast, state: str) -> None:
+def test_a_token_that_is_no_more_opens_nothing(two_teams: Teams, people: Cast, state: str) -> None:
     past = timezone.now() - timedelta(seconds=1)
     headers = _bearer(people.ada, expires_at=past if state == "expired" else None)
     if state == "revoked":
@@ -168,8 +170,8 @@ def test_a_token_that_is_no_more_opens_nothing(world: Teams, people: Cast, state
     assert wrong == []
 
 
-def test_who_was_deactivated_is_out_at_once(world: Teams) -> None:
-    client = client_of(world.erin)
-    User.objects.filter(pk=world.erin.pk).update(is_active=False)
+def test_who_was_deactivated_is_out_at_once(two_teams: Teams) -> None:
+    client = client_of(two_teams.erin)
+    User.objects.filter(pk=two_teams.erin.pk).update(is_active=False)
     for place in _others(places(endpoint=OURS)):
         assert client.get(place.path).status_code in (302, 401), place.path

@@ -26,7 +26,7 @@ FLEET = "/dashboards/data?range=15m"
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[Callable[[], None]]:
+def two_sources(tmp_path: Path) -> Iterator[Callable[[], None]]:
     """`here` is scraped by the source of the rest, `there` by that of cluster eu. Called, it ends
     the latter's Prometheus."""
     clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
@@ -58,13 +58,13 @@ def lines(data: dict[str, Any]) -> set[str]:
     return {row[0] for row in data["panels"]["requests"]["table"]["rows"]}
 
 
-def test_one_dies_and_the_other_s_numbers_stay(two: Callable[[], None]) -> None:
+def test_one_dies_and_the_other_s_numbers_stay(two_sources: Callable[[], None]) -> None:
     viewer = browser("viewer")
     both = board(viewer)
     assert both["fault"] is None
     assert lines(both) == {"here", "there"}
     assert both["scraped"].startswith("workers 2 of 2")
-    two()
+    two_sources()
     left = until(lambda: _faulty(board(viewer)), what="the board to miss a source")
     assert left["fault"]["title"] == "Some metrics sources are unreachable"
     assert "of-there" in left["fault"]["text"]

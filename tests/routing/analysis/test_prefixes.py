@@ -95,11 +95,11 @@ def router() -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(db: None, router: Stub) -> Endpoint:
+def demo_endpoint(db: None, router: Stub) -> Endpoint:
     return pretend_ready(make_endpoint(), admin_url=router.url)
 
 
-def test_an_operator_names_one_and_the_name_is_seen(demo: Endpoint, router: Stub) -> None:
+def test_an_operator_names_one_and_the_name_is_seen(demo_endpoint: Endpoint, router: Stub) -> None:
     client = browser("operator")
     assert f'data-prefix="{B}"' in client.get(PAGE).text
     client.post(f"{PAGE}{B}/name/", {"name": " Support bot "})
@@ -119,7 +119,9 @@ def test_an_operator_names_one_and_the_name_is_seen(demo: Endpoint, router: Stub
         (B, "a\nb", "Invalid name"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(demo: Endpoint, digest: str, name: str, said: str) -> None:
+def test_what_cannot_be_kept_is_refused(
+    demo_endpoint: Endpoint, digest: str, name: str, said: str
+) -> None:
     answer = browser("operator").post(f"{PAGE}{digest}/name/", {"name": name}, follow=True)
     assert said in answer.text
     path = f"/api/v1/endpoints/demo/prefixes/{digest}/"
@@ -127,7 +129,7 @@ def test_what_cannot_be_kept_is_refused(demo: Endpoint, digest: str, name: str, 
     assert not PrefixName.objects.exists()
 
 
-def test_a_viewer_looks_only(demo: Endpoint) -> None:
+def test_a_viewer_looks_only(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get(PAGE).text
     assert f'data-prefix="{B}"' in text
     assert "Name it" not in text
@@ -136,12 +138,12 @@ def test_a_viewer_looks_only(demo: Endpoint) -> None:
     assert program("viewer").put(path, {"name": "x"}).status_code == 403
 
 
-def test_the_action_itself_asks_for_the_right(demo: Endpoint) -> None:
+def test_the_action_itself_asks_for_the_right(demo_endpoint: Endpoint) -> None:
     with pytest.raises(PermissionDenied):
         actions.name_prefix(person("viewer"), "demo", B, "x")
 
 
-def test_rest_lists_and_names(demo: Endpoint, router: Stub) -> None:
+def test_rest_lists_and_names(demo_endpoint: Endpoint, router: Stub) -> None:
     client = program("operator")
     named_now = client.put(f"/api/v1/endpoints/demo/prefixes/{B}/", {"name": "Support bot"})
     assert named_now.json() == {"digest": B, "name": "Support bot"}

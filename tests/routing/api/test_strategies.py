@@ -35,13 +35,13 @@ def router() -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(router: Stub) -> Endpoint:
+def demo_endpoint(router: Stub) -> Endpoint:
     made = make_endpoint()
     storage.write_console_key("demo", SECRET)
     return pretend_ready(made, url=router.url, admin_url=router.url)
 
 
-def test_how_it_stands(demo: Endpoint, router: Stub) -> None:
+def test_how_it_stands(demo_endpoint: Endpoint, router: Stub) -> None:
     told = program("viewer").get(f"{HOME}routing/").json()
     assert (told["strategy"], told["routers"], told["note"]) == ("prefixaware", 1, "")
     assert [one["state"] for one in told["workers"]] == ["up", "down"]
@@ -55,7 +55,7 @@ def test_how_it_stands(demo: Endpoint, router: Stub) -> None:
         assert (away.status_code, away.json()["code"]) == (503, "router_away")
 
 
-def test_a_viewer_asks_where_a_request_would_go(demo: Endpoint, router: Stub) -> None:
+def test_a_viewer_asks_where_a_request_would_go(demo_endpoint: Endpoint, router: Stub) -> None:
     body = {"request": CHAT, "strategy": "session", "session": "me"}
     (word,) = program("viewer").post(f"{HOME}explain/", body).json()["routers"]
     assert (word["error"], word["ranking"]["chosen"]) == ("", "demo-worker-0")
@@ -65,7 +65,7 @@ def test_a_viewer_asks_where_a_request_would_go(demo: Endpoint, router: Stub) ->
         assert program("viewer").post(f"{HOME}explain/", bad).status_code == 400
 
 
-def test_an_operator_gets_an_answer_and_what_it_took(demo: Endpoint) -> None:
+def test_an_operator_gets_an_answer_and_what_it_took(demo_endpoint: Endpoint) -> None:
     told = program("operator").post(f"{HOME}chat/", CHAT).json()
     assert told["text"] == "Once <b>upon a time"
     assert told["tokens"]["computed"] == 8
@@ -82,7 +82,7 @@ def test_an_endpoint_without_an_address_is_a_conflict_and_no_mistake_of_the_call
     assert "router is running" in refused.text
 
 
-def test_decisions_are_filtered_and_watched(demo: Endpoint, router: Stub) -> None:
+def test_decisions_are_filtered_and_watched(demo_endpoint: Endpoint, router: Stub) -> None:
     client = program("viewer")
     assert len(client.get(f"{HOME}decisions/?outcome=ok").json()["decisions"]) == 6
     assert client.get(f"{HOME}decisions/?outcome=failed").json()["decisions"] == []

@@ -36,7 +36,7 @@ def router(worker: Stub) -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(router: Stub, worker: Stub) -> Endpoint:
+def demo_endpoint(router: Stub, worker: Stub) -> Endpoint:
     workers = {"demo-worker-0": worker.url}
     return pretend_ready(make_endpoint(), admin_url=router.url, workers=workers)
 
@@ -51,7 +51,7 @@ def run(*words: str) -> tuple[str, int]:
 
 
 def test_the_command_line_says_it_and_ends_with_the_verdict(
-    demo: Endpoint, worker: Stub, router: Stub
+    demo_endpoint: Endpoint, worker: Stub, router: Stub
 ) -> None:
     text, code = run("demo")
     assert "warning KvReplayOff" in text
@@ -66,7 +66,7 @@ def test_the_command_line_says_it_and_ends_with_the_verdict(
     assert yaml.safe_load(run("demo", "-o", "yaml")[0])["workers"] == ["demo-worker-0"]
 
 
-def test_notes_alone_end_with_zero(demo: Endpoint, router: Stub) -> None:
+def test_notes_alone_end_with_zero(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/config"] = (200, {"config": {"strategy": "prefixaware"}})
     shown, code = run("demo")
     assert code == 0, shown
@@ -79,7 +79,7 @@ def test_an_endpoint_that_is_not_there_is_an_error() -> None:
     assert caught.value.returncode == 2
 
 
-def test_rest_answers_with_findings(demo: Endpoint) -> None:
+def test_rest_answers_with_findings(demo_endpoint: Endpoint) -> None:
     answer = program("viewer").get("/api/v1/endpoints/demo/doctor/")
     assert answer.status_code == 200
     data = answer.json()

@@ -104,11 +104,11 @@ def router() -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(router: Stub) -> Endpoint:
+def demo_endpoint(router: Stub) -> Endpoint:
     return pretend_ready(make_endpoint(), admin_url=router.url)
 
 
-def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> None:
+def test_the_page_shows_workers_and_decisions_with_reasons(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/").text
     for shown in ("Prefix match", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
         assert shown in text
@@ -116,13 +116,13 @@ def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> No
     assert "running" in text, "a decision whose request is still running"
 
 
-def test_htmx_gets_the_part_only(demo: Endpoint) -> None:
+def test_htmx_gets_the_part_only(demo_endpoint: Endpoint) -> None:
     part = browser("viewer").get("/routing/endpoints/demo/", headers={"HX-Request": "true"}).text
     assert "Workers (router view)" in part
     assert "<html" not in part
 
 
-def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
+def test_one_decision_is_a_table_of_candidates(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
     assert text.count("chosen</span>") == 1
     for shown in ("480", "52", "500", "served a prompt with the same prefix"):
@@ -132,14 +132,18 @@ def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
     assert "Decision expired" in gone
 
 
-def test_of_many_workers_the_page_says_how_many_were_compared(demo: Endpoint, router: Stub) -> None:
+def test_of_many_workers_the_page_says_how_many_were_compared(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     path = "/routing/endpoints/demo/decisions/abc-1/"
     assert "2 of" not in browser("viewer").get(path).text
     router.answers["/decisions/abc-1"] = (200, {**DECISION, "candidates_total": 1000})
     assert "2 of 1000 workers" in browser("viewer").get(path).text
 
 
-def test_a_pin_does_not_make_the_other_worker_look_down(demo: Endpoint, router: Stub) -> None:
+def test_a_pin_does_not_make_the_other_worker_look_down(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     router.answers["/decisions/abc-1"] = (200, {**DECISION, "reason": "pinned"})
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
     assert "another worker is pinned" in text
@@ -152,7 +156,9 @@ def dry_run(prompt: str, **more: str) -> Any:
     return browser("viewer").post("/routing/endpoints/demo/explain/", form, headers=part)
 
 
-def test_a_dry_run_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
+def test_a_dry_run_asks_the_router_and_sends_nothing_else(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     page = dry_run("<b>Once</b> upon")
     assert "Worker: <strong>demo-worker-0</strong>" in page.text
     method, path, body = router.seen[-1]
@@ -162,7 +168,7 @@ def test_a_dry_run_asks_the_router_and_sends_nothing_else(demo: Endpoint, router
     assert "&lt;i&gt;x" in whole.text, "without a script the page comes back with what was typed"
 
 
-def test_a_dry_run_takes_messages_and_whole_requests(demo: Endpoint, router: Stub) -> None:
+def test_a_dry_run_takes_messages_and_whole_requests(demo_endpoint: Endpoint, router: Stub) -> None:
     messages = [{"role": "user", "content": "Hello"}]
     dry_run(json.dumps(messages))
     assert json.loads(router.seen[-1][2])["messages"] == messages
@@ -185,13 +191,13 @@ def test_a_dry_run_takes_messages_and_whole_requests(demo: Endpoint, router: Stu
     ],
 )
 def test_what_cannot_be_ranked_is_said(
-    demo: Endpoint, router: Stub, prompt: str, said: str
+    demo_endpoint: Endpoint, router: Stub, prompt: str, said: str
 ) -> None:
     assert said in dry_run(prompt).text
     assert router.seen == []
 
 
-def test_filters_leave_what_is_asked_for(demo: Endpoint, router: Stub) -> None:
+def test_filters_leave_what_is_asked_for(demo_endpoint: Endpoint, router: Stub) -> None:
     failed = {**DECISION, "id": "bad", "status": 502, "reason": "retry", "key_id": "k1"}
     missed = {**DECISION, "id": "miss", "cached_tokens": 8}
     router.answers["/decisions"] = (200, {"decisions": [failed, missed, DECISION]})
@@ -210,7 +216,7 @@ def test_filters_leave_what_is_asked_for(demo: Endpoint, router: Stub) -> None:
     assert ids("outcome=nonsense&page=4") == ["bad", "miss", "abc-1"]
 
 
-def test_decisions_have_pages_that_keep_the_filter(demo: Endpoint, router: Stub) -> None:
+def test_decisions_have_pages_that_keep_the_filter(demo_endpoint: Endpoint, router: Stub) -> None:
     many = [{**DECISION, "id": f"d-{number}"} for number in range(50)]
     router.answers["/decisions"] = (200, {"decisions": many})
 
@@ -232,7 +238,7 @@ def test_decisions_have_pages_that_keep_the_filter(demo: Endpoint, router: Stub)
     assert ids(polled) == [] and "Routing reasons: last 50 decisions" in polled
 
 
-def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub) -> None:
+def test_counts_are_those_of_the_filtered_decisions(demo_endpoint: Endpoint, router: Stub) -> None:
     """Reasons and their total come from the same decisions as the table, and stay filtered when
     the part refreshes."""
     broken = {**DECISION, "id": "cut", "error": "broken_stream", "reason": "kv_hit"}
@@ -249,7 +255,9 @@ def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub
     assert "Routing reasons: last 7 decisions" in whole
 
 
-def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router: Stub) -> None:
+def test_the_index_lists_endpoints_without_asking_routers(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     text = browser("viewer").get("/routing/").text
     assert "/routing/endpoints/demo/" in text
     assert "prefixaware" in text
@@ -267,7 +275,7 @@ def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router
     ],
 )
 def test_a_router_that_answers_badly_is_a_message(
-    demo: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
+    demo_endpoint: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
     router.answers["/workers"] = answer
@@ -285,7 +293,7 @@ def test_a_router_that_is_gone_or_was_never_there_is_a_message() -> None:
     assert "nothing listens" in browser("viewer").get("/routing/endpoints/demo/").text
 
 
-def test_rest_gives_the_records_and_plain_errors(demo: Endpoint, router: Stub) -> None:
+def test_rest_gives_the_records_and_plain_errors(demo_endpoint: Endpoint, router: Stub) -> None:
     client = program("viewer")
     answer = client.get("/api/v1/endpoints/demo/decisions/?limit=7")
     assert answer.json()["decisions"][0] == DECISION
@@ -309,7 +317,7 @@ def test_a_record_of_another_version_is_shown_as_far_as_it_goes() -> None:
     assert decision.candidates[0].score is None
 
 
-def test_targets_are_the_routers_with_an_address(demo: Endpoint, router: Stub) -> None:
+def test_targets_are_the_routers_with_an_address(demo_endpoint: Endpoint, router: Stub) -> None:
     make_endpoint("other")
     (target,) = selectors.targets()
     assert (target.endpoint, target.address) == ("demo", router.address)

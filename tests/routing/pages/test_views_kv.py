@@ -36,7 +36,7 @@ def router(worker: Stub) -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(router: Stub, worker: Stub) -> Endpoint:
+def demo_endpoint(router: Stub, worker: Stub) -> Endpoint:
     return pretend_ready(make_endpoint(), admin_url=router.url, workers={"w0": worker.url})
 
 
@@ -99,7 +99,7 @@ def test_a_state_of_another_version_is_shown_as_it_is() -> None:
     assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == "brand_new"
 
 
-def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -> None:
+def test_the_page_shows_each_worker_and_why_requests_fell_back(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get(KV).text
     for shown in (
         *("demo-worker-0", "1300", "not trusted", "71 % missing", "1 lost"),
@@ -113,7 +113,7 @@ def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -
 
 
 def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
-    demo: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch
+    demo_endpoint: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
     assert "Stale" not in browser("viewer").get(KV).text
@@ -128,7 +128,7 @@ def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
 
 
 def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
-    demo: Endpoint, router: Stub
+    demo_endpoint: Endpoint, router: Stub
 ) -> None:
     path = "/api/v1/endpoints/demo/kv-index/"
     router.answers["/index"] = (500, "boom")
@@ -148,13 +148,13 @@ def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
 
 
 @pytest.mark.parametrize("bad", [(500, "boom"), (200, "<html>"), (200, {"kv": {"sources": [1]}})])
-def test_an_odd_answer_is_no_failure(demo: Endpoint, router: Stub, bad: Any) -> None:
+def test_an_odd_answer_is_no_failure(demo_endpoint: Endpoint, router: Stub, bad: Any) -> None:
     router.answers["/index"] = bad
     assert browser("viewer").get(KV).status_code == 200
 
 
 def test_another_strategy_has_no_index_and_says_what_that_means(
-    demo: Endpoint, router: Stub
+    demo_endpoint: Endpoint, router: Stub
 ) -> None:
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
     assert "No KV index" in browser("viewer").get(KV).text
@@ -165,7 +165,7 @@ def test_another_strategy_has_no_index_and_says_what_that_means(
 
 
 def test_the_doctor_s_page_is_there_before_anybody_is_asked(
-    demo: Endpoint, router: Stub, worker: Stub
+    demo_endpoint: Endpoint, router: Stub, worker: Stub
 ) -> None:
     text = browser("viewer").get(DOCTOR).text
     assert f"{len(CHECKS)} checks" in text
@@ -173,7 +173,7 @@ def test_the_doctor_s_page_is_there_before_anybody_is_asked(
     assert router.seen == worker.seen == []
 
 
-def test_its_findings_have_evidence_and_a_fix(demo: Endpoint, worker: Stub) -> None:
+def test_its_findings_have_evidence_and_a_fix(demo_endpoint: Endpoint, worker: Stub) -> None:
     part = browser("viewer").get(f"{DOCTOR}?run=1", headers={"HX-Request": "true"}).text
     assert "<html" not in part
     assert 'data-finding="IndexNotBelieved"' in part
@@ -189,7 +189,7 @@ def test_its_findings_have_evidence_and_a_fix(demo: Endpoint, worker: Stub) -> N
 
 
 def test_where_nothing_is_wrong_it_says_how_many_checks_passed(
-    demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from routing import selectors
     from routing.doctor.examination import run_checks
@@ -210,7 +210,7 @@ def test_a_doctor_without_a_router_finds_just_that() -> None:
 
 
 def test_the_three_pages_lead_to_each_other_and_the_endpoint_to_the_doctor(
-    demo: Endpoint, router: Stub
+    demo_endpoint: Endpoint, router: Stub
 ) -> None:
     for here in ("/routing/endpoints/demo/", KV, DOCTOR):
         text = browser("viewer").get(here).text

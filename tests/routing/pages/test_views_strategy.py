@@ -26,7 +26,7 @@ def router() -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(router: Stub) -> Endpoint:
+def demo_endpoint(router: Stub) -> Endpoint:
     return pretend_ready(make_endpoint(), admin_url=router.url)
 
 
@@ -40,7 +40,7 @@ def form(**more: str) -> dict[str, str]:
     }
 
 
-def test_each_strategy_is_told_or_said_why_not(demo: Endpoint, router: Stub) -> None:
+def test_each_strategy_is_told_or_said_why_not(demo_endpoint: Endpoint, router: Stub) -> None:
     text = browser("viewer").get(PAGE).text
     assert text.count("data-strategy=") == 4
     assert "last 6 requests" in text
@@ -52,20 +52,20 @@ def test_each_strategy_is_told_or_said_why_not(demo: Endpoint, router: Stub) -> 
     assert "No requests can be replayed" in away.text
 
 
-def test_an_operator_switches_and_says_why(demo: Endpoint) -> None:
+def test_an_operator_switches_and_says_why(demo_endpoint: Endpoint) -> None:
     answer = browser("operator").post(PAGE, form(note="Measure the difference"), follow=True)
     assert "Strategy roundrobin is being applied" in answer.text
-    demo.refresh_from_db()
-    assert demo.spec["routing"]["strategy"] == "roundrobin"
-    assert demo.revisions.latest("number").note == "Measure the difference"
+    demo_endpoint.refresh_from_db()
+    assert demo_endpoint.spec["routing"]["strategy"] == "roundrobin"
+    assert demo_endpoint.revisions.latest("number").note == "Measure the difference"
     again = browser("operator").post(PAGE, form(generation="2"), follow=True)
     assert "Nothing changed" in again.text
 
 
-def test_a_viewer_may_not(demo: Endpoint) -> None:
+def test_a_viewer_may_not(demo_endpoint: Endpoint) -> None:
     assert browser("viewer").post(PAGE, form()).status_code == 403
-    demo.refresh_from_db()
-    assert demo.generation == 1
+    demo_endpoint.refresh_from_db()
+    assert demo_endpoint.generation == 1
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,20 @@ def test_a_viewer_may_not(demo: Endpoint) -> None:
         ({"generation": "7"}, ""),
     ],
 )
-def test_a_refusal_keeps_what_was_typed(demo: Endpoint, change: dict[str, str], said: str) -> None:
+def test_a_refusal_keeps_what_was_typed(
+    demo_endpoint: Endpoint, change: dict[str, str], said: str
+) -> None:
     answer = browser("operator").post(PAGE, form(note="because", **change))
     assert answer.status_code in (400, 409, 412)
     assert said in answer.text
     assert 'value="because"' in answer.text
-    demo.refresh_from_db()
-    assert demo.generation == 1
+    demo_endpoint.refresh_from_db()
+    assert demo_endpoint.generation == 1
 
 
-def test_who_watches_is_told_what_is_new_or_has_changed(demo: Endpoint, router: Stub) -> None:
+def test_who_watches_is_told_what_is_new_or_has_changed(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     running = {**DECISION, "status": None, "id": "x"}
     router.answers["/decisions"] = (200, {"decisions": [running]})
     watching = DecisionStream("demo", DecisionFilter(), 50)
@@ -111,7 +115,7 @@ def test_who_watches_is_told_what_is_new_or_has_changed(demo: Endpoint, router: 
     assert watching.look() is None
 
 
-def test_a_filter_holds_for_who_watches(demo: Endpoint, router: Stub) -> None:
+def test_a_filter_holds_for_who_watches(demo_endpoint: Endpoint, router: Stub) -> None:
     event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).look()
     assert event is not None
     assert event.data == ""

@@ -71,7 +71,7 @@ def router() -> Iterator[Stub]:
 
 
 @pytest.fixture
-def demo(router: Stub) -> Endpoint:
+def demo_endpoint(router: Stub) -> Endpoint:
     made = make_endpoint()
     storage.write_console_key("demo", SECRET)
     workers = {"demo-worker-0": "http://w0", "demo-worker-1": "http://w1"}
@@ -108,7 +108,7 @@ def sent(router: Stub, path: str = "/v1/chat/completions") -> dict[str, Any]:
     return next(json.loads(body) for _, where, body in router.seen if where == path)
 
 
-def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo: Endpoint) -> None:
+def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: Endpoint) -> None:
     answer = chat(browser("operator"), said(parameters={"max_tokens": 5, "temperature": 0.5}))
     (first, head), *pieces, (last, done) = events(answer)
     assert (first, head["worker"]) == ("head", "demo-worker-0")
@@ -128,7 +128,7 @@ def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo: Endpoint) ->
     assert SECRET not in json.dumps(done)
 
 
-def test_the_request_is_what_was_asked_for(demo: Endpoint, router: Stub) -> None:
+def test_the_request_is_what_was_asked_for(demo_endpoint: Endpoint, router: Stub) -> None:
     body = said(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
     events(chat(browser("operator"), body))
     got = sent(router)
@@ -137,7 +137,9 @@ def test_the_request_is_what_was_asked_for(demo: Endpoint, router: Stub) -> None
     assert "cache_salt" not in got
 
 
-def test_cold_means_a_salt_which_is_another_each_time(demo: Endpoint, router: Stub) -> None:
+def test_cold_means_a_salt_which_is_another_each_time(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     for _ in range(2):
         events(chat(browser("operator"), said(cold=True)))
     salts = {json.loads(b)["cache_salt"] for _, p, b in router.seen if p == "/v1/chat/completions"}
@@ -145,7 +147,7 @@ def test_cold_means_a_salt_which_is_another_each_time(demo: Endpoint, router: St
 
 
 def test_another_strategy_is_asked_first_and_its_worker_pinned(
-    demo: Endpoint, router: Stub
+    demo_endpoint: Endpoint, router: Stub
 ) -> None:
     done = events(chat(browser("operator"), said(route="roundrobin")))[-1][1]
     assert [p for _, p, _ in router.seen][:2] == [
@@ -160,7 +162,7 @@ def test_another_strategy_is_asked_first_and_its_worker_pinned(
     assert "remembers no prefixes" in refused.json()["detail"]
 
 
-def test_a_viewer_sees_the_page_and_may_not_send(demo: Endpoint, router: Stub) -> None:
+def test_a_viewer_sees_the_page_and_may_not_send(demo_endpoint: Endpoint, router: Stub) -> None:
     page = browser("viewer").get(HOME)
     assert "requires the operator role" in page.text
     assert SECRET not in page.text
@@ -195,7 +197,7 @@ def test_a_viewer_sees_the_page_and_may_not_send(demo: Endpoint, router: Stub) -
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_field(
-    demo: Endpoint, router: Stub, body: Any, field: str
+    demo_endpoint: Endpoint, router: Stub, body: Any, field: str
 ) -> None:
     answer = chat(browser("operator"), body)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
@@ -203,7 +205,7 @@ def test_what_cannot_be_sent_is_refused_with_its_field(
     assert router.seen == []
 
 
-def test_a_refusal_of_the_router_is_the_answer(demo: Endpoint, router: Stub) -> None:
+def test_a_refusal_of_the_router_is_the_answer(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/v1/chat/completions"] = (
         400,
         {"error": {"message": "no chat template", "code": "bad_request"}},
@@ -214,7 +216,9 @@ def test_a_refusal_of_the_router_is_the_answer(demo: Endpoint, router: Stub) -> 
     assert "no chat template" in done["html"]
 
 
-def test_only_so_many_answers_at_once(demo: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_answers_at_once(
+    demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sse, "PLACES", 0)
     answer = chat(browser("operator"), said())
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_watchers")
@@ -239,7 +243,7 @@ async def _for_ever(talk: Conversation) -> None:
     await asyncio.Event().wait()
 
 
-def test_without_a_script_one_message_is_answered(demo: Endpoint, router: Stub) -> None:
+def test_without_a_script_one_message_is_answered(demo_endpoint: Endpoint, router: Stub) -> None:
     form = {"message": "Tell me", "system": "Be brief", "max_tokens": "7", "api": "chat"}
     page = browser("operator").post(HOME, form)
     assert "Once &lt;b&gt;upon a time" in page.text
@@ -252,7 +256,7 @@ def test_without_a_script_one_message_is_answered(demo: Endpoint, router: Stub) 
     assert "Tell me" in bad.text, "what was typed is kept"
 
 
-def test_the_code_says_the_same_and_no_key(demo: Endpoint, router: Stub) -> None:
+def test_the_code_says_the_same_and_no_key(demo_endpoint: Endpoint, router: Stub) -> None:
     body = json.dumps(said(parameters={"top_k": 4}))
     page = browser("viewer").post(f"{HOME}code/", body, content_type="application/json")
     for shown in ("curl -N", "OpenAI(", "fetch(", "EMBERLINE_API_KEY", "top_k"):
@@ -271,7 +275,7 @@ def test_pages_without_an_address_or_an_endpoint() -> None:
     assert chat(browser("operator"), said(), "nope").status_code == 404
 
 
-def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo: Endpoint) -> None:
+def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo_endpoint: Endpoint) -> None:
     make_endpoint("another")
     client = browser("operator")
     assert client.get("/playground/")["Location"] == HOME, "the Ready one, not the first"
@@ -282,14 +286,14 @@ def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo: Endpoint) 
     assert client.get("/playground/?endpoint=nope").status_code == 404
 
 
-def test_a_response_has_a_row_for_the_table_of_runs(demo: Endpoint) -> None:
+def test_a_response_has_a_row_for_the_table_of_runs(demo_endpoint: Endpoint) -> None:
     row = events(chat(browser("operator"), said(cold=True)))[-1][1]["row"]
     for shown in ("demo-worker-0", "KV cache match", "device", "L1", "computed", "Explain"):
         assert shown in row
     assert row.count("<tr>") == 1
 
 
-def test_two_are_compared_side_by_side(demo: Endpoint) -> None:
+def test_two_are_compared_side_by_side(demo_endpoint: Endpoint) -> None:
     make_endpoint("other")
     client = browser("operator")
     assert 'name="with" value="demo"' in client.get(HOME).text, "no other endpoint is Ready"

@@ -12,7 +12,7 @@ import pytest
 
 from dashboards.boards import answers
 from dashboards.boards.queries import metric_names as queries
-from dashboards.boards.results import resolution as intervals
+from dashboards.boards.results import targets as intervals
 from dashboards.prometheus.http.client import Prometheus, Question
 from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports

@@ -76,27 +76,27 @@ def no_old_keys(settings: Any) -> None:
 
 
 @pytest.fixture
-def world() -> World:
+def reconcile_world() -> World:
     return World()
 
 
 @pytest.fixture
-def demo(data: dict[str, Any]) -> Endpoint:
+def demo_endpoint(data: dict[str, Any]) -> Endpoint:
     return actions.create(SYSTEM, data)
 
 
 @pytest.fixture
-def ready(world: World, demo: Endpoint) -> Endpoint:
-    world.until(demo, "Ready")
-    return demo
+def ready(reconcile_world: World, demo_endpoint: Endpoint) -> Endpoint:
+    reconcile_world.until(demo_endpoint, "Ready")
+    return demo_endpoint
 
 
 @pytest.fixture
-def placed(demo: Endpoint) -> Endpoint:
+def placed(demo_endpoint: Endpoint) -> Endpoint:
     """On a cluster; what would be asked of a real one is not the matter of these tests."""
     east = Cluster.objects.create(name="east", kind="in-cluster")
     ClusterStatus.objects.create(cluster=east)
-    demo.spec["placement"] = {"cluster": "east", "namespace": "models"}
-    demo.save(update_fields=["spec"])
-    demo.__dict__.pop("parsed", None)
-    return demo
+    demo_endpoint.spec["placement"] = {"cluster": "east", "namespace": "models"}
+    demo_endpoint.save(update_fields=["spec"])
+    demo_endpoint.__dict__.pop("parsed", None)
+    return demo_endpoint

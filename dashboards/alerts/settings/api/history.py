@@ -20,7 +20,7 @@ from dashboards.alerts.notify import notification_log
 from dashboards.alerts.notify.notification_log import Notification
 from dashboards.alerts.openapi import answers, described
 from dashboards.alerts.settings.pages.timeline import notifications_of, span_of
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 
 
 class AlertNotificationSerializer(serializers.Serializer[Any]):

@@ -37,7 +37,7 @@ from dashboards.alerts.settings.api.serializers import (
     SetRuleSerializer,
     TryRuleSerializer,
 )
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}

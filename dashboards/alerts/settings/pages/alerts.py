@@ -31,8 +31,8 @@ from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.alerts.settings import documents, selectors
 from dashboards.alerts.settings.pages.timeline import silence_url
 from dashboards.boards.queries import Scope
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
 RULES_PER_PAGE: Final = 15

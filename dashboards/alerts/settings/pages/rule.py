@@ -27,7 +27,7 @@ from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
 from dashboards.boards.queries import Scope
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError
 

@@ -31,7 +31,7 @@ from dashboards.alerts.evaluation.timeline import (
 from dashboards.alerts.notify import notification_log
 from dashboards.alerts.notify.notification_log import AlertSpan, Notification
 from dashboards.alerts.settings import documents, selectors
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
 MOST_LANES: Final = 30

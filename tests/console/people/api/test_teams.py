@@ -149,12 +149,12 @@ def test_a_token_for_one_team_finds_no_others(teams: Teams, client: Any) -> None
     assert [one["name"] for one in listed] == ["one"]
 
 
-def test_the_trail_is_read_by_whom_it_concerns(world: Teams, people: Cast) -> None:
+def test_the_trail_is_read_by_whom_it_concerns(two_teams: Teams, people: Cast) -> None:
     from endpoints import actions
 
     actions.scale(people.ada, OURS, 2)
     actions.scale(people.ada, CANARY, 2)
-    rows = api(world.frank).get("/api/v1/audit/").json()["results"]
+    rows = api(two_teams.frank).get("/api/v1/audit/").json()["results"]
     assert [(one["target"], one["team"]) for one in rows] == [(f"endpoint/{OURS}", "ours")]
     every = api(people.charlie).get("/api/v1/audit/?verb=scale&actor=ada").json()["results"]
     assert {one["target"] for one in every} == {f"endpoint/{OURS}", f"endpoint/{CANARY}"}

@@ -11,5 +11,5 @@ from tests.support.kube.cluster import Cluster
 
 class TestKubernetes(ProvisionerContract):
     @pytest.fixture
-    def rig(self, cluster: Cluster) -> KubeRig:
+    def provisioner_rig(self, cluster: Cluster) -> KubeRig:
         return KubeRig(cluster)

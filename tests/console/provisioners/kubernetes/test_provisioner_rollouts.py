@@ -18,7 +18,7 @@ _SHORT = -57
 
 
 @pytest.fixture
-def rig(cluster: Cluster) -> KubeRig:
+def provisioner_rig(cluster: Cluster) -> KubeRig:
     return KubeRig(cluster)
 
 
@@ -32,15 +32,17 @@ def failing(rig: KubeRig) -> tuple[WorkloadSpec, WorkloadSpec]:
 
 
 class TestRollouts:
-    def test_a_failing_revision_costs_no_replica_and_is_taken_back(self, rig: KubeRig) -> None:
-        good, bad = failing(rig)
-        before = settle(rig, good)
-        rig.provisioner.apply(bad)
+    def test_a_failing_revision_costs_no_replica_and_is_taken_back(
+        self, provisioner_rig: KubeRig
+    ) -> None:
+        good, bad = failing(provisioner_rig)
+        before = settle(provisioner_rig, good)
+        provisioner_rig.provisioner.apply(bad)
         fewest = 2
 
         def given_up() -> Observation | None:
             nonlocal fewest
-            seen = rig.provisioner.observe(REF)
+            seen = provisioner_rig.provisioner.observe(REF)
             fewest = min(fewest, len(seen.ready(good.spec_hash)))
             return seen if seen.failed else None
 
@@ -50,19 +52,23 @@ class TestRollouts:
         assert "CrashLoopBackOff" in seen.message
         assert {replica.spec_hash for replica in seen.replicas} == {good.spec_hash, bad.spec_hash}
         assert seen.parts[0].ready is False
-        after = settle(rig, good)
+        after = settle(provisioner_rig, good)
         assert {r.name for r in after.replicas} == {r.name for r in before.replicas}
         assert after.failed == ""
 
-    def test_a_stateful_workload_keeps_names_and_says_when_it_is_stuck(self, rig: KubeRig) -> None:
-        good, bad = (rig.podded(spec, stable=True) for spec in failing(rig))
+    def test_a_stateful_workload_keeps_names_and_says_when_it_is_stuck(
+        self, provisioner_rig: KubeRig
+    ) -> None:
+        good, bad = (provisioner_rig.podded(spec, stable=True) for spec in failing(provisioner_rig))
         labels = {"emberline.dev/spec-hash": bad.spec_hash}
-        rig.cluster.rule(rig.namespace, behaviour="crash-loop", labels=labels)
-        before = settle(rig, good)
+        provisioner_rig.cluster.rule(
+            provisioner_rig.namespace, behaviour="crash-loop", labels=labels
+        )
+        before = settle(provisioner_rig, good)
         assert [replica.name for replica in before.replicas] == ["demo-0", "demo-1"]
         assert [replica.index for replica in before.replicas] == [0, 1]
-        rig.provisioner.apply(bad)
-        seen = until(lambda: _failed(rig), what="given up")
+        provisioner_rig.provisioner.apply(bad)
+        seen = until(lambda: _failed(provisioner_rig), what="given up")
         assert [r.name for r in seen.ready(good.spec_hash)] == ["demo-0"]
 
 

@@ -18,7 +18,7 @@ REF = Ref("kubernetes", "demo")
 
 
 @pytest.fixture
-def rig(cluster: Cluster) -> KubeRig:
+def provisioner_rig(cluster: Cluster) -> KubeRig:
     out = KubeRig(cluster)
     able = CAPABILITIES | {"s3-csi"}
     out.provisioner = KubernetesProvisioner(out.access(), out.namespace, able)
@@ -47,40 +47,45 @@ def shares(rig: KubeRig) -> dict[str, bool]:
     return {data["name"]: "deletionTimestamp" in data for data in found}
 
 
-def test_there_is_a_way_back_to_the_old_folder_until_the_new_one_serves(rig: KubeRig) -> None:
-    settle(rig, reading(rig, "v1"))
-    first = shares(rig)
-    second = reading(rig, "v2")
+def test_there_is_a_way_back_to_the_old_folder_until_the_new_one_serves(
+    provisioner_rig: KubeRig,
+) -> None:
+    settle(provisioner_rig, reading(provisioner_rig, "v1"))
+    first = shares(provisioner_rig)
+    second = reading(provisioner_rig, "v2")
     rule = {"emberline.dev/spec-hash": second.spec_hash}
-    rig.cluster.rule(rig.namespace, behaviour="never-ready", labels=rule)
-    rig.provisioner.apply(second)
-    until(lambda: len(rig.provisioner.observe(REF).replicas) == 2, what="a new pod beside the old")
-    rig.provisioner.apply(second)
-    assert list(shares(rig).values()) == [False] * 4
-    settle(rig, reading(rig, "v1"))
+    provisioner_rig.cluster.rule(provisioner_rig.namespace, behaviour="never-ready", labels=rule)
+    provisioner_rig.provisioner.apply(second)
+    until(
+        lambda: len(provisioner_rig.provisioner.observe(REF).replicas) == 2,
+        what="a new pod beside the old",
+    )
+    provisioner_rig.provisioner.apply(second)
+    assert list(shares(provisioner_rig).values()) == [False] * 4
+    settle(provisioner_rig, reading(provisioner_rig, "v1"))
 
     def tidied() -> bool:
-        rig.provisioner.apply(reading(rig, "v1"))
-        return shares(rig) == first
+        provisioner_rig.provisioner.apply(reading(provisioner_rig, "v1"))
+        return shares(provisioner_rig) == first
 
     until(tidied, what="the folder that never served is let go")
-    rig.provisioner.delete(REF)
-    gone(rig, REF)
-    assert shares(rig) == {}
+    provisioner_rig.provisioner.delete(REF)
+    gone(provisioner_rig, REF)
+    assert shares(provisioner_rig) == {}
 
 
-def test_an_old_folder_is_let_go_when_nobody_reads_it(rig: KubeRig) -> None:
-    settle(rig, reading(rig, "v1"))
-    first = shares(rig)
-    second = reading(rig, "v2")
-    settle(rig, second)
+def test_an_old_folder_is_let_go_when_nobody_reads_it(provisioner_rig: KubeRig) -> None:
+    settle(provisioner_rig, reading(provisioner_rig, "v1"))
+    first = shares(provisioner_rig)
+    second = reading(provisioner_rig, "v2")
+    settle(provisioner_rig, second)
 
     def tidied() -> bool:
-        rig.provisioner.apply(second)
-        return len(shares(rig)) == 2
+        provisioner_rig.provisioner.apply(second)
+        return len(shares(provisioner_rig)) == 2
 
     until(tidied, what="the old folder is let go")
-    assert not first.keys() & shares(rig).keys()
-    before = rig.get("ConfigMap", "demo")["metadata"]["resourceVersion"]
-    rig.provisioner.apply(second)
-    assert rig.get("ConfigMap", "demo")["metadata"]["resourceVersion"] == before
+    assert not first.keys() & shares(provisioner_rig).keys()
+    before = provisioner_rig.get("ConfigMap", "demo")["metadata"]["resourceVersion"]
+    provisioner_rig.provisioner.apply(second)
+    assert provisioner_rig.get("ConfigMap", "demo")["metadata"]["resourceVersion"] == before

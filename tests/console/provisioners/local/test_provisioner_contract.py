@@ -10,5 +10,5 @@ from tests.console.provisioners.contract import ProvisionerContract
 
 class TestLocal(ProvisionerContract):
     @pytest.fixture
-    def rig(self, local: LocalRig) -> LocalRig:
+    def provisioner_rig(self, local: LocalRig) -> LocalRig:
         return local

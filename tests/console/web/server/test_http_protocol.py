@@ -66,7 +66,7 @@ class World:
 
 
 @pytest.fixture(params=[HttpToolsProtocol, H11Protocol])
-async def world(request: Any, monkeypatch: pytest.MonkeyPatch) -> World:
+async def impatient_server(request: Any, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(http_protocol, "HEAD_S", SOON_S)
     return World(request.param)
 
@@ -76,12 +76,14 @@ async def closed(transport: Transport) -> bytes:
     return transport.written
 
 
-async def test_who_sends_nothing_is_cut_off(world: World) -> None:
-    assert await closed(world.connect()[1]) == b""
+async def test_who_sends_nothing_is_cut_off(impatient_server: World) -> None:
+    assert await closed(impatient_server.connect()[1]) == b""
 
 
-async def test_half_a_head_is_answered_and_cut_off_however_it_drips(world: World) -> None:
-    protocol, transport = world.connect()
+async def test_half_a_head_is_answered_and_cut_off_however_it_drips(
+    impatient_server: World,
+) -> None:
+    protocol, transport = impatient_server.connect()
     protocol.data_received(HALF)
     while not transport.is_closing():
         protocol.data_received(b"X-A: 1\r\n")
@@ -89,28 +91,28 @@ async def test_half_a_head_is_answered_and_cut_off_however_it_drips(world: World
     assert transport.written.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_half_a_second_head_is_cut_off_too(world: World) -> None:
-    protocol, transport = world.connect()
-    world.answer.set()
+async def test_half_a_second_head_is_cut_off_too(impatient_server: World) -> None:
+    protocol, transport = impatient_server.connect()
+    impatient_server.answer.set()
     protocol.data_received(WHOLE)
     await asyncio.wait_for(transport.answered.wait(), LONG_S)
     protocol.data_received(HALF)
     assert b"408 " in await closed(transport)
 
 
-async def test_a_request_under_way_has_no_deadline(world: World) -> None:
-    protocol, transport = world.connect()
+async def test_a_request_under_way_has_no_deadline(impatient_server: World) -> None:
+    protocol, transport = impatient_server.connect()
     protocol.data_received(WHOLE)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(transport.closed.wait(), SOON_S * 4)
     assert transport.written == b""
-    world.answer.set()
+    impatient_server.answer.set()
     await asyncio.wait_for(transport.answered.wait(), LONG_S)
     assert b"204" in transport.written
 
 
-async def test_a_head_without_end_is_refused(world: World) -> None:
-    protocol, transport = world.connect()
+async def test_a_head_without_end_is_refused(impatient_server: World) -> None:
+    protocol, transport = impatient_server.connect()
     protocol.data_received(HALF)
     for _ in range(2 * http_protocol.MAX_HEAD // 4000):
         if not transport.is_closing():
@@ -118,11 +120,13 @@ async def test_a_head_without_end_is_refused(world: World) -> None:
     assert transport.written[9:12] in (b"431", b"400")  # h11 has a limit of its own
 
 
-async def test_connections_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_are_bounded(
+    impatient_server: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_protocol, "MOST_CONNECTIONS", 2)
-    _, first = world.connect()
-    world.connect()
-    assert (await closed(world.connect()[1])).startswith(b"HTTP/1.1 503 ")
+    _, first = impatient_server.connect()
+    impatient_server.connect()
+    assert (await closed(impatient_server.connect()[1])).startswith(b"HTTP/1.1 503 ")
     assert not first.written
 
 

@@ -29,7 +29,6 @@ from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from dashboards.boards.queries import Scope
-from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import (
     Fault,
     FaultKind,
@@ -38,6 +37,7 @@ from dashboards.prometheus.http.client import (
     Question,
     Series,
 )
+from dashboards.prometheus.sources import selectors as connections
 from tests.dashboards.alerts.settings.api.test_views import prometheus
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program

@@ -14,7 +14,7 @@ from console.core.errors import Refused
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from dashboards.alerts.notify import acknowledgements, alertmanagers, dispatcher, receivers
 from dashboards.alerts.notify.models import Delivery, Silence, SilenceKind
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, person, program
 from tests.support.people import client_of
@@ -50,7 +50,7 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: Any) -> Iterator[World]:
+def alerting_world(monkeypatch: Any) -> Iterator[World]:
     found = World()
     path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
     monkeypatch.setattr(path, found.firing)
@@ -64,63 +64,63 @@ def acknowledge(**more: str) -> Silence:
     return acknowledgements.create(person("operator"), wish)
 
 
-def test_repeats_stop_and_the_resolution_is_sent(world: World) -> None:
+def test_repeats_stop_and_the_resolution_is_sent(alerting_world: World) -> None:
     make_endpoint("demo")
     wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
     receivers.create(person("admin"), wish)
-    assert world.later(60) == ["firing"]
+    assert alerting_world.later(60) == ["firing"]
     row = acknowledge()
     for _ in range(3):
-        assert world.later(5 * 3600) == []  # repeats are due every four hours
-    world.names = ()
-    assert world.later(10) == []
-    assert world.later(400) == ["resolved"]
+        assert alerting_world.later(5 * 3600) == []  # repeats are due every four hours
+    alerting_world.names = ()
+    assert alerting_world.later(10) == []
+    assert alerting_world.later(400) == ["resolved"]
     row.refresh_from_db()
     assert row.current_state == "expired"
-    world.names = ("HighTTFT",)
-    assert world.later(3600) + world.later(60) == ["firing"]
+    alerting_world.names = ("HighTTFT",)
+    assert alerting_world.later(3600) + alerting_world.later(60) == ["firing"]
 
 
-def test_undone_it_repeats_again(world: World) -> None:
+def test_undone_it_repeats_again(alerting_world: World) -> None:
     make_endpoint("demo")
     wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
     receivers.create(person("admin"), wish)
-    world.later(60)
+    alerting_world.later(60)
     row = acknowledge()
-    assert world.later(5 * 3600) == []
+    assert alerting_world.later(5 * 3600) == []
     assert browser("operator").post(f"/alerts/silences/{row.pk}/expire/").status_code == 302
-    assert world.later(400) == ["firing"]
+    assert alerting_world.later(400) == ["firing"]
     verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
     assert list(verbs)[-2:] == ["acknowledge", "undo acknowledgement"]
 
 
-def test_a_short_or_unknown_gap_ends_nothing(world: World, monkeypatch: Any) -> None:
+def test_a_short_or_unknown_gap_ends_nothing(alerting_world: World, monkeypatch: Any) -> None:
     make_endpoint("demo")
     row = acknowledge()
-    world.names = ()
-    world.later(30)
-    world.why = "Prometheus does not respond."
-    world.later(600)
-    world.why, world.names = "", ("HighTTFT",)
-    world.later(30)
+    alerting_world.names = ()
+    alerting_world.later(30)
+    alerting_world.why = "Prometheus does not respond."
+    alerting_world.later(600)
+    alerting_world.why, alerting_world.names = "", ("HighTTFT",)
+    alerting_world.later(30)
     row.refresh_from_db()
     assert row.current_state == "active"
-    world.names = ()
+    alerting_world.names = ()
 
     def away(_remote: Any) -> None:
         raise Refused()
 
     with monkeypatch.context() as patched:
         patched.setattr(alertmanagers, "expire_silences", away)
-        world.later(90)
+        alerting_world.later(90)
     row.refresh_from_db()
     assert row.current_state == "active"  # the Alertmanager would go on silencing
-    world.later(10)
+    alerting_world.later(10)
     row.refresh_from_db()
     assert row.current_state == "expired"
 
 
-def test_rest_acknowledges_once_and_only_what_fires(world: World) -> None:
+def test_rest_acknowledges_once_and_only_what_fires(alerting_world: World) -> None:
     make_endpoint("demo")
     client = program("operator")
     wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
@@ -143,10 +143,10 @@ def test_rest_acknowledges_once_and_only_what_fires(world: World) -> None:
     assert client.post(API, wish, format="json").status_code == 201
 
 
-def test_a_team_acknowledges_its_own_alerts(world: World) -> None:
+def test_a_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
     teams = made.teams()
     made.their_endpoints(teams)
-    world.endpoint = OURS
+    alerting_world.endpoint = OURS
     wish = {"alert": "HighTTFT", "endpoint": OURS}
     json = {"content_type": "application/json"}
     assert client_of(teams.frank).post(API, wish, **json).status_code == 403
@@ -156,7 +156,7 @@ def test_a_team_acknowledges_its_own_alerts(world: World) -> None:
     assert client_of(teams.hugo).delete(f"{API}{done.json()['id']}/").status_code == 404
 
 
-def test_the_page_takes_a_note_and_returns(world: World) -> None:
+def test_the_page_takes_a_note_and_returns(alerting_world: World) -> None:
     make_endpoint("demo")
     operator = browser("operator")
     page = "/alerts/acknowledge/"

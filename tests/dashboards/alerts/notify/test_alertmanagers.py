@@ -18,8 +18,8 @@ from dashboards.alerts.evaluation.firing_alerts import FiringAlerts
 from dashboards.alerts.notify import dispatcher, receivers, selectors
 from dashboards.alerts.notify import routes as notify_routes
 from dashboards.alerts.notify.models import Receiver, Silence
-from dashboards.prometheus import connections
-from dashboards.prometheus.connections import Alertmanager
+from dashboards.prometheus.sources import selectors as connections
+from dashboards.prometheus.sources.selectors import Alertmanager
 from endpoints.models import Endpoint
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, person, program

@@ -21,7 +21,7 @@ from dashboards.alerts.notify.models import (
     SeenAlert,
     Silence,
 )
-from dashboards.prometheus import connections
+from dashboards.prometheus.sources import selectors as connections
 from endpoints.models import Endpoint
 from tests.support import teams as made
 from tests.support.console import make_endpoint, person
@@ -63,7 +63,7 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: Any) -> Iterator[World]:
+def alerting_world(monkeypatch: Any) -> Iterator[World]:
     found = World()
 
     def said(*_: Any) -> FiringAlerts:
@@ -87,36 +87,36 @@ def marks(delivery: Delivery) -> list[tuple[str, str]]:
     return [(one["labels"]["alertname"], one["status"]) for one in delivery.body["alerts"]]
 
 
-def test_an_alert_is_told_once_again_later_and_when_it_ends(world: World) -> None:
-    assert world.look() == []
-    world.fires("Slow")
-    assert world.look() == []  # others of its group may follow
-    (first,) = world.look(30)
+def test_an_alert_is_told_once_again_later_and_when_it_ends(alerting_world: World) -> None:
+    assert alerting_world.look() == []
+    alerting_world.fires("Slow")
+    assert alerting_world.look() == []  # others of its group may follow
+    (first,) = alerting_world.look(30)
     assert marks(first) == [("Slow", "firing")]
     assert first.title == "[FIRING:1] Slow demo"
     assert first.endpoint is not None
     assert first.body["alerts"][0]["annotations"]["summary"] == "demo: it is slow"
-    assert world.look(10) == world.look(600) == []
-    (again,) = world.look(4 * 3600)
+    assert alerting_world.look(10) == alerting_world.look(600) == []
+    (again,) = alerting_world.look(4 * 3600)
     assert marks(again) == [("Slow", "firing")]
-    world.alerts = []
-    assert world.look(30) == []  # a restarted Prometheus has no alerts for some seconds
+    alerting_world.alerts = []
+    assert alerting_world.look(30) == []  # a restarted Prometheus has no alerts for some seconds
     assert SeenAlert.objects.get().ended_at is None
-    (end,) = world.look(400)
+    (end,) = alerting_world.look(400)
     assert marks(end) == [("Slow", "resolved")]
     assert not Group.objects.exists()
-    assert world.look(4 * 3600) == []
+    assert alerting_world.look(4 * 3600) == []
 
 
-def test_alerts_of_one_group_are_told_together(world: World) -> None:
+def test_alerts_of_one_group_are_told_together(alerting_world: World) -> None:
     routes.change(person("admin"), _route().pk, {"group_by": "endpoint"})
-    world.fires("Slow", "Broken")
-    world.look()
-    (one,) = world.look(30)
+    alerting_world.fires("Slow", "Broken")
+    alerting_world.look()
+    (one,) = alerting_world.look(30)
     assert marks(one) == [("Broken", "firing"), ("Slow", "firing")]
-    world.fires("Slow", "Broken", "Third")
-    assert world.look(60) == []
-    (more,) = world.look(300)
+    alerting_world.fires("Slow", "Broken", "Third")
+    assert alerting_world.look(60) == []
+    (more,) = alerting_world.look(300)
     assert len(more.body["alerts"]) == 3
     first = Delivery.objects.get(pk=one.pk)
     assert (first.state, first.ended_at is not None) == (DeliveryState.DROPPED, True)  # replaced
@@ -126,84 +126,84 @@ def _route() -> Any:
     return dispatcher.Route.objects.get()
 
 
-def test_routes_choose_by_labels_and_none_hides_another(world: World) -> None:
+def test_routes_choose_by_labels_and_none_hides_another(alerting_world: World) -> None:
     to("pages", "severity=page")
     to("tickets", "severity=ticket")
     to("ours", "team=ours")
-    world.fires("Slow")
-    world.look()
-    assert {one.receiver_name for one in world.look(30)} == {"on-call", "pages"}
+    alerting_world.fires("Slow")
+    alerting_world.look()
+    assert {one.receiver_name for one in alerting_world.look(30)} == {"on-call", "pages"}
 
 
-def test_whose_endpoint_it_is_can_be_asked_for(world: World) -> None:
+def test_whose_endpoint_it_is_can_be_asked_for(alerting_world: World) -> None:
     teams = made.teams()
     make_endpoint(OURS)
     Endpoint.objects.filter(name=OURS).update(team=teams.ours)
     to("ours", "team=ours")
     to("others", "team!=ours")
-    world.fires("Slow", endpoint=OURS)
-    world.look()
-    found = world.look(30)
+    alerting_world.fires("Slow", endpoint=OURS)
+    alerting_world.look()
+    found = alerting_world.look(30)
     assert {one.receiver_name for one in found} == {"on-call", "ours"}
     assert found[0].body["commonLabels"]["team"] == "ours"
 
 
-def test_a_silence_stops_messages_and_its_end_lets_them_come(world: World) -> None:
+def test_a_silence_stops_messages_and_its_end_lets_them_come(alerting_world: World) -> None:
     wish = {"matchers": "alertname=Slow", "duration": "1h", "comment": "known"}
     silences.create(person("operator"), wish)
-    world.fires("Slow", "Broken")
-    world.look()
-    (one,) = world.look(30)
+    alerting_world.fires("Slow", "Broken")
+    alerting_world.look()
+    (one,) = alerting_world.look(30)
     assert marks(one) == [("Broken", "firing")]
     silence = Silence.objects.get()
     silences.expire(person("operator"), silence)
-    assert [marks(one) for one in world.look(1)] == [[("Slow", "firing")]]  # delayed
+    assert [marks(one) for one in alerting_world.look(1)] == [[("Slow", "firing")]]  # delayed
     silences.create(person("operator"), wish)
-    world.alerts = []
-    world.look(30)
-    told = [mark for one in world.look(400) for mark in marks(one)]
+    alerting_world.alerts = []
+    alerting_world.look(30)
+    told = [mark for one in alerting_world.look(400) for mark in marks(one)]
     # receivers got the firing alert
     assert sorted(told) == [("Broken", "resolved"), ("Slow", "resolved")]
 
 
-def test_a_silence_of_later_silences_later(world: World) -> None:
+def test_a_silence_of_later_silences_later(alerting_world: World) -> None:
     later = (T0 + timedelta(hours=1)).isoformat()
     wish = {"matchers": "alertname=Slow", "starts_at": later, "comment": "works"}
     silences.create(person("operator"), wish)
-    world.fires("Slow")
-    world.look()
-    assert len(world.look(30)) == 1
+    alerting_world.fires("Slow")
+    alerting_world.look()
+    assert len(alerting_world.look(30)) == 1
 
 
-def test_not_knowing_is_no_end_and_is_told_after_a_while(world: World) -> None:
-    world.fires("Slow")
-    world.look()
-    world.look(30)
-    world.why = "Prometheus at http://p:9090 cannot be reached."
-    assert world.look(10) == []
+def test_not_knowing_is_no_end_and_is_told_after_a_while(alerting_world: World) -> None:
+    alerting_world.fires("Slow")
+    alerting_world.look()
+    alerting_world.look(30)
+    alerting_world.why = "Prometheus at http://p:9090 cannot be reached."
+    assert alerting_world.look(10) == []
     assert Dispatch.objects.get().reason == "PrometheusAway"
-    world.look(115)
-    (one,) = [*world.look(10), *world.look(35)]
+    alerting_world.look(115)
+    (one,) = [*alerting_world.look(10), *alerting_world.look(35)]
     assert marks(one) == [("NoMetrics", "firing")]
     assert "cannot be reached" in one.body["alerts"][0]["annotations"]["description"]
-    assert world.look(3600) == []
+    assert alerting_world.look(3600) == []
     assert SeenAlert.objects.get(labels__alertname="Slow").ended_at is None
-    world.why = ""
-    world.look(10)
-    (back,) = [*world.look(70), *world.look(300)]
+    alerting_world.why = ""
+    alerting_world.look(10)
+    (back,) = [*alerting_world.look(70), *alerting_world.look(300)]
     assert marks(back) == [("NoMetrics", "resolved")]
     assert Dispatch.objects.get().unknown_since is None
 
 
-def test_without_a_prometheus_nobody_is_alarmed(world: World, monkeypatch: Any) -> None:
+def test_without_a_prometheus_nobody_is_alarmed(alerting_world: World, monkeypatch: Any) -> None:
     monkeypatch.setattr(connections, "any_known", lambda: False)
-    world.fires("Slow")
-    assert world.look() == world.look(600) == []
+    alerting_world.fires("Slow")
+    assert alerting_world.look() == alerting_world.look(600) == []
     assert Dispatch.objects.get().reason == "NoPrometheus"
 
 
-def test_one_process_looks_at_a_time(world: World) -> None:
-    world.look()
+def test_one_process_looks_at_a_time(alerting_world: World) -> None:
+    alerting_world.look()
     taken = take_claim(Dispatch, 1, ttl_s=60)
     assert taken is not None
     assert dispatcher.dispatch() is False
@@ -211,10 +211,10 @@ def test_one_process_looks_at_a_time(world: World) -> None:
     assert dispatcher.dispatch() is True
 
 
-def test_a_look_that_lost_its_claim_owes_nothing(world: World, monkeypatch: Any) -> None:
-    world.fires("Slow")
-    world.look()
-    world.now += timedelta(seconds=30)
+def test_a_look_that_lost_its_claim_owes_nothing(alerting_world: World, monkeypatch: Any) -> None:
+    alerting_world.fires("Slow")
+    alerting_world.look()
+    alerting_world.now += timedelta(seconds=30)
     read = dispatcher.read_firing
 
     def slow() -> Any:
@@ -227,17 +227,17 @@ def test_a_look_that_lost_its_claim_owes_nothing(world: World, monkeypatch: Any)
     assert not Delivery.objects.exists()
 
 
-def test_a_look_that_dies_is_made_good(world: World, monkeypatch: Any) -> None:
-    world.fires("Slow", "Broken")
-    world.look()
-    world.now += timedelta(seconds=30)
+def test_a_look_that_dies_is_made_good(alerting_world: World, monkeypatch: Any) -> None:
+    alerting_world.fires("Slow", "Broken")
+    alerting_world.look()
+    alerting_world.now += timedelta(seconds=30)
     with monkeypatch.context() as broken:
         broken.setattr(dispatcher, "_settle", _dies)
         with pytest.raises(RuntimeError):
             dispatcher.dispatch()
     assert not Delivery.objects.exists()
     assert not dispatcher.dispatch()  # until its claim expires
-    assert len(world.look(61)) == 2
+    assert len(alerting_world.look(61)) == 2
 
 
 def _dies(*_: Any) -> None:
@@ -245,9 +245,9 @@ def _dies(*_: Any) -> None:
 
 
 def test_a_look_asks_as_much_for_many_alerts(
-    world: World, django_assert_max_num_queries: Any
+    alerting_world: World, django_assert_max_num_queries: Any
 ) -> None:
-    world.fires(*(f"A{n}" for n in range(40)))
-    world.look()
+    alerting_world.fires(*(f"A{n}" for n in range(40)))
+    alerting_world.look()
     with django_assert_max_num_queries(17):
         dispatcher.dispatch()

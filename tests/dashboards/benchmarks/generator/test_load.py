@@ -12,8 +12,7 @@ import pytest
 
 from dashboards.benchmarks.generator.files import ABORTED, DONE, RUNNING, Task, pack, unpack
 from dashboards.benchmarks.generator.job import parse_job
-from dashboards.benchmarks.generator.player import Player
-from dashboards.benchmarks.generator.tier_counters import TierCounterReader
+from dashboards.benchmarks.generator.player import Player, TierCounterReader
 from tests.support.waiting import until
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import dashboards
 from dashboards.boards.charts import figure as charts_figure
-from dashboards.boards.charts import units
+from dashboards.boards.charts import series as charts_series
 from dashboards.boards.charts.figure import MAX_COLUMNS
-from dashboards.boards.charts.styled_series import (
+from dashboards.boards.charts.series import (
     CYCLE,
     MAX_LINES,
     StyledSeries,
@@ -92,7 +92,7 @@ def test_backgrounds_are_transparent_for_both_themes() -> None:
     assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
-def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
+def test_zero_series_are_in_the_table_but_not_in_the_legend() -> None:
     panel = overview.REASONS_PANEL
     items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
     assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix match"]
@@ -167,14 +167,14 @@ def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
     ],
 )
 def test_an_axis_counts_as_people_do(unit: Any, highest: float, words: list[str]) -> None:
-    told = units.axis_format(unit, highest)
+    told = charts_series.axis_format(unit, highest)
     assert told["ticktext"][: len(words)] == words
     assert len(told["tickvals"]) == len(told["ticktext"]) <= 8
 
 
 def test_a_short_axis_is_left_to_plotly() -> None:
-    assert "tickvals" not in units.axis_format("seconds", 2.5)
-    assert "tickvals" not in units.axis_format("per_s", 1e6)
+    assert "tickvals" not in charts_series.axis_format("seconds", 2.5)
+    assert "tickvals" not in charts_series.axis_format("per_s", 1e6)
 
 
 def test_a_gap_in_a_stack_has_no_edge() -> None:
@@ -404,10 +404,10 @@ def test_every_unit_in_words(unit: Unit, value: float, words: str) -> None:
 def test_every_unit_has_an_axis_and_words() -> None:
     for unit in get_args(Unit):
         figure_of(replace(SHARE, unit=unit), series([1.0] * 5, worker="w"))
-        assert units.format_value(unit, None) == "–"
+        assert charts_series.format_value(unit, None) == "–"
 
 
 def test_ticks_are_small_numbers_as_such_and_large_ones_shortened() -> None:
-    assert units.axis_format("per_s", 0.5)["tickformat"] == "~g"
-    assert units.axis_format("per_s", 40_000)["tickformat"] == "~s"
-    assert units.axis_format("seconds", 0.5)["tickformat"] == "~s", "milliseconds"
+    assert charts_series.axis_format("per_s", 0.5)["tickformat"] == "~g"
+    assert charts_series.axis_format("per_s", 40_000)["tickformat"] == "~s"
+    assert charts_series.axis_format("seconds", 0.5)["tickformat"] == "~s", "milliseconds"

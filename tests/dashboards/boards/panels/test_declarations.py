@@ -115,10 +115,9 @@ ASKED = {
 }
 
 
-# Asked by lists, by tiles and by the judging of panels.
+# Asked by lists and by tiles.
 ELSEWHERE = {
     *("requests_each", "requests_total", "reuse_each", "ttft_p90_each"),
-    *("targets_known", "targets_up"),
 }
 
 

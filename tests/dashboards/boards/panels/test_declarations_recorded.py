@@ -33,7 +33,7 @@ Found = dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def found(replayed: Prometheus) -> Found:
+def panel_states(replayed: Prometheus) -> Found:
     states: Found = {}
     for where, board, one in _views():
         panels = BOARDS[board].panels(one=one)
@@ -53,20 +53,20 @@ def _views() -> Iterator[tuple[str, str, bool]]:
             yield from ((endpoint, key, True) for endpoint in ENDPOINTS)
 
 
-def test_every_panel_finds_data_somewhere(found: Found) -> None:
+def test_every_panel_finds_data_somewhere(panel_states: Found) -> None:
     """Zeros are data: nothing failed in what was recorded."""
     without = {
         key: where
-        for key, where in found.items()
+        for key, where in panel_states.items()
         if not {"ok", "zero", "quiet"} & {*where.values()}
     }
     assert not without, "\n".join(f"{key}: {where}" for key, where in without.items())
 
 
-def test_who_has_data_is_as_it_was(found: Found) -> None:
+def test_panels_with_data_match_the_recorded_list(panel_states: Found) -> None:
     """where.json keeps, for each panel, what it says over each recording; a panel which says
     something else now fails. UPDATE_RECORDED=1 writes it anew: read the difference."""
-    told = {key: _by_state(where) for key, where in sorted(found.items())}
+    told = {key: _by_state(where) for key, where in sorted(panel_states.items())}
     if os.environ.get("UPDATE_RECORDED"):
         KEPT.write_text(json.dumps(told, indent=1) + "\n")
     kept = json.loads(KEPT.read_text())
@@ -81,30 +81,30 @@ def _by_state(where: dict[str, str]) -> dict[str, str]:
     return {s: "all" if len(n) == len(where) else " ".join(n) for s, n in names.items()}
 
 
-def test_no_question_is_refused(found: Found) -> None:
-    faults = {key for key, where in found.items() if FAULTS & {*where.values()}}
+def test_no_question_is_refused(panel_states: Found) -> None:
+    faults = {key for key, where in panel_states.items() if FAULTS & {*where.values()}}
     assert not faults
 
 
-def test_only_the_newest_vllm_has_tiers_of_its_own(found: Found) -> None:
-    states = found["cost/one/tokens-reused-day"]
+def test_only_the_newest_vllm_has_tiers_of_its_own(panel_states: Found) -> None:
+    states = panel_states["cost/one/tokens-reused-day"]
     assert states[NEWEST] == "ok"
     assert {states[name] for name in VERSIONS if name != NEWEST} == {"absent"}
 
 
-def test_every_vllm_says_where_its_prompt_tokens_came_from(found: Found) -> None:
-    states = found["overview/one/sources"]
+def test_every_vllm_says_where_its_prompt_tokens_came_from(panel_states: Found) -> None:
+    states = panel_states["overview/one/sources"]
     assert {states[name] for name in VERSIONS} == {"ok"}
 
 
-def test_what_an_exporter_says_of_one_endpoint_is_not_said_of_another(found: Found) -> None:
+def test_exporter_metrics_stay_with_their_endpoint(panel_states: Found) -> None:
     """Endpoints without a GPU, a pod or LMCache must not look idle because others have them."""
     for panel, have in {
         "workers/one/gpu-util": {NEWEST, "v0-28"},
         "workers/one/pod-memory": {NEWEST},
         "cache/one/lmcache-hits": set(LMCACHE),
     }.items():
-        states = found[panel]
+        states = panel_states[panel]
         assert {where for where, state in states.items() if state == "ok"} == have, panel
         assert {states[where] for where in ENDPOINTS if where not in have} == {"needs"}, panel
 

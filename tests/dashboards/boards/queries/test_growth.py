@@ -90,7 +90,7 @@ def test_every_event_is_at_some_point_of_a_chart(tmp_path: Path, step_s: int) ->
     assert _evaluated(tmp_path, [asked(any_, *wanted, at=AT)]) == ""
 
 
-def test_what_is_counted_between_two_windows_is_drawn(tmp_path: Path) -> None:
+def test_chart_includes_growth_between_windows(tmp_path: Path) -> None:
     """Of scrapes at 56 s and 63 s, windows of a minute have one each."""
     series = [{"series": "c_total", "values": "1x8 2x90"}]
     times = Times(60, 600, scrape_s=7)
@@ -100,7 +100,7 @@ def test_what_is_counted_between_two_windows_is_drawn(tmp_path: Path) -> None:
     assert _tested(tmp_path, test, [asked(any_, ("{}", 1.0), at=AT)]) == ""
 
 
-def test_what_ranks_misses_no_series(tmp_path: Path) -> None:
+def test_ranking_includes_new_series(tmp_path: Path) -> None:
     ranked = growth.rewrite_for_chart("increase(c_total[600s] @ end())", Times(5, 600))
     seen = f"count({ranked})"
     assert _evaluated(tmp_path, [asked(seen, ("{}", float(len(CASES))), at=AT)]) == ""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dashboards.boards import panels, queries
 from dashboards.boards.queries import QUERIES, Scope, Times, promql
+from dashboards.boards.results import targets
 from tests.support.prometheus import PROMTOOL
 
 SCOPES = (Scope(), Scope("demo"), Scope('a"} or vector(1) #', "line\nfeed \\"))
@@ -33,8 +34,9 @@ def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
         for times in TIMES
     ]
     for scope in SCOPES:
-        expressions.append(queries.availability.exported(metrics, scope.engines()))
-        expressions.append(queries.availability.last_up(scope, promql.JOBS))
+        expressions.append(targets.exported(metrics, scope.engines()))
+        expressions.append(targets.last_up(scope, promql.JOBS))
+        expressions += [question.query for question in targets.plan_facts([], scope, 0).values()]
     done = promtool(tmp_path / "rules.json", expressions)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(expressions)} rules found" in done.stdout
@@ -69,9 +71,9 @@ def test_names_are_never_taken_from_outside() -> None:
     with pytest.raises(ValueError, match="not the name of a label"):
         promql.selector({'a="b",c': "x"})
     with pytest.raises(ValueError, match="not the name of a metric"):
-        queries.availability.exported(("up|.*",), "")
+        targets.exported(("up|.*",), "")
     with pytest.raises(ValueError, match="are not among"):
-        queries.availability.last_up(Scope(), (".*",))
+        targets.last_up(Scope(), (".*",))
 
 
 @pytest.mark.parametrize(("step_s", "rate_s"), [(5, 20), (10, 20), (40, 40), (180, 180)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.styled_series import StyledSeries
+from dashboards.boards.charts.series import StyledSeries
 from dashboards.boards.panels.declarations import Panel, Style
 from dashboards.boards.panels.overview import SHARE, SOURCES, TTFT
 from dashboards.boards.panels.styles import TIERS
@@ -62,7 +62,7 @@ def test_ghosts_of_areas_are_their_edges() -> None:
     assert [ghost["y"] for ghost in ghosts(found)] == [[0.2, 0.2, 0.2], [0.5, 0.2, 0.5]]
 
 
-def test_what_is_new_and_what_is_gone() -> None:
+def test_new_and_removed_series_are_in_the_table() -> None:
     found = compared(SHARE, [line("new", 1, 1, 1)], [line("gone", 1, 1, 1), line("odd", 0, 0, 0)])
     rows = {row[0]: row[1:] for row in found["table"]["rows"]}
     assert rows["new"][-2:] == ["–", "–"]
@@ -77,7 +77,7 @@ def test_from_nothing_to_something_is_new() -> None:
     assert found["table"]["rows"][0][-1] == "new"
 
 
-def test_nothing_now_is_drawn_as_nothing() -> None:
+def test_no_current_values_draw_no_figure() -> None:
     found = compared(TTFT, [], [line("p50", 1, 1, 1)])
     assert found["figure"] is None
     assert found["table"]["rows"][0][-2] == "1.00 s"

@@ -16,7 +16,7 @@ from dashboards.boards.queries import Scope, Times, growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.results import board as results_board
 from dashboards.boards.results import fleet_summary
-from dashboards.boards.results.board import PanelResult
+from dashboards.boards.results.board import BoardRequest, PanelResult
 from dashboards.prometheus.http.client import Deadlines, Prometheus
 from tests.dashboards.boards.results.sparse import Target, routed, served, write
 from tests.support.prometheus import running_prometheus
@@ -87,15 +87,16 @@ class World:
             if panel.job in BOTH
         }
         scope = Scope(endpoint, "default")
+        shown = list(panels.values())
         found = results_board.measure(
-            self.prometheus, list(panels.values()), scope, RANGES[length], self.end
+            BoardRequest(self.prometheus, shown, scope, RANGES[length], self.end)
         )
         assert found.fault is None
         return {one.panel.id: one for one in found.panels}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def sparse_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("sparse")
     end = int(time.time()) // 60 * 60 - 60
     write(TARGETS, end, folder)
@@ -133,9 +134,11 @@ CASES += [("old", "6h"), ("idle", "6h"), ("one", "1h"), ("one", "6h"), ("one", "
 
 
 @pytest.mark.parametrize(("endpoint", "length"), CASES)
-def test_no_statement_of_absence_is_false(world: World, endpoint: str, length: str) -> None:
+def test_no_statement_of_absence_is_false(
+    sparse_prometheus: World, endpoint: str, length: str
+) -> None:
     back = RANGES[length].length_s
-    for name, shown in world.shown(endpoint, length).items():
+    for name, shown in sparse_prometheus.shown(endpoint, length).items():
         message, panel = shown.message, shown.panel
         told = f"{endpoint} {length} {name}: {shown.state} {message}"
         if message is None or shown.state == "ok":
@@ -162,8 +165,8 @@ SEEN = (
 
 
 @pytest.mark.parametrize("endpoint", ["one", "bursts", "young", "replaced", "dead", "failing"])
-def test_what_happened_is_shown(world: World, endpoint: str) -> None:
-    found = world.shown(endpoint, "15m")
+def test_rare_events_are_shown(sparse_prometheus: World, endpoint: str) -> None:
+    found = sparse_prometheus.shown(endpoint, "15m")
     silent = {name: found[name].message for name in SEEN if found[name].state != "ok"}
     assert silent == {}
     assert found["queued"].state == "quiet"
@@ -181,8 +184,8 @@ def test_what_happened_is_shown(world: World, endpoint: str) -> None:
     assert "Prompt 7000" in message.text
 
 
-def test_what_did_not_happen_is_stated(world: World) -> None:
-    found = world.shown("idle", "15m")
+def test_absence_of_events_is_stated(sparse_prometheus: World) -> None:
+    found = sparse_prometheus.shown("idle", "15m")
     for name in ("requests", "ttft", "decisions", "queued", "sources"):
         message = found[name].message
         assert message is not None
@@ -198,12 +201,14 @@ def test_what_did_not_happen_is_stated(world: World) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["one"])
-def test_a_series_of_a_short_range_is_in_every_longer_one(world: World, endpoint: str) -> None:
+def test_a_series_of_a_short_range_is_in_every_longer_one(
+    sparse_prometheus: World, endpoint: str
+) -> None:
     before: set[tuple[str, str]] = set()
     for length in ("15m", "1h", "6h", "24h"):
         drawn = {
             (name, line.key)
-            for name, shown in world.shown(endpoint, length).items()
+            for name, shown in sparse_prometheus.shown(endpoint, length).items()
             for line in shown.drawn
             if (any if shown.panel.of_events else len)(line.numbers)
         }
@@ -212,9 +217,9 @@ def test_a_series_of_a_short_range_is_in_every_longer_one(world: World, endpoint
 
 
 @pytest.mark.parametrize("length", ["15m", "1h"])
-def test_figures_are_of_the_whole_range(world: World, length: str) -> None:
+def test_figures_are_of_the_whole_range(sparse_prometheus: World, length: str) -> None:
     """Ratios of sums: of 200 requests 12 failed; the last ones all did."""
-    shown = world.shown("mixed", length)["good"]
+    shown = sparse_prometheus.shown("mixed", length)["good"]
     totals = {line.key: line.total for line in shown.drawn}
     failed = grown("mixed", n.REQUESTS, SHORT, code="502")
     every = grown("mixed", n.REQUESTS, SHORT)
@@ -225,13 +230,17 @@ def test_figures_are_of_the_whole_range(world: World, length: str) -> None:
     assert last["failed"] == 1.0
 
 
-def test_the_card_agrees_with_the_figure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: float(world.end))
+def test_the_card_agrees_with_the_figure(
+    sparse_prometheus: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: float(sparse_prometheus.end))
     for endpoint in ("one", "young", "bursts", "replaced", "mixed"):
-        card = fleet_summary.summarize_fleet(world.prometheus, Scope(endpoint, "default"))
+        card = fleet_summary.summarize_fleet(
+            sparse_prometheus.prometheus, Scope(endpoint, "default")
+        )
         assert card.why == ""
         assert card.reused_percent == pytest.approx(89.6), endpoint
         requests_s = grown(endpoint, n.REQUESTS) / SHORT
         assert card.requests_s == pytest.approx(requests_s), endpoint
-    idle = fleet_summary.summarize_fleet(world.prometheus, Scope("idle", "default"))
+    idle = fleet_summary.summarize_fleet(sparse_prometheus.prometheus, Scope("idle", "default"))
     assert idle.why == "No prompt tokens were processed in the last 15 minutes."

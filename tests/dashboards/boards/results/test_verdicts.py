@@ -12,11 +12,9 @@ from dashboards.boards.panels.gpus import TENSOR
 from dashboards.boards.panels.overview import L2, OUTCOME, REUSE, SHARE, SOURCES, TTFT
 from dashboards.boards.panels.routing import LAG, MATCH, QUEUED
 from dashboards.boards.panels.workers import WAITING
+from dashboards.boards.results.targets import VERSION_MARKERS, JobTargets, PanelFacts
 from dashboards.boards.results.verdicts import (
-    VERSION_MARKERS,
     Evidence,
-    JobTargets,
-    PanelFacts,
     Points,
     detect_version,
     judge,
@@ -32,11 +30,11 @@ def facts(panel: Panel, *, known: int = 2, up: int = 2, exports: bool = True) ->
     return PanelFacts({panel.job: job}, frozenset({panel.metric} if exports else set()))
 
 
-def test_data_needs_no_words() -> None:
+def test_values_need_no_message() -> None:
     assert judge(SHARE, Points((0.5, 0.0)), facts(SHARE), None) == ("ok", None)
 
 
-def test_nothing_happened() -> None:
+def test_no_events_is_quiet() -> None:
     for panel, numbers in ((OUTCOME, (0.0, 0.0)), (TTFT, ()), (SOURCES, ())):
         state, message = judge(panel, Points(numbers), facts(panel), None, Evidence(caused=0.0))
         assert state == "quiet"
@@ -45,7 +43,7 @@ def test_nothing_happened() -> None:
         assert (message.text, message.fix) == (panel.cause.none, panel.cause.fix)
 
 
-def test_what_happened_without_being_measured_is_not_denied() -> None:
+def test_cause_without_values_is_reported() -> None:
     """82 requests were routed, and none had to wait."""
     state, message = judge(QUEUED, Points(), facts(QUEUED), None, Evidence(caused=82.0))
     assert state == "quiet"
@@ -54,7 +52,7 @@ def test_what_happened_without_being_measured_is_not_denied() -> None:
     assert message.fix == ""
 
 
-def test_what_the_chart_missed_is_told() -> None:
+def test_values_between_chart_points_are_reported() -> None:
     evidence = Evidence(("L2 shared 31 MB",), 1.0)
     for numbers in ((), (0.0,)):
         state, message = judge(CHUNKS, Points(numbers), facts(CHUNKS), None, evidence)
@@ -64,7 +62,7 @@ def test_what_the_chart_missed_is_told() -> None:
         assert "L2 shared 31 MB" in message.text
 
 
-def test_what_could_not_be_counted_is_not_denied() -> None:
+def test_failed_count_is_unknown() -> None:
     evidence = Evidence(caused=0.0, fault="It did not answer in time.")
     state, message = judge(TTFT, Points(), facts(TTFT), None, evidence)
     assert state == "quiet"
@@ -100,7 +98,7 @@ def test_a_first_token_at_once_is_not_nothing() -> None:
     assert judge(TTFT, Points((0.0,)), facts(TTFT), None) == ("ok", None)
 
 
-def test_nobody_told_prometheus_of_the_targets() -> None:
+def test_no_scraped_target_is_explained() -> None:
     state, message = judge(SHARE, Points(), facts(SHARE, known=0, up=0), None)
     assert state == "not_scraped"
     assert message is not None

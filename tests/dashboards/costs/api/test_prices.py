@@ -12,7 +12,7 @@ from console.catalogue import actions as catalogue
 from console.catalogue.core.builtin import BUILTIN
 from dashboards.calibration_switches import read_switches
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
-from dashboards.costs.prices.list_prices import find_offer, list_offers
+from dashboards.costs.prices.entry import find_offer, list_offers
 from tests.console.commandline.test_parser import run
 from tests.dashboards.costs.formulas.test_calibration import serving_endpoint
 from tests.support.people import Cast, cast, client_of

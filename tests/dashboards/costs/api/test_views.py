@@ -25,8 +25,8 @@ def send(client: Client, verb: str, url: str, data: Any, **headers: str) -> Any:
     return call(url, json.dumps(data), content_type="application/json", headers=headers)
 
 
-def test_a_budget_over_rest(told: Told, one: Endpoint, people: Cast) -> None:
-    hours.add_hour(told, NOON)
+def test_a_budget_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+    hours.add_hour(stub_prometheus, NOON)
     alice = client_of(people.alice)
     wanted = {"name": "All", "usd": 4.0}
     tried = send(alice, "post", f"{URL}?dry_run=true", wanted).json()
@@ -51,17 +51,17 @@ def test_a_budget_over_rest(told: Told, one: Endpoint, people: Cast) -> None:
     assert alice.get(found).status_code == 404
 
 
-def test_lists_are_by_viewer(world: Teams, people: Cast) -> None:
-    for name, whose, subject in (("a", "all", ""), ("t", "team", world.ours.slug)):
+def test_lists_are_by_viewer(two_teams: Teams, people: Cast) -> None:
+    for name, whose, subject in (("a", "all", ""), ("t", "team", two_teams.ours.slug)):
         Budget.objects.create(name=name, whose=whose, subject=subject, usd=1.0)
-    rows = client_of(world.erin).get(URL).json()["results"]
+    rows = client_of(two_teams.erin).get(URL).json()["results"]
     assert [row["name"] for row in rows] == ["t"]
     rows = client_of(people.charlie).get(f"{URL}?whose=all").json()["results"]
     assert [row["name"] for row in rows] == ["a"]
 
 
-def test_a_month_over_rest(told: Told, one: Endpoint, people: Cast) -> None:
-    hours.add_hour(told, NOON)
+def test_a_month_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+    hours.add_hour(stub_prometheus, NOON)
     charlie = client_of(people.charlie)
     assert charlie.get("/api/v1/cost-reports/").json()[-1]["hours_measured"] == 1.0
     found = charlie.get("/api/v1/cost-reports/2026-11/?weight=2").json()
@@ -116,8 +116,8 @@ def test_a_tiers_price_has_a_history(one: Endpoint, people: Cast) -> None:
     assert charlie.get(url).status_code == alice.delete(url).status_code == 404
 
 
-def test_the_command_line_keeps_a_budget(told: Told, one: Endpoint) -> None:
-    hours.add_hour(told, NOON)
+def test_the_command_line_keeps_a_budget(stub_prometheus: Told, one: Endpoint) -> None:
+    hours.add_hour(stub_prometheus, NOON)
     assert "$100.00 per month, scope all" in run("budget", "set", "All", "100")
     assert "tag app=search" in run("budget", "set", "All", "50", "--tag", "app=search")
     assert "app=search" in run("budget", "list")

@@ -76,7 +76,7 @@ def test_one_disturbed_request_moves_nothing() -> None:
         ({"prompt_tokens": None}, "no prompt length"),
     ],
 )
-def test_what_spoils_it_is_said(change: dict[str, Any], says: str) -> None:
+def test_failed_calibration_states_the_cause(change: dict[str, Any], says: str) -> None:
     found = measured(lambda n, answer: replace(answer, **change) if n == 3 else answer)
     assert found.seconds_per_token is None
     assert says in found.problem

@@ -51,7 +51,7 @@ def test_a_cache_that_costs_more_than_it_saves_is_negative() -> None:
     assert found.saving.usd == pytest.approx(-1.5)
 
 
-def test_what_is_not_known_is_not_there() -> None:
+def test_unknown_values_are_absent() -> None:
     unknown = costs(Rate(None, "no price"), COUNTS, 0.0002)
     assert unknown.total is unknown.idle is unknown.per_million_tokens is None
     assert unknown.saving is not None
@@ -64,7 +64,7 @@ def test_what_is_not_known_is_not_there() -> None:
     assert still.per_million_tokens is still.per_thousand_requests is None
 
 
-def test_what_the_cache_costs_is_taken_from_what_it_saves() -> None:
+def test_cache_costs_reduce_the_savings() -> None:
     rate = Rate(3.0, l1_usd_hour=0.01)
     found = costs(rate, COUNTS, 0.0002, L2Cost(1.0)).saving
     assert found is not None

@@ -13,7 +13,7 @@ from console.catalogue import actions as catalogue
 from dashboards.costs import actions as money
 from dashboards.costs import budgets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
-from dashboards.costs.ledger import hours, sums, valuation
+from dashboards.costs.ledger import hours, sums
 from dashboards.costs.ledger.hours import HourResult
 from dashboards.costs.models import Budget, CostDay, CostPlace, MeasuredHour, TierPrice
 from dashboards.costs.prices import tiers
@@ -31,7 +31,7 @@ def day(name: str = "one") -> CostDay:
     return CostDay.objects.get(endpoint_name=name)
 
 
-def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endpoint) -> None:
+def test_missing_hours_are_queried_latest_first(stub_prometheus: Told, one: Endpoint) -> None:
     assert hours.missing_hours(NOON)[0] == NOON - 2 * HOUR, (
         "the last hour is two minutes old at least"
     )
@@ -39,10 +39,10 @@ def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endp
     assert hours.missing_hours(now) == [NOON - n * HOUR for n in (1, 2, 3, 4)], (
         "none from before it was"
     )
-    assert hours.measure_hours(told, now) == 4
-    assert told.asked[0] == int(NOON.timestamp())
+    assert hours.measure_hours(stub_prometheus, now) == 4
+    assert stub_prometheus.asked[0] == int(NOON.timestamp())
     assert hours.missing_hours(now) == []
-    assert hours.measure_hours(told, now) == 0
+    assert hours.measure_hours(stub_prometheus, now) == 0
     found = day()
     assert (found.worker_s, found.busy_s) == (8 * HOUR_S, 4 * HOUR_S)
     assert (found.prompt, found.generated, found.requests) == (144_000, 28_800, 240)
@@ -52,93 +52,95 @@ def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endp
     assert (found.price, found.part) == (2.0, pytest.approx(0.1))
 
 
-def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
+def test_an_hour_counts_once(stub_prometheus: Told, one: Endpoint) -> None:
     hour = NOON - HOUR
     for _ in range(2):
-        assert hours.add_hour(told, hour) is HourResult.YES
+        assert hours.add_hour(stub_prometheus, hour) is HourResult.YES
     assert day().worker_s == 2 * HOUR_S
     assert MeasuredHour.objects.count() == 1
 
 
-def test_a_further_hour_writes_each_endpoint_and_reads_none(told: Told, one: Endpoint) -> None:
+def test_a_further_hour_writes_each_endpoint_and_reads_none(
+    stub_prometheus: Told, one: Endpoint
+) -> None:
     """An hour of five hundred endpoints takes as many updates, without further reads."""
-    hours.add_hour(told, NOON - 3 * HOUR)
+    hours.add_hour(stub_prometheus, NOON - 3 * HOUR)
     with CaptureQueriesContext(connection) as seen:
-        hours.add_hour(told, NOON - 2 * HOUR)
+        hours.add_hour(stub_prometheus, NOON - 2 * HOUR)
     days = [q["sql"] for q in seen if CostDay._meta.db_table in q["sql"]]
     assert [sql.split()[0] for sql in days] == ["SELECT", "UPDATE"]
 
 
-def test_an_hour_without_an_answer_is_for_later(told: Told, one: Endpoint) -> None:
-    told.away = True
-    assert hours.measure_hours(told, NOON) == 0
+def test_an_hour_without_an_answer_is_for_later(stub_prometheus: Told, one: Endpoint) -> None:
+    stub_prometheus.away = True
+    assert hours.measure_hours(stub_prometheus, NOON) == 0
     assert not MeasuredHour.objects.exists()
     assert not CostDay.objects.exists()
-    told.away = False
-    assert hours.measure_hours(told, NOON) == 3
+    stub_prometheus.away = False
+    assert hours.measure_hours(stub_prometheus, NOON) == 3
 
 
 def test_a_source_that_is_away_is_waited_for_and_then_done_without(
-    told: Told, one: Endpoint
+    stub_prometheus: Told, one: Endpoint
 ) -> None:
-    told.in_parts = True
+    stub_prometheus.in_parts = True
     hour = NOON - hours.HOUR
-    assert hours.add_hour(told, hour) is HourResult.IN_PARTS
+    assert hours.add_hour(stub_prometheus, hour) is HourResult.IN_PARTS
     assert not MeasuredHour.objects.exists()
-    assert hours.measure_hours(told, NOON + hours.PATIENCE) == 5
+    assert hours.measure_hours(stub_prometheus, NOON + hours.PATIENCE) == 5
     assert MeasuredHour.objects.get(hour=hour).covered_s == HOUR_S / 2
     assert NOON + hours.HOUR in hours.missing_hours(NOON + hours.PATIENCE), "these are waited for"
 
 
-def test_nobody_asks_before_there_is_an_endpoint(told: Told, people: Cast) -> None:
-    assert hours.measure_hours(told, NOON) == 0
-    assert told.asked == []
+def test_no_query_before_the_first_endpoint(stub_prometheus: Told, people: Cast) -> None:
+    assert hours.measure_hours(stub_prometheus, NOON) == 0
+    assert stub_prometheus.asked == []
 
 
-def test_what_was_not_scraped_is_known_as_such(told: Told, one: Endpoint) -> None:
-    told.used, told.covered_s = {}, 0.0
-    hours.add_hour(told, NOON)
+def test_unscraped_time_stays_unknown(stub_prometheus: Told, one: Endpoint) -> None:
+    stub_prometheus.used, stub_prometheus.covered_s = {}, 0.0
+    hours.add_hour(stub_prometheus, NOON)
     assert MeasuredHour.objects.get().covered_s == 0.0
     assert not CostDay.objects.exists(), "nought would be a lie"
 
 
-def test_the_spec_of_the_hour_counts(told: Told, one: Endpoint) -> None:
+def test_the_spec_of_the_hour_counts(stub_prometheus: Told, one: Endpoint) -> None:
     Revision.objects.update(created_at=NOON - 3 * HOUR)
     wanted = {**one.spec, "resources": {**one.spec["resources"], "cpus": 2}}
     actions.update(actions.SYSTEM, "one", wanted)
-    hours.add_hour(told, NOON - HOUR)
+    hours.add_hour(stub_prometheus, NOON - HOUR)
     assert day().part == pytest.approx(0.1)
     CostDay.objects.all().delete()
     Endpoint.objects.update(changed_at=NOON)
-    hours.add_hour(told, NOON)
+    hours.add_hour(stub_prometheus, NOON)
     assert day().part == pytest.approx(0.2)
 
 
-def test_what_is_deleted_is_known_from_the_days_before(told: Told, one: Endpoint) -> None:
-    hours.add_hour(told, NOON - HOUR)
+def test_deleted_endpoint_keeps_its_last_known_state(stub_prometheus: Told, one: Endpoint) -> None:
+    hours.add_hour(stub_prometheus, NOON - HOUR)
     Endpoint.objects.all().delete()
-    told.used["never"] = USED
-    hours.add_hour(told, NOON)
+    stub_prometheus.used["never"] = USED
+    hours.add_hour(stub_prometheus, NOON)
     assert day().worker_s == 4 * HOUR_S
     never = day("never")
     assert (never.worker_s, never.price, never.part, never.team_id) == (7200, None, None, None)
 
 
 def test_a_price_and_a_measurement_reach_their_days_later(
-    told: Told, one: Endpoint, people: Cast
+    stub_prometheus: Told, one: Endpoint, people: Cast
 ) -> None:
     for back in (24, 0):
-        hours.add_hour(told, NOON - back * HOUR)
+        hours.add_hour(stub_prometheus, NOON - back * HOUR)
 
     def seen() -> list[tuple[float | None, float | None]]:
-        valuation.revalue(NOON.date())
+        hours.revalue(NOON.date())
         return list(CostDay.objects.order_by("day").values_list("price", "slope"))
 
     Endpoint.objects.update(created_at=NOON - timedelta(days=3))
     CostDay.objects.all().delete()
     MeasuredHour.objects.all().delete()
     for back in (24, 0):
-        hours.add_hour(told, NOON - back * HOUR)
+        hours.add_hour(stub_prometheus, NOON - back * HOUR)
     assert seen() == [(2.0, None), (2.0, None)]
     catalogue.save_instance_type(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
     assert seen() == [(3.0, None), (3.0, None)]
@@ -154,12 +156,14 @@ def test_a_price_and_a_measurement_reach_their_days_later(
     assert seen() == [(3.0, 0.002), (4.0, 0.002)], "what was reckoned with stays"
 
 
-def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, people: Cast) -> None:
+def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(
+    stub_prometheus: Told, people: Cast
+) -> None:
     made("one")
-    hours.add_hour(told, NOON)
+    hours.add_hour(stub_prometheus, NOON)
     assert (day().part, day().price) == (None, None)
     catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
-    valuation.revalue(NOON.date())
+    hours.revalue(NOON.date())
     assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
 
 
@@ -178,29 +182,29 @@ def said(since: date, **facts: Any) -> TierPrice:
     return TierPrice.objects.create(name=REDIS_NAME, since=since, **facts)
 
 
-def test_a_tier_is_paid_by_who_uses_it(told: Told, one: Endpoint) -> None:
+def test_a_tier_is_paid_by_who_uses_it(stub_prometheus: Told, one: Endpoint) -> None:
     for name in ("two", "three"):
         made(name, **REDIS)
-    told.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
-    hours.add_hour(told, NOON - HOUR)
+    stub_prometheus.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
+    hours.add_hour(stub_prometheus, NOON - HOUR)
     assert day("two").tier == REDIS_NAME
     assert tier_usd("two", "three") == [0, 0, 1]
     CostDay.objects.all().delete()
     said(NOON.date(), usd_hour=8.0)
-    hours.add_hour(told, NOON)
+    hours.add_hour(stub_prometheus, NOON)
     assert tier_usd("two", "three") == [2.0, 6.0, 0]
-    told.used = {}
+    stub_prometheus.used = {}
     CostDay.objects.all().delete()
-    hours.add_hour(told, NOON + HOUR)
+    hours.add_hour(stub_prometheus, NOON + HOUR)
     assert tier_usd("two", "three") == [4.0, 4.0, 0], "unused, it costs all the same"
 
 
-def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> None:
+def test_a_tiers_price_reaches_the_days_it_is_for(stub_prometheus: Told, people: Cast) -> None:
     made("two", **REDIS)
     Endpoint.objects.update(created_at=NOON - timedelta(days=5))
-    told.used = {"two": USED}
+    stub_prometheus.used = {"two": USED}
     for back in range(4):
-        hours.add_hour(told, NOON - timedelta(days=back))
+        hours.add_hour(stub_prometheus, NOON - timedelta(days=back))
     said(NOON.date() - timedelta(days=2), usd_hour=8.0)
     said(NOON.date() - timedelta(days=1), usd_hour=5.0)
     said(NOON.date())
@@ -208,18 +212,18 @@ def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> N
     assert tiers.rates({}, lambda _machine: None, today) == {}, "forgotten from today on"
     assert tiers.rates({}, lambda _machine: None, before)[REDIS_NAME].usd_hour == 5.0
     for _ in range(2):
-        valuation.revalue(NOON.date())
+        hours.revalue(NOON.date())
         found = CostDay.objects.order_by("day").values_list("tier_price", flat=True)
         assert list(found) == [None, 8.0, 5.0, None]
     assert tier_usd("two") == [13.0, 2.0]
     CostDay.objects.update(tier_place=CostPlace.KEPT)
     TierPrice.objects.all().delete()
-    valuation.revalue(NOON.date())
+    hours.revalue(NOON.date())
     assert tier_usd("two") == [13.0, 2.0], "only its cost was kept: it stays"
 
 
 def test_a_tier_of_ours_is_worth_its_memory_and_disks(
-    told: Told, one: Endpoint, people: Cast
+    stub_prometheus: Told, one: Endpoint, people: Cast
 ) -> None:
     """Four GiB on each of two nodes of 16 GiB at 1 USD/h, and 73 GiB of disk each."""
     catalogue.save_instance_type(
@@ -237,7 +241,7 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     )
 
     def worth() -> list[float]:
-        valuation.revalue(NOON.date())
+        hours.revalue(NOON.date())
         return tier_usd("one")
 
     assert worth() == [0, 2]
@@ -251,25 +255,25 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     assert worth() == [6.0, 0]
 
 
-def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) -> None:
+def test_a_tier_that_is_gone_makes_its_day_unknown(stub_prometheus: Told, one: Endpoint) -> None:
     """No tier has this name: its size is unknown."""
     Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
     everything = Budget(name="all", usd=100.0)
-    hours.add_hour(told, NOON - HOUR)
+    hours.add_hour(stub_prometheus, NOON - HOUR)
     CostDay.objects.update(tier_place=CostPlace.HERE, **dict.fromkeys(TIER_PRICES, 1.0))
     (state,) = budgets.budget_states([everything], NOON)
     assert (tier_usd("one"), state.unpriced) == ([1.0, 0], False)
-    hours.add_hour(told, NOON)
+    hours.add_hour(stub_prometheus, NOON)
     assert day().tier_place == CostPlace.GONE
     assert tier_usd("one") == [0, 2]
     (state,) = budgets.budget_states([everything], NOON)
     assert state.unpriced
 
 
-def test_a_cache_in_which_nothing_was_found_costs(told: Told, one: Endpoint) -> None:
+def test_a_cache_in_which_nothing_was_found_costs(stub_prometheus: Told, one: Endpoint) -> None:
     """Without calibration: not needed for zero tokens."""
-    told.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
-    hours.add_hour(told, NOON)
+    stub_prometheus.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
+    hours.add_hour(stub_prometheus, NOON)
     CostDay.objects.update(l1_part=0.05)
     line = sums.total(sums.by_endpoint(CostDay.objects.all()))
     assert line.valued

@@ -42,7 +42,9 @@ def test_a_moment_is_in_the_month_of_utc() -> None:
     assert months.month_of(early).key == "2026-12"
 
 
-def test_the_hour_clocks_are_put_back_is_measured_twice(told: Told, one: Endpoint) -> None:
+def test_the_hour_clocks_are_put_back_is_measured_twice(
+    stub_prometheus: Told, one: Endpoint
+) -> None:
     """02:30 occurs twice in Berlin: two hours of UTC."""
     Endpoint.objects.update(created_at=datetime(2026, 10, 25, 0, tzinfo=UTC))
     now = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)
@@ -50,14 +52,14 @@ def test_the_hour_clocks_are_put_back_is_measured_twice(told: Told, one: Endpoin
     assert [hour.hour for hour in hours.missing_hours(now)] == [0]
     later = datetime(2026, 10, 25, 3, 30, tzinfo=BERLIN)
     assert [hour.hour for hour in hours.missing_hours(later)] == [1, 0]
-    assert hours.measure_hours(told, later) == 2
+    assert hours.measure_hours(stub_prometheus, later) == 2
     assert CostDay.objects.get().worker_s == 4 * HOUR_S
 
 
-def test_an_hour_is_of_the_day_and_month_it_begins_in(told: Told, one: Endpoint) -> None:
+def test_an_hour_is_of_the_day_and_month_it_begins_in(stub_prometheus: Told, one: Endpoint) -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     for hour in (midnight - hours.HOUR, midnight):
-        hours.add_hour(told, hour)
+        hours.add_hour(stub_prometheus, hour)
     found = CostDay.objects.order_by("day").values_list("day", "hours")
     assert list(found) == [(date(2026, 11, 30), 1 << 23), (date(2026, 12, 1), 1)]
     now = midnight + 2 * hours.HOUR

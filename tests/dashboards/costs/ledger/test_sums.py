@@ -16,7 +16,7 @@ import pytest
 from console.catalogue import actions as catalogue
 from dashboards.costs import actions
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
-from dashboards.costs.ledger import hours, months, sums, valuation
+from dashboards.costs.ledger import hours, months, sums
 from dashboards.costs.models import CostDay
 from dashboards.costs.reports import monthly
 from dashboards.models import Calibration, RunState
@@ -114,7 +114,7 @@ def added(prometheus: str, people: Cast) -> datetime:
         state=RunState.DONE,
         seconds_per_token=SLOPE,
     )
-    valuation.revalue(now.date())
+    hours.revalue(now.date())
     return now
 
 

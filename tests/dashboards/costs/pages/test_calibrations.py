@@ -86,7 +86,7 @@ def test_over_rest(people: Cast) -> None:
     assert send(alice, "get", "endpoints/demo/calibration/").json()["automatic"] is False
 
 
-def test_other_teams_endpoints_do_not_exist(people: Cast) -> None:
+def test_endpoints_of_other_teams_are_404(people: Cast) -> None:
     found: Teams = teams()
     their_endpoints(found)
     erin = client_of(found.erin)

@@ -28,9 +28,9 @@ MONTH = months.month_of(NOON)
 
 
 @pytest.fixture
-def measured(told: Told, one: Endpoint) -> Endpoint:
+def measured(stub_prometheus: Told, one: Endpoint) -> Endpoint:
     for back in range(4):
-        hours.add_hour(told, NOON - (back + 1) * hours.HOUR)
+        hours.add_hour(stub_prometheus, NOON - (back + 1) * hours.HOUR)
     CostDay.objects.update(slope=0.002, tags={"app": "=cmd()"})
     return one
 
@@ -53,7 +53,7 @@ def test_a_month_is_reported(measured: Endpoint, people: Cast) -> None:
         assert client_of(people.charlie).get(f"/costs/reports/{wrong}/").status_code == 404
 
 
-def test_what_has_no_price_is_no_nought(measured: Endpoint, people: Cast) -> None:
+def test_missing_price_is_not_zero(measured: Endpoint, people: Cast) -> None:
     CostDay.objects.update(price=None)
     text = page(people.charlie, "/costs/reports/2026-11/")
     assert "$0.00" not in text.split("By inference key")[0]
@@ -73,11 +73,11 @@ def test_a_spreadsheet_gets_numbers_and_no_formula(measured: Endpoint, people: C
     assert tag["name"] == "'=cmd()"
 
 
-def test_how_much_of_a_month_was_measured(told: Told, one: Endpoint) -> None:
+def test_how_much_of_a_month_was_measured(stub_prometheus: Told, one: Endpoint) -> None:
     now = NOON.replace(minute=30)
     assert months.coverage(MONTH, now).share is None
     for back in (1, 2):
-        hours.add_hour(told, NOON - back * hours.HOUR)
+        hours.add_hour(stub_prometheus, NOON - back * hours.HOUR)
     found = months.coverage(MONTH, now)
     assert (found.due, found.asked, found.scraped, found.whole) == (2, 2, 2.0, True)
     MeasuredHour.objects.filter(hour=NOON - hours.HOUR).delete()
@@ -123,23 +123,23 @@ def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
 
 
 def test_another_teams_costs_are_in_no_body(
-    told: Told, world: Teams, people: Cast, one: Endpoint
+    stub_prometheus: Told, two_teams: Teams, people: Cast, one: Endpoint
 ) -> None:
     Endpoint.objects.update(created_at=NOON - timedelta(days=1))
-    told.used = dict.fromkeys((CANARY, OURS, NOBODYS), told.used["one"])
-    hours.add_hour(told, NOON)
+    stub_prometheus.used = dict.fromkeys((CANARY, OURS, NOBODYS), stub_prometheus.used["one"])
+    hours.add_hour(stub_prometheus, NOON)
     for url in ("", ".csv"):
-        text = page(world.erin, f"/costs/reports/2026-11{url or '/'}")
+        text = page(two_teams.erin, f"/costs/reports/2026-11{url or '/'}")
         assert OURS in text
         assert CANARY not in text
         assert NOBODYS not in text
     # After a move to another team, the endpoint's days belong to that team.
-    Endpoint.objects.filter(name=OURS).update(team=world.theirs)
-    assert OURS not in page(world.erin, "/costs/reports/2026-11/")
+    Endpoint.objects.filter(name=OURS).update(team=two_teams.theirs)
+    assert OURS not in page(two_teams.erin, "/costs/reports/2026-11/")
 
 
 def test_a_shared_tier_is_split_among_teams(
-    told: Told, world: Teams, people: Cast, one: Endpoint
+    stub_prometheus: Told, two_teams: Teams, people: Cast, one: Endpoint
 ) -> None:
     """Two hours of 8 USD: in the first one team reads three quarters, in the second none reads."""
     redis = {"enabled": True, "backend": "redis", "url": "redis://r:1"}
@@ -149,45 +149,47 @@ def test_a_shared_tier_is_split_among_teams(
         row.save()
     Revision.objects.all().delete()
     TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=8.0)
-    found = {**told.used["one"], 'source=~"disk': 3_000.0}
-    told.used = {OURS: found, CANARY: {**found, 'source=~"disk': 1_000.0}}
-    hours.add_hour(told, NOON)
-    told.used = {}
-    hours.add_hour(told, NOON + hours.HOUR)
+    found = {**stub_prometheus.used["one"], 'source=~"disk': 3_000.0}
+    stub_prometheus.used = {OURS: found, CANARY: {**found, 'source=~"disk': 1_000.0}}
+    hours.add_hour(stub_prometheus, NOON)
+    stub_prometheus.used = {}
+    hours.add_hour(stub_prometheus, NOON + hours.HOUR)
     report = monthly.report(MONTH, NOON, people.charlie)
     (pool,) = report.pools
-    ours, theirs = world.ours.slug, world.theirs.slug
+    ours, theirs = two_teams.ours.slug, two_teams.theirs.slug
     assert [part.team for part in pool.parts] == [ours, theirs]
     assert [part.share for part in pool.parts] == pytest.approx([0.625, 0.375])
     assert [part.usd for part in pool.parts] == pytest.approx([10.0, 6.0])
     assert pool.hours == pytest.approx(2.0)
-    (pool,) = monthly.report(MONTH, NOON, world.erin).pools
+    (pool,) = monthly.report(MONTH, NOON, two_teams.erin).pools
     assert [(part.team, part.usd) for part in pool.parts] == [
         (ours, pytest.approx(10.0)),
         (shares.OTHERS, pytest.approx(6.0)),
     ]
     for url in ("/costs/reports/2026-11/", "/costs/reports/2026-11.csv"):
-        text = page(world.erin, url)
+        text = page(two_teams.erin, url)
         assert "redis:r:1" in text
         assert shares.OTHERS in text
         assert CANARY not in text
         assert theirs not in text
 
 
-def test_without_prometheus_nobody_knows_who_used_a_tier(told: Told, one: Endpoint) -> None:
+def test_without_prometheus_nobody_knows_who_used_a_tier(
+    stub_prometheus: Told, one: Endpoint
+) -> None:
     redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}}
     made("two", **redis)
     TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=1.0)
-    told.away = True
+    stub_prometheus.away = True
 
     def pays() -> list[float | None]:
-        rows = lately.report(told, "1h", NOON.timestamp()).rows
+        rows = lately.report(stub_prometheus, "1h", NOON.timestamp()).rows
         return [row.costs.l2.usd for row in rows if row.needs.tier]
 
     assert pays() == [1.0], "who has it alone pays for it"
     made("three", **redis)
     assert pays() == [None, None]
-    told.away, told.used = False, {}
+    stub_prometheus.away, stub_prometheus.used = False, {}
     assert pays() == [0.5, 0.5]
 
 
@@ -216,14 +218,14 @@ def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> 
     assert [event.verb for event in verbs] == ["create", "change", "delete"]
 
 
-def test_a_team_holds_its_own_to_budgets(world: Teams, people: Cast) -> None:
-    erin, frank = client_of(world.erin), client_of(world.frank)
-    mine = {"name": "Ours", "whose": "team", "subject": world.ours.slug, "usd": "5"}
+def test_a_team_holds_its_own_to_budgets(two_teams: Teams, people: Cast) -> None:
+    erin, frank = client_of(two_teams.erin), client_of(two_teams.frank)
+    mine = {"name": "Ours", "whose": "team", "subject": two_teams.ours.slug, "usd": "5"}
     assert frank.post("/costs/budgets/new/", mine).status_code == 403
     assert erin.post("/costs/budgets/new/", mine).status_code == 302
     for other in (
         {"whose": "all", "subject": ""},
-        {"whose": "team", "subject": world.theirs.slug},
+        {"whose": "team", "subject": two_teams.theirs.slug},
         {"whose": "endpoint", "subject": CANARY},
         {"whose": "endpoint", "subject": "never-was"},
     ):
@@ -231,15 +233,15 @@ def test_a_team_holds_its_own_to_budgets(world: Teams, people: Cast) -> None:
         assert refused.status_code in (400, 403), other
     assert Budget.objects.count() == 1
     made = Budget.objects.get()
-    hugo = client_of(world.hugo)
+    hugo = client_of(two_teams.hugo)
     assert hugo.post(f"/costs/budgets/{made.pk}/", mine).status_code == 404
     assert hugo.post(f"/costs/budgets/{made.pk}/delete/").status_code == 404
-    away = {**mine, "whose": "team", "subject": world.theirs.slug}
+    away = {**mine, "whose": "team", "subject": two_teams.theirs.slug}
     assert erin.post(f"/costs/budgets/{made.pk}/", away).status_code == 400
-    assert Budget.objects.get().subject == world.ours.slug
+    assert Budget.objects.get().subject == two_teams.ours.slug
 
 
-def test_what_a_tier_costs_is_said(one: Endpoint, people: Cast) -> None:
+def test_tier_cost_is_shown(one: Endpoint, people: Cast) -> None:
     Endpoint.objects.update(
         spec={**one.spec, "cache": {"l2": {"enabled": True, "backend": "redis", "url": "x://r:1"}}}
     )
@@ -277,11 +279,11 @@ def test_lately_by_team_and_tag(one: Endpoint, people: Cast) -> None:
     "url", ["/costs/", "/costs/reports/", "/costs/reports/2026-11/", "/costs/budgets/"]
 )
 def test_queries_do_not_grow_with_rows(
-    told: Told, measured: Endpoint, people: Cast, url: str
+    stub_prometheus: Told, measured: Endpoint, people: Cast, url: str
 ) -> None:
     for number in range(5):
         Budget.objects.create(name=f"b{number}", usd=number + 1)
-        told.used[f"gone-{number}"] = told.used["one"]
-    hours.add_hour(told, NOON)
+        stub_prometheus.used[f"gone-{number}"] = stub_prometheus.used["one"]
+    hours.add_hour(stub_prometheus, NOON)
     client = client_of(people.charlie)
     check(client, url, KEPT)

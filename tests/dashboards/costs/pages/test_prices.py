@@ -76,7 +76,7 @@ def test_nonsense_is_rejected_in_place(people: Cast, typed: str, says: str) -> N
     assert catalogue.get(THIS_MACHINE) is None
 
 
-def test_who_may_set_prices(people: Cast) -> None:
+def test_setting_prices_requires_the_role(people: Cast) -> None:
     assert client_of(people.charlie).post(URL, {"usd_hour": "1"}).status_code == 403
     assert "Ask an administrator for access" in text_of(people.charlie, "/costs/")
     assert client_of(people.alice).post("/costs/prices/none-such/").status_code == 404

@@ -53,7 +53,7 @@ def test_a_stored_spec_says_the_same_as_a_parsed_one(data: dict[str, Any]) -> No
     assert parse_stored_needs(stored) == parse_stored_needs(spec.to_dict())
 
 
-def test_what_a_token_rests_on() -> None:
+def test_settings_hash_covers_what_prefill_depends_on() -> None:
     def settings(**more: Any) -> str:
         return parse_stored_needs({"name": "a", "model": "org/model", **more}).settings
 

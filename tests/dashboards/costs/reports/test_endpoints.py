@@ -76,7 +76,7 @@ def yesterday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def asked(yesterday: str, settings: Any) -> str:
+def costs_prometheus(yesterday: str, settings: Any) -> str:
     settings.EMBERLINE = replace(django_settings.EMBERLINE, prometheus_url=yesterday)
     return yesterday
 
@@ -123,7 +123,7 @@ def measured_endpoint(transactional_db: None) -> Any:
     return people
 
 
-def test_over_rest(asked: str, measured_endpoint: Any) -> None:
+def test_over_rest(costs_prometheus: str, measured_endpoint: Any) -> None:
     answer = client_of(measured_endpoint.charlie).get("/api/v1/costs/?range=24h")
     assert answer.status_code == 200
     found = answer.json()
@@ -138,7 +138,9 @@ def test_over_rest(asked: str, measured_endpoint: Any) -> None:
     assert not demo["calibration_stale"]
 
 
-def test_the_csv_has_a_line_for_each_endpoint(asked: str, measured_endpoint: Any) -> None:
+def test_the_csv_has_a_line_for_each_endpoint(
+    costs_prometheus: str, measured_endpoint: Any
+) -> None:
     answer = client_of(measured_endpoint.charlie).get("/costs/table.csv?range=24h")
     assert answer["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
@@ -147,7 +149,7 @@ def test_the_csv_has_a_line_for_each_endpoint(asked: str, measured_endpoint: Any
     assert float(rows[0]["cost_usd"]) == pytest.approx(9.6, rel=0.01)
 
 
-def test_the_page_says_what_is_missing(asked: str, measured_endpoint: Any) -> None:
+def test_the_page_says_what_is_missing(costs_prometheus: str, measured_endpoint: Any) -> None:
     alice = client_of(measured_endpoint.alice)
     page = alice.get("/costs/").content.decode()
     assert "9.6" in page

@@ -144,7 +144,7 @@ def test_no_endpoint_of_ours_is_named(made: Object) -> None:
                     assert rest.lstrip('~"').startswith("$"), target["expr"]
 
 
-def test_it_leads_back_to_the_same_board_at_the_same_time(
+def test_dashboard_links_to_the_board_with_its_time_range(
     wanted: DashboardExport, made: Object
 ) -> None:
     (link,) = (one for one in made["links"] if one["type"] == "link")
@@ -215,7 +215,7 @@ def test_a_folder_gets_every_file_and_keeps_what_is_not_ours(tmp_path: Path) -> 
 
 
 @pytest.mark.django_db
-def test_they_are_listed_and_one_is_shown() -> None:
+def test_command_lists_and_prints_dashboards() -> None:
     first = list_exports()[0]
     assert f"{first.uid}  " in run("list")
     assert json.loads(run("get", first.uid))["uid"] == first.uid

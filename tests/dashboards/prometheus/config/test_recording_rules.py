@@ -95,7 +95,7 @@ def test_a_server_that_begins_anew_loses_no_count(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_is_added_up_has_the_quantile_of_what_it_was_added_up_of(tmp_path: Path) -> None:
+def test_summed_buckets_keep_the_quantile(tmp_path: Path) -> None:
     bucket = recording_rules.TTFT_RAW
     workers = [f'namespace="default",endpoint_name="e",pod="e-{place}"' for place in range(2)]
     series = {

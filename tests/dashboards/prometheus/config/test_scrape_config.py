@@ -43,7 +43,7 @@ def test_promtool_accepts_it_whatever_the_path(tmp_path: Path, path: str) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_loads_our_rules_and_promtool_accepts_both(tmp_path: Path) -> None:
+def test_promtool_accepts_scrape_config_and_rules(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
     rules = tmp_path / 'a "quoted" name.yml'
     rules.write_text(alerts_rules.render())

@@ -103,7 +103,7 @@ class TestRealOne:
         assert series.values == (7.0,)
 
     @pytest.mark.parametrize("query", ["vector(0)/0", "vector(1)/0", "-vector(1)/0"])
-    def test_what_json_cannot_say_is_none(self, scraping: Scraping, query: str) -> None:
+    def test_nan_and_infinity_are_none(self, scraping: Scraping, query: str) -> None:
         (series,) = one(Prometheus(scraping.url), query, Window(AT, AT + 10, 5)).series
         assert series.values == (None, None, None)
 
@@ -182,7 +182,7 @@ class TestAway:
             (302, "elsewhere"),
         ],
     )
-    def test_what_answers_is_something_else(self, told: Told) -> None:
+    def test_other_server_is_not_prometheus(self, told: Told) -> None:
         with answering(told) as (client, _):
             fault = one(client).fault
         assert fault is not None

@@ -18,8 +18,7 @@ from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
 from console.core.errors import Refused
 from console.system import preflight
-from dashboards.boards.queries import availability as queries
-from dashboards.prometheus import connections
+from dashboards.boards.queries.metric_names import RUNNING
 from dashboards.prometheus.http.client import Prometheus, QueryResult, Question, Series
 from dashboards.prometheus.http.federation import Federated
 from dashboards.prometheus.http.session import Reply
@@ -42,11 +41,13 @@ def vector(*found: tuple[dict[str, str], float]) -> dict[str, Any]:
 
 
 TOLD = {
-    queries.jobs_known(): vector(({"job": "vllm"}, 2)),
-    queries.jobs_up(): vector(({"job": "vllm"}, 1)),
-    queries.families(): vector(({"__name__": "vllm:num_requests_running"}, 3)),
-    queries.endpoints(): vector(({"endpoint_name": "demo"}, 3)),
-    queries.count_without_label("pod"): vector(({}, 3)),
+    "count by (job) (up)": vector(({"job": "vllm"}, 2)),
+    "sum by (job) (up)": vector(({"job": "vllm"}, 1)),
+    diagnosis.render_families(): vector(({"__name__": "vllm:num_requests_running"}, 3)),
+    f'count by (endpoint_name) ({RUNNING}{{endpoint_name!=""}})': vector(
+        ({"endpoint_name": "demo"}, 3)
+    ),
+    f'count ({RUNNING}{{pod=""}})': vector(({}, 3)),
 }
 
 
@@ -120,7 +121,7 @@ def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: St
     }
     add("central", server.url, auth="bearer", secret_file="token")
     assert "token cannot be read" in selectors.list_in_use()[0].why_not
-    fault = connections.fleet().ask({"q": Question("up", 0)})["q"].fault
+    fault = selectors.fleet().ask({"q": Question("up", 0)})["q"].fault
     assert fault is not None
     assert "The metrics source central cannot be asked. The file token" in fault.detail
     folder = selectors.get_folder()
@@ -131,7 +132,7 @@ def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: St
     folder.rmdir()
 
 
-def test_what_cannot_be_a_source_is_refused_by_its_field() -> None:
+def test_invalid_source_names_the_field() -> None:
     assert refused("Bad Name", url="http://x") == {"name": "invalid"}
     assert refused("console", url="http://x") == {"name": "invalid"}
     assert refused("a", url="ftp://x", auth="magic") == {"url": "invalid", "auth": "invalid"}
@@ -178,14 +179,14 @@ def test_an_endpoint_is_asked_for_where_its_cluster_s_numbers_are(eu: str) -> No
     make_endpoint("there", placement={"cluster": eu})
     with override_settings(EMBERLINE=_with_url("http://own")):
         assert (
-            _url(connections.connect_endpoint("there"))
-            == _url(connections.connect_endpoint("here"))
+            _url(selectors.connect_endpoint("there"))
+            == _url(selectors.connect_endpoint("here"))
             == "http://own"
         )
         add("of-eu", "http://b", cluster=eu)
-        assert _url(connections.connect_endpoint("there")) == "http://b"
-        assert _url(connections.connect_endpoint("here")) == "http://own"
-        fleet = connections.fleet()
+        assert _url(selectors.connect_endpoint("there")) == "http://b"
+        assert _url(selectors.connect_endpoint("here")) == "http://own"
+        fleet = selectors.fleet()
         assert isinstance(fleet, Federated)
         assert [part.name for part in fleet.parts] == ["console", "of-eu"]
         assert selectors.map_endpoints(selectors.list_in_use()) == {
@@ -193,7 +194,7 @@ def test_an_endpoint_is_asked_for_where_its_cluster_s_numbers_are(eu: str) -> No
             "there": "of-eu",
         }
         add("rest", "http://c")
-        assert _url(connections.connect_endpoint("here")) == "http://c"
+        assert _url(selectors.connect_endpoint("here")) == "http://c"
 
 
 def _with_url(url: str) -> Any:
@@ -210,9 +211,9 @@ def _url(asker: Any) -> str:
 
 
 def test_alertmanagers_are_asked_with_the_login_of_their_source(server: Stub) -> None:
-    assert connections.alertmanagers() == ()
+    assert selectors.alertmanagers() == ()
     add("central", server.url, auth="bearer", secret=SECRET, alertmanager_url=f"{server.url}/")
-    (found,) = connections.alertmanagers()
+    (found,) = selectors.alertmanagers()
     assert (found.source, found.cluster, SECRET in repr(found)) == ("central", None, False)
     assert found.exchange("GET", "/api/v2/status").status == 200
     assert server.headers[-1]["Authorization"] == f"Bearer {SECRET}"
@@ -263,8 +264,8 @@ def test_clocks_that_differ_are_a_finding() -> None:
 
 def test_names_without_their_colon_are_a_finding() -> None:
     told = {**dict.fromkeys(("up", "known", "endpoints"), QueryResult())}
-    told |= {f"no {label}": QueryResult() for label in queries.LABELS}
-    told["families"] = QueryResult((Series((("__name__", queries.COLONLESS),), (3.0,)),))
+    told |= {f"no {label}": QueryResult() for label in diagnosis.LABELS}
+    told["families"] = QueryResult((Series((("__name__", diagnosis.COLONLESS),), (3.0,)),))
     (finding,) = diagnosis._diagnose_contents(told, {})
     assert "without their colon" in finding.text
 

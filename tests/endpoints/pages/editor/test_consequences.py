@@ -32,30 +32,30 @@ def of(endpoint: Endpoint, change: dict[str, Any], *refused: str) -> consequence
     ],
 )
 def test_restarts_are_those_of_the_workload(
-    demo: Endpoint, change: dict[str, Any], restarts: bool
+    demo_endpoint: Endpoint, change: dict[str, Any], restarts: bool
 ) -> None:
-    found = of(demo, change)
+    found = of(demo_endpoint, change)
     assert found.restarts is restarts
     assert len(found.changes) == bool(change)
     assert found.workers == 2
 
 
-def test_what_cannot_be_read_yet_is_no_change(demo: Endpoint) -> None:
-    found = of(demo, {"replicas": 1}, "replicas")
+def test_what_cannot_be_read_yet_is_no_change(demo_endpoint: Endpoint) -> None:
+    found = of(demo_endpoint, {"replicas": 1}, "replicas")
     assert found.changes == ()
     assert found.restarts is False
 
 
-def test_the_command_shows_what_comes_and_what_goes(demo: Endpoint) -> None:
-    found = of(demo, {"worker_args": ["--max-model-len=4096"]})
+def test_the_command_shows_what_comes_and_what_goes(demo_endpoint: Endpoint) -> None:
+    found = of(demo_endpoint, {"worker_args": ["--max-model-len=4096"]})
     signs = {line.sign: line.text for line in found.command if line.sign}
     assert signs == {"-": "--max-model-len=2048", "+": "--max-model-len=4096"}
-    new = consequences.find_consequences(demo.parsed, None, ())
+    new = consequences.find_consequences(demo_endpoint.parsed, None, ())
     assert not any(line.sign for line in new.command)
     assert len(new.command) > 5
 
 
-def test_a_revision_that_still_serves_is_told_of(demo: Endpoint) -> None:
+def test_a_revision_that_still_serves_is_told_of(demo_endpoint: Endpoint) -> None:
     EndpointStatus.objects.update(served_generation=1)
     actions.patch(SYSTEM, "demo", {"replicas": 3})
     endpoint = Endpoint.objects.select_related("status").get()
@@ -67,6 +67,6 @@ def test_a_revision_that_still_serves_is_told_of(demo: Endpoint) -> None:
     assert of(Endpoint.objects.get(), {}).running == 0
 
 
-def test_a_place_that_is_not_known_is_no_crash(demo: Endpoint) -> None:
-    found = of(demo, {"placement": {"cluster": "nowhere"}, "source": {"type": "s3"}})
+def test_a_place_that_is_not_known_is_no_crash(demo_endpoint: Endpoint) -> None:
+    found = of(demo_endpoint, {"placement": {"cluster": "nowhere"}, "source": {"type": "s3"}})
     assert found.changes

@@ -135,7 +135,7 @@ def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: 
         assert f'id="{part}"' not in html
 
 
-def test_a_change_says_what_it_does(page: Client, demo: Endpoint) -> None:
+def test_a_change_says_what_it_does(page: Client, demo_endpoint: Endpoint) -> None:
     look = f"{EDIT}look/"
     opened = page.get(EDIT)
     assert "No changes" in text_of(page.post(look, sent(opened)))
@@ -148,14 +148,14 @@ def test_a_change_says_what_it_does(page: Client, demo: Endpoint) -> None:
     assert "demo was changed after this page was opened" in text_of(page.post(look, sent(opened)))
 
 
-def test_nobody_without_the_role_is_told(demo: Endpoint) -> None:
+def test_nobody_without_the_role_is_told(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     for path in (LOOK, f"{EDIT}look/", f"{EDIT}preview/"):
         assert viewer.post(path, {}).status_code == 403
     assert browser("operator").post("/endpoints/nobody/edit/look/", {}).status_code == 404
 
 
-def test_a_change_can_be_previewed_whole(page: Client, demo: Endpoint) -> None:
+def test_a_change_can_be_previewed_whole(page: Client, demo_endpoint: Endpoint) -> None:
     typed = sent(page.get(EDIT), worker_args="--seen-in-preview")
     assert "--seen-in-preview" in text_of(page.post(f"{EDIT}preview/", typed))
     assert Endpoint.objects.get().generation == 1

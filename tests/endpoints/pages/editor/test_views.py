@@ -182,7 +182,9 @@ def test_where_both_were_changed_a_person_says_which(page: Client) -> None:
     assert not Endpoint.objects.exists()
 
 
-def test_a_change_that_met_another_shows_it_and_merges(page: Client, demo: Endpoint) -> None:
+def test_a_change_that_met_another_shows_it_and_merges(
+    page: Client, demo_endpoint: Endpoint
+) -> None:
     opened = page.get(EDIT)
     theirs = {"replicas": 1, "routing": {"strategy": "kvaware"}}
     actions.patch(SYSTEM, "demo", theirs, note="more at noon")
@@ -208,7 +210,7 @@ def test_a_change_that_met_another_shows_it_and_merges(page: Client, demo: Endpo
 
 @pytest.mark.parametrize("by_text", [False, True])
 def test_one_who_is_faster_by_a_moment_is_shown_too(
-    page: Client, demo: Endpoint, monkeypatch: pytest.MonkeyPatch, by_text: bool
+    page: Client, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, by_text: bool
 ) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
@@ -221,7 +223,9 @@ def test_one_who_is_faster_by_a_moment_is_shown_too(
     assert sent(met)["routing.strategy"] == "session"
 
 
-def test_a_merge_of_what_moved_on_again_shows_the_new_one(page: Client, demo: Endpoint) -> None:
+def test_a_merge_of_what_moved_on_again_shows_the_new_one(
+    page: Client, demo_endpoint: Endpoint
+) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
     met = page.post(EDIT, sent(opened, worker_args="--xa=1"))
@@ -231,7 +235,7 @@ def test_a_merge_of_what_moved_on_again_shows_the_new_one(page: Client, demo: En
     assert sent(again)["seen_generation"] == "3"
 
 
-def test_a_change_written_as_yaml_meets_another_too(page: Client, demo: Endpoint) -> None:
+def test_a_change_written_as_yaml_meets_another_too(page: Client, demo_endpoint: Endpoint) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "kvaware"}})
     text = yaml_of(opened).replace("replicas: 2", "replicas: 3")
@@ -242,7 +246,9 @@ def test_a_change_written_as_yaml_meets_another_too(page: Client, demo: Endpoint
     assert (both["replicas"], both["routing.strategy"]) == ("3", "kvaware")
 
 
-def test_a_refused_change_that_met_another_is_not_lost(page: Client, demo: Endpoint) -> None:
+def test_a_refused_change_that_met_another_is_not_lost(
+    page: Client, demo_endpoint: Endpoint
+) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
     met = page.post(EDIT, sent(opened, yaml="name: demo\nmodel: [broken"))
@@ -250,16 +256,18 @@ def test_a_refused_change_that_met_another_is_not_lost(page: Client, demo: Endpo
     assert "model: [broken" in sent(met)["yaml"]
 
 
-def test_a_copy_is_a_new_endpoint_with_the_same_wishes(page: Client, demo: Endpoint) -> None:
+def test_a_copy_is_a_new_endpoint_with_the_same_wishes(
+    page: Client, demo_endpoint: Endpoint
+) -> None:
     actions.patch(SYSTEM, "demo", {"manifest": {"kind": "K"}, "tags": {"a": "b"}})
     answer = page.get("/endpoints/demo/clone/")
     form = sent(answer)
     assert form["name"] == "demo-copy"
     assert page.post("/endpoints/demo/clone/", form).status_code == 302
     copy = Endpoint.objects.get(name="demo-copy")
-    demo.refresh_from_db()
-    assert copy.spec == {**demo.spec, "name": "demo-copy"}
-    assert (copy.generation, demo.generation) == (1, 2)
+    demo_endpoint.refresh_from_db()
+    assert copy.spec == {**demo_endpoint.spec, "name": "demo-copy"}
+    assert (copy.generation, demo_endpoint.generation) == (1, 2)
     taken = page.post("/endpoints/demo/clone/", form)
     assert taken.status_code == 400
     assert 'id="id_name_error"' in taken.content.decode()
@@ -268,7 +276,9 @@ def test_a_copy_is_a_new_endpoint_with_the_same_wishes(page: Client, demo: Endpo
     assert page.get(f"/endpoints/{long.name}/clone/").status_code == 200
 
 
-def test_a_note_that_cannot_be_kept_is_told_beside_it(page: Client, demo: Endpoint) -> None:
+def test_a_note_that_cannot_be_kept_is_told_beside_it(
+    page: Client, demo_endpoint: Endpoint
+) -> None:
     answer = page.post(EDIT, sent(page.get(EDIT), replicas="1", note="x" * 501))
     assert answer.status_code == 400
     assert 'id="id_note_error"' in answer.content.decode()
@@ -276,7 +286,7 @@ def test_a_note_that_cannot_be_kept_is_told_beside_it(page: Client, demo: Endpoi
 
 
 def test_what_another_owns_says_so_before_anything_is_typed(
-    page: Client, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+    page: Client, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = owners.Owner("prod", "llm", "demo")
     monkeypatch.setattr(owners, "_find", [lambda _name: owner])
@@ -312,7 +322,7 @@ def test_somebody_of_one_team_makes_endpoints_for_it(db: None) -> None:
         assert page.post(f"/endpoints/theirs/{path}", sent(answer)).status_code == 404, path
 
 
-def test_few_queries_whatever_there_is(page: Client, demo: Endpoint) -> None:
+def test_few_queries_whatever_there_is(page: Client, demo_endpoint: Endpoint) -> None:
     def queries(ask: Any) -> int:
         ask()
         with CaptureQueriesContext(connection) as seen:

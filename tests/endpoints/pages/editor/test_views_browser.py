@@ -71,7 +71,7 @@ def choose_a_model_by_keyboard(page: Any) -> None:
 
 
 def test_two_people_change_one(
-    chrome: Browser, alice: User, demo: Endpoint, live_server: LiveServer
+    chrome: Browser, alice: User, demo_endpoint: Endpoint, live_server: LiveServer
 ) -> None:
     watched = logged_in(chrome, live_server.url, 1280, "light")
     page: Any = watched.page

@@ -79,7 +79,7 @@ def fake(fake_cluster: Cluster) -> KubeRig:
 
 
 @pytest.fixture
-def rig(cluster: Cluster) -> KubeRig:
+def provisioner_rig(cluster: Cluster) -> KubeRig:
     return KubeRig(cluster)
 
 
@@ -197,13 +197,17 @@ class TestFaults:
 
 
 class TestRights:
-    def test_the_role_we_show_is_enough_for_a_whole_life(self, rig: KubeRig) -> None:
+    def test_the_role_we_show_is_enough_for_a_whole_life(self, provisioner_rig: KubeRig) -> None:
         needed = [one for one in rights.RIGHTS if not one.cluster]
-        for document in yaml.safe_load_all(rights.manifest(needed, "person-2", rig.namespace)):
-            rig.cluster.api.create(document["kind"], rig.namespace, document)
-        own = rig.another("person-2")
+        for document in yaml.safe_load_all(
+            rights.manifest(needed, "person-2", provisioner_rig.namespace)
+        ):
+            provisioner_rig.cluster.api.create(
+                document["kind"], provisioner_rig.namespace, document
+            )
+        own = provisioner_rig.another("person-2")
         around = Around(watches_services=("demo-pods",))
-        spec = dataclasses.replace(rig.spec("demo", 1), around=around)
+        spec = dataclasses.replace(provisioner_rig.spec("demo", 1), around=around)
 
         def ready() -> bool:
             try:
@@ -239,11 +243,15 @@ class TestRights:
 
 
 class TestLogs:
-    def test_a_container_is_followed_with_times_until_it_ends(self, rig: KubeRig) -> None:
-        rig.cluster.rule(rig.namespace, behaviour="ready", log=["hello", "world"])
-        seen = settle(rig, rig.spec("demo", 1))
+    def test_a_container_is_followed_with_times_until_it_ends(
+        self, provisioner_rig: KubeRig
+    ) -> None:
+        provisioner_rig.cluster.rule(
+            provisioner_rig.namespace, behaviour="ready", log=["hello", "world"]
+        )
+        seen = settle(provisioner_rig, provisioner_rig.spec("demo", 1))
         pod = seen.replicas[0].name
-        lines: Iterator[str] = rig.provisioner.follow(REF, pod, "worker")
+        lines: Iterator[str] = provisioner_rig.provisioner.follow(REF, pod, "worker")
         first = until(lambda: next(lines), what="a line")
         stamp, _, text = first.partition(" ")
         assert stamp.startswith("20")
@@ -271,25 +279,25 @@ class TestLogs:
         assert ("tailLines", "7") in asked
         assert "follow" not in dict(asked)
 
-    def test_only_pods_of_the_workload_are_read(self, rig: KubeRig) -> None:
-        settle(rig, rig.spec("demo", 1))
-        other = settle(rig, rig.spec("other", 1)).replicas[0].name
+    def test_only_pods_of_the_workload_are_read(self, provisioner_rig: KubeRig) -> None:
+        settle(provisioner_rig, provisioner_rig.spec("demo", 1))
+        other = settle(provisioner_rig, provisioner_rig.spec("other", 1)).replicas[0].name
         for pod in (other, "nobody"):
             with pytest.raises(PermanentError) as caught:
-                next(rig.provisioner.follow(REF, pod, "worker"))
+                next(provisioner_rig.provisioner.follow(REF, pod, "worker"))
             assert caught.value.reason == "NoReplica"
 
-    def test_a_pod_that_has_not_begun_has_no_log_yet(self, rig: KubeRig) -> None:
-        rig.cluster.rule(rig.namespace, behaviour="pull-error")
-        ref = rig.provisioner.apply(rig.spec("demo", 1))
+    def test_a_pod_that_has_not_begun_has_no_log_yet(self, provisioner_rig: KubeRig) -> None:
+        provisioner_rig.cluster.rule(provisioner_rig.namespace, behaviour="pull-error")
+        ref = provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1))
 
         def waits() -> bool:
-            seen = rig.provisioner.observe(ref).replicas
+            seen = provisioner_rig.provisioner.observe(ref).replicas
             return bool(seen) and seen[0].reason == "ImagePullBackOff"
 
         until(waits, what="image pull error")
-        assert list(rig.provisioner.logs(ref).values()) == [""]
-        assert rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STARTING
+        assert list(provisioner_rig.provisioner.logs(ref).values()) == [""]
+        assert provisioner_rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STARTING
 
 
 class Silent:

@@ -20,7 +20,7 @@ API = "/api/v1/silences/"
 
 
 @pytest.fixture
-def world() -> Teams:
+def two_teams() -> Teams:
     teams = made.teams()
     made.their_endpoints(teams)
     return teams
@@ -100,30 +100,32 @@ def test_rest_makes_reads_filters_and_ends_them() -> None:
     assert Silence.objects.count() == 3
 
 
-def test_a_team_silences_its_own_endpoints_only(world: Teams) -> None:
-    erin, hugo = client_of(world.erin), client_of(world.hugo)
+def test_a_team_silences_its_own_endpoints_only(two_teams: Teams) -> None:
+    erin, hugo = client_of(two_teams.erin), client_of(two_teams.hugo)
     json = {"content_type": "application/json"}
     assert erin.post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 201
     for body in (wish("severity=page"), wish(f'endpoint="{CANARY}"'), wish(f"endpoint=~{OURS}")):
         assert erin.post(API, body, **json).status_code == 403, body
-    assert client_of(world.frank).post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 403
+    assert (
+        client_of(two_teams.frank).post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 403
+    )
     (row,) = Silence.objects.all()
-    assert str(row.pk) in client_of(world.frank).get(API).text
+    assert str(row.pk) in client_of(two_teams.frank).get(API).text
     assert hugo.get(API).json()["results"] == []
     assert hugo.get(f"{API}{row.pk}/").status_code == 404
     assert hugo.delete(f"{API}{row.pk}/").status_code == 404
     assert hugo.post(f"/alerts/silences/{row.pk}/expire/").status_code == 404
-    assert client_of(world.frank).delete(f"{API}{row.pk}/").status_code == 403
+    assert client_of(two_teams.frank).delete(f"{API}{row.pk}/").status_code == 403
     row.refresh_from_db()
     assert row.ends_at > timezone.now()
-    assert str(row.pk) in client_of(world.gina).get("/alerts/silences/").text
+    assert str(row.pk) in client_of(two_teams.gina).get("/alerts/silences/").text
 
 
-def test_the_fleet_s_silences_are_the_platform_s(world: Teams) -> None:
+def test_the_fleet_s_silences_are_the_platform_s(two_teams: Teams) -> None:
     answer = program("operator").post(API, wish(f"endpoint=~{CANARY}|x"), format="json")
     assert answer.status_code == 201
     for path in (API, "/alerts/silences/"):
-        assert CANARY not in client_of(world.erin).get(path).text
+        assert CANARY not in client_of(two_teams.erin).get(path).text
     assert CANARY in browser("viewer").get("/alerts/silences/").text
 
 
@@ -195,16 +197,16 @@ def test_an_operator_changes_one_on_its_page() -> None:
     assert page not in browser("viewer").get("/alerts/silences/").text
 
 
-def test_a_team_changes_its_own_and_widens_nothing(world: Teams) -> None:
-    erin, hugo = client_of(world.erin), client_of(world.hugo)
+def test_a_team_changes_its_own_and_widens_nothing(two_teams: Teams) -> None:
+    erin, hugo = client_of(two_teams.erin), client_of(two_teams.hugo)
     json: Any = {"content_type": "application/json"}
     one = erin.post(API, wish(f'endpoint="{OURS}"'), **json).json()
     at = f"{API}{one['id']}/"
     for matchers in (["severity=page"], [f'endpoint="{CANARY}"']):
         assert erin.patch(at, {"matchers": matchers}, **json).status_code == 403
     assert hugo.patch(at, {"comment": "x"}, **json).status_code == 404
-    assert client_of(world.frank).patch(at, {"comment": "x"}, **json).status_code == 403
-    assert client_of(world.frank).get(f"/alerts/silences/{one['id']}/").status_code == 403
+    assert client_of(two_teams.frank).patch(at, {"comment": "x"}, **json).status_code == 403
+    assert client_of(two_teams.frank).get(f"/alerts/silences/{one['id']}/").status_code == 403
     assert erin.patch(at, {"comment": "x"}, **json).status_code == 200
     fleet = program("operator").post(API, wish("severity=page"), format="json").json()
     assert erin.patch(f"{API}{fleet['id']}/", {"comment": "x"}, **json).status_code == 404

@@ -8,7 +8,7 @@ import pytest
 
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
-from dashboards.grafana.export import expressions
+from dashboards.grafana.export import panel as export_panel
 from dashboards.grafana.export.dashboard import list_exports
 from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question, Window
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
@@ -33,7 +33,7 @@ def test_every_line_of_every_board(scraping: Scraping) -> None:
     for wanted in list_exports():
         chosen, scope = (DEMO, Scope("demo", "default")) if wanted.one else (ALL, Scope())
         for line in (line for panel in wanted.panels for line in panel.lines):
-            theirs = filled(expressions.make_template(line.query, one=wanted.one), chosen)
+            theirs = filled(export_panel.make_template(line.query, one=wanted.one), chosen)
             ours = queries.render_for_chart(line.query, scope, times)
             asked[f"{wanted.uid} {line.query} theirs"] = Question(theirs, window.end, window)
             asked[f"{wanted.uid} {line.query} ours"] = Question(ours, window.end, window)

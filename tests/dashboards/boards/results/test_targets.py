@@ -13,7 +13,7 @@ from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.queries.metric_names import REQUESTS
 from dashboards.boards.results import board
-from dashboards.boards.results import resolution as scraping
+from dashboards.boards.results import targets as intervals
 from dashboards.prometheus.http.client import (
     Fault,
     FaultKind,
@@ -49,40 +49,40 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
-    scraping.clear_memory()
+    intervals.clear_memory()
     yield
-    scraping.clear_memory()
+    intervals.clear_memory()
 
 
 def test_a_board_looks_back_over_four_scrapes() -> None:
     for every, wide in ((15.0, {True}), (1.0, {False}), (None, {False})):
-        scraping.clear_memory()
+        intervals.clear_memory()
         told = Told(every)
         board.collect(told, [overview.OUTCOME], FLEET, RANGES["15m"], NOW)
         assert told.windows == wide, every
 
 
-def test_it_is_asked_once_in_a_while() -> None:
-    assert scraping.get_interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
+def test_interval_is_cached() -> None:
+    assert intervals.get_interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
     told = Told(30.2)
-    assert scraping.get_interval_s(told, FLEET, NOW) == 30
-    assert scraping.get_interval_s(told, FLEET, NOW + scraping.MEMORY_S - 1) == 30
+    assert intervals.get_interval_s(told, FLEET, NOW) == 30
+    assert intervals.get_interval_s(told, FLEET, NOW + intervals.MEMORY_S - 1) == 30
     assert len(told.asked) == 2, "that, and of how many targets"
-    assert scraping.get_interval_s(told, FLEET, NOW + scraping.MEMORY_S) == 30
-    assert scraping.get_interval_s(told, Scope(endpoint="demo"), NOW) == 30
+    assert intervals.get_interval_s(told, FLEET, NOW + intervals.MEMORY_S) == 30
+    assert intervals.get_interval_s(told, Scope(endpoint="demo"), NOW) == 30
     assert len(told.asked) == 6
 
 
-def test_what_was_not_told_is_asked_again() -> None:
+def test_unknown_interval_is_not_cached() -> None:
     told = Told(None)
     for _ in range(2):
-        assert scraping.get_interval_s(told, FLEET, NOW) == queries.SCRAPE_S
+        assert intervals.get_interval_s(told, FLEET, NOW) == queries.SCRAPE_S
     assert len(told.asked) == 4
 
 
 def test_prometheus_knows_it(scraping: Scraping) -> None:
     client = Prometheus(scraping.url)
-    question = Question(queries.availability.scraped_every(Scope()), int(time.time()))
+    question = Question(intervals.scraped_every(Scope()), int(time.time()))
     (series,) = client.ask({"q": question})["q"].series
     client.close()
     assert series.latest == pytest.approx(1.0, abs=0.2)

@@ -11,7 +11,7 @@ import pytest
 from dashboards.boards import answers
 from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import resolution
+from dashboards.boards.results import targets
 from dashboards.prometheus.http.client import QueryResult, Question, Series
 from tests.support.console import browser
 
@@ -37,13 +37,13 @@ class Fleet:
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
-    resolution.clear_memory()
+    targets.clear_memory()
     yield
-    resolution.clear_memory()
+    targets.clear_memory()
 
 
 @pytest.mark.parametrize(
-    ("targets", "steps"),
+    ("target_count", "steps"),
     [
         (0, {"15m": 5, "1h": 10, "6h": 60}),  # nothing was told
         (9, {"15m": 5, "1h": 10, "6h": 60}),
@@ -53,9 +53,11 @@ def nothing_known() -> Iterator[None]:
         (100_000, {"15m": 60, "1h": 300, "6h": 1800, "30d": 86_400}),
     ],
 )
-def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[str, int]) -> None:
-    fleet = Fleet(targets)
-    found = {key: resolution.fit_range(fleet, Scope(), RANGES[key], NOW) for key in steps}
+def test_points_times_targets_stay_below_what_is_read(
+    target_count: int, steps: dict[str, int]
+) -> None:
+    fleet = Fleet(target_count)
+    found = {key: targets.fit_range(fleet, Scope(), RANGES[key], NOW) for key in steps}
     assert {key: one.step_s for key, one in found.items()} == steps
     assert all(
         dataclasses.replace(one, step_s=RANGES[k].step_s) == RANGES[k] for k, one in found.items()
@@ -64,8 +66,8 @@ def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[
 
 def test_another_scope_is_another_size() -> None:
     small, large = Scope(among=("a",)), Scope()
-    assert resolution.fit_range(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
-    assert resolution.fit_range(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
+    assert targets.fit_range(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
+    assert targets.fit_range(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
 
 
 @pytest.mark.django_db

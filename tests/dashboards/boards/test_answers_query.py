@@ -6,22 +6,22 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from dashboards.boards import answers
+from dashboards.boards.answers import BoardQuery
 from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES
-from dashboards.boards.results import query as results_query
-from dashboards.boards.results.query import BoardQuery
 from dashboards.prometheus.http import client
 
 NOW = 1_795_000_000.7
 
 
 def read(query: str) -> BoardQuery:
-    found, problems = results_query.parse_query(dict(parse_qsl(query)), NOW)
+    found, problems = answers.parse_query(dict(parse_qsl(query)), NOW)
     assert problems == ()
     return found
 
 
 def refused(query: str) -> str:
-    found, problems = results_query.parse_query(dict(parse_qsl(query)), NOW)
+    found, problems = answers.parse_query(dict(parse_qsl(query)), NOW)
     assert found == BoardQuery(), "what is not understood is as if it were not said"
     (problem,) = problems
     assert problem.remedy
@@ -42,7 +42,7 @@ def test_the_address_reproduces_the_view(query: str) -> None:
     assert read(query).query() == query
 
 
-def test_nothing_said_is_the_default_which_follows_the_clock() -> None:
+def test_empty_query_is_the_default_range_up_to_now() -> None:
     found = read("")
     assert (found.range, found.end(NOW), found.poll_s) == (DEFAULT_RANGE, NOW, DEFAULT_RANGE.poll_s)
     assert not found.fixed
@@ -84,21 +84,19 @@ def test_an_open_or_future_end_is_now() -> None:
         ("from=1899990000&to=1900000000", "from"),
     ],
 )
-def test_what_is_refused_names_the_field(query: str, field: str) -> None:
+def test_invalid_parameter_names_the_field(query: str, field: str) -> None:
     assert refused(query) == field
 
 
-@pytest.mark.parametrize(
-    "length", [60, 61, 299, 3601, 86_400, 7 * 86_400 + 5, results_query.LONGEST_S]
-)
+@pytest.mark.parametrize("length", [60, 61, 299, 3601, 86_400, 7 * 86_400 + 5, answers.LONGEST_S])
 def test_any_length_fits_into_the_points_of_a_line(length: int) -> None:
-    chosen = results_query.make_fixed_range(int(NOW) - length, int(NOW))
+    chosen = answers.make_fixed_range(int(NOW) - length, int(NOW))
     window = client.Window.ending(NOW, chosen.length_s, chosen.step_s)
     assert 1 < window.points <= client.MAX_POINTS
 
 
 @pytest.mark.parametrize("choice", RANGES.values(), ids=list(RANGES))
-def test_every_range_has_enough_points_and_not_too_many(choice: results_query.Range) -> None:
+def test_every_range_has_enough_points_and_not_too_many(choice: answers.Range) -> None:
     assert 150 < choice.length_s // choice.step_s < client.MAX_POINTS
 
 

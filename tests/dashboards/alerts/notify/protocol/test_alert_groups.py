@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dashboards.alerts.notify.protocol.alert import Alert
-from dashboards.alerts.notify.protocol.groups import (
+from dashboards.alerts.notify.protocol.alert import (
+    Alert,
     GroupDecision,
     GroupStatus,
     Terms,

@@ -10,32 +10,32 @@ import yaml
 
 from dashboards.boards.panels.declarations import PanelLine
 from dashboards.boards.queries import QUERIES, Scope, Times, render_plain
-from dashboards.grafana.export import expressions
+from dashboards.grafana.export import panel as export_panel
 from dashboards.grafana.export.dashboard import list_exports
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 from tests.support.prometheus import PROMTOOL
 
 
 def test_an_endpoint_and_its_workers_are_chosen_in_grafana() -> None:
-    assert expressions.make_template("ttft_p50", one=True) == (
+    assert export_panel.make_template("ttft_p50", one=True) == (
         "histogram_quantile(0.5, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{"
         'endpoint_name="$endpoint",namespace="$namespace",pod=~"$worker"}[$__rate_interval])))'
     )
-    routed = expressions.make_template("decisions_by_reason", one=True)
+    routed = export_panel.make_template("decisions_by_reason", one=True)
     assert 'endpoint="$endpoint",namespace="$namespace",worker=~"$worker"' in routed
 
 
 def test_of_many_endpoints_some_are_chosen() -> None:
-    asked = expressions.make_template("requests_by_endpoint", one=False)
+    asked = export_panel.make_template("requests_by_endpoint", one=False)
     chosen = 'endpoint=~"$endpoint",namespace=~"$namespace"'
     assert asked.startswith(f"sum by (endpoint) (rate(emberline_router_requests_total{{{chosen}}}")
     assert f"{{{chosen}}}[$__range] @ end()" in asked
 
 
 @pytest.mark.parametrize("one", [True, False])
-def test_nothing_that_stood_for_a_variable_is_left(one: bool) -> None:
+def test_no_placeholder_remains(one: bool) -> None:
     for query in QUERIES:
-        asked = expressions.make_template(query, one=one)
+        asked = export_panel.make_template(query, one=one)
         assert "grafana-" not in asked, query
         assert "1000003" not in asked, query
         assert "$endpoint" in asked or "endpoint" not in asked, query
@@ -45,7 +45,7 @@ def test_with_values_it_is_what_the_console_asks() -> None:
     """The same series by the same expression; only patterns stand where an equality was."""
     times = Times(5, 900)
     for query in QUERIES:
-        asked = filled(expressions.make_template(query, one=True), DEMO)
+        asked = filled(export_panel.make_template(query, one=True), DEMO)
         told = asked.replace(',pod=~".*"', "").replace(',worker=~".*"', "")
         told = told.replace('pod=~".*"', "").replace('worker=~".*"', "")
         ours = render_plain(query, Scope("demo", "default"), times)
@@ -63,8 +63,8 @@ def test_a_number_grafana_could_not_follow_is_refused(
         return text.format(twice=2 * times.rate_s, step=times.step_s, hours=times.range_s / 3600)
 
     monkeypatch.setitem(QUERIES, "calculates", calculates)
-    with pytest.raises(expressions.NotExportable, match="calculates"):
-        expressions.make_template("calculates", one=True)
+    with pytest.raises(export_panel.NotExportable, match="calculates"):
+        export_panel.make_template("calculates", one=True)
 
 
 def test_a_bare_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,14 +72,14 @@ def test_a_bare_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch)
         return f"sum(increase(up[{times.range_s}s])) / {times.range_s} / {times.rate_s}"
 
     monkeypatch.setitem(QUERIES, "divides", divides)
-    assert expressions.make_template("divides", one=True) == (
+    assert export_panel.make_template("divides", one=True) == (
         "sum(increase(up[$__range])) / $__range_s / ($__rate_interval_ms / 1000)"
     )
 
 
-def test_what_the_console_knows_of_an_endpoint_is_asked_as_a_metric() -> None:
+def test_factors_are_queried_as_metrics() -> None:
     line = PanelLine("reuse_each", by="endpoint_name", factor="saved_usd_token")
-    asked = expressions.export_line(line, one=False)
+    asked = export_panel.export_line(line, one=False)
     assert asked.endswith(
         ") * on (endpoint_name) group_left () "
         "max by (endpoint_name) (emberline_saved_usd_per_token)"
@@ -88,7 +88,7 @@ def test_what_the_console_knows_of_an_endpoint_is_asked_as_a_metric() -> None:
 
 def test_promtool_reads_every_expression(tmp_path: Path) -> None:
     unlike = {
-        filled(expressions.export_line(line, one=wanted.one), chosen)
+        filled(export_panel.export_line(line, one=wanted.one), chosen)
         for wanted in list_exports()
         for panel in wanted.panels
         for line in panel.lines

@@ -6,7 +6,7 @@ import pytest
 
 from console.provisioners.local.programs import Ending, ProgramSeen, parse_endings
 from console.provisioners.local.rpc import ProcessState
-from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare_marks
+from console.system.program_watch import ProgramChange, ProgramMark, ProgramStep, compare_marks
 
 KILLED = Ending("terminated by SIGKILL", asked=False)
 ASKED = Ending("exit status 0", asked=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.boards.queries import Scope, availability
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import targets
 from tests.support.prometheus import PROMTOOL
 
 
@@ -27,7 +28,7 @@ def test_a_target_that_answered_for_seconds_is_remembered(
     labels = '{job="router", namespace="default", endpoint_name="demo"}'
     samples = [{"labels": '{job="router"}', "value": end_s}] if end_s is not None else []
     question = {
-        "expr": availability.last_up(Scope("demo"), ("router",)),
+        "expr": targets.last_up(Scope("demo"), ("router",)),
         "eval_time": "16m",
         "exp_samples": samples,
     }

@@ -15,9 +15,9 @@ import pytest
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import RANGES
-from dashboards.boards.queries import Scope, Times, promql
-from dashboards.boards.queries import recording_rules as queries_recording_rules
+from dashboards.boards.queries import Scope, Times, growth, promql
 from dashboards.boards.results import board as results_board
+from dashboards.boards.results.board import BoardRequest
 from dashboards.prometheus.config import recording_rules
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
 from tests.dashboards.prometheus.config.test_recording_rules import asked, of
@@ -25,7 +25,7 @@ from tests.support.prometheus import PROMTOOL
 
 KEPT = Times(7200, 14_400, kept=(300,))
 MINUTES = Times(60, 3600, kept=(300, 60))  # its steps of one family, what it ranks by of both
-FIVE, ONE = queries_recording_rules.FAMILIES
+FIVE, ONE = growth.FAMILIES
 
 
 def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
@@ -83,7 +83,7 @@ def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict
     return asked(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
 
 
-def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
+def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
     """To within what an extrapolation makes of a worker that came in the middle of a step."""
     one = Scope("a")
     questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
@@ -95,7 +95,7 @@ def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_something_was_compared(tmp_path: Path) -> None:
+def test_comparison_of_recorded_series_can_fail(tmp_path: Path) -> None:
     """The same, held to what no two ways of reckoning agree on."""
     done = promtool(tmp_path, of(WORLD, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
     assert 'endpoint_name="a"' in done.stderr + done.stdout
@@ -104,9 +104,7 @@ def test_something_was_compared(tmp_path: Path) -> None:
 def test_every_counter_of_the_boards_is_kept() -> None:
     found = set()
     recorded = {
-        rule["record"]
-        for family in queries_recording_rules.FAMILIES
-        for rule in queries_recording_rules.make_rules(family)
+        rule["record"] for family in growth.FAMILIES for rule in recording_rules.make_rules(family)
     }
     for board in BOARDS.values():
         for one in (False, True):
@@ -131,7 +129,7 @@ def test_every_counter_of_the_boards_is_kept() -> None:
     ],
 )
 def test_how_it_is_put(raw: str, short: str) -> None:
-    assert queries_recording_rules.rewrite_recorded(raw, KEPT) == short
+    assert growth.rewrite_recorded(raw, KEPT) == short
 
 
 @pytest.mark.parametrize(
@@ -148,7 +146,7 @@ def test_how_it_is_put(raw: str, short: str) -> None:
     ],
 )
 def test_which_rules_serve(window_s: int, step_s: int, every_s: int) -> None:
-    found = queries_recording_rules.select_families([f"rate(a[{window_s}s])"], Times(step_s, 900))
+    found = growth.select_families([f"rate(a[{window_s}s])"], Times(step_s, 900))
     assert [family.every_s for family in found] == [every_s] * bool(every_s)
 
 
@@ -157,26 +155,27 @@ def test_a_rule_with_too_few_samples_is_not_asked() -> None:
     expression = ["rate(a[60s])", "rate(a[300s])"]
     for scrape_s, every in ((15, {60, 300}), (30, {300}), (120, set())):
         times = Times(60, 21_600, scrape_s)
-        assert {
-            family.every_s for family in queries_recording_rules.select_families(expression, times)
-        } == every & {60}
+        assert {family.every_s for family in growth.select_families(expression, times)} == every & {
+            60
+        }
         times = Times(300, 86_400, scrape_s)
         assert {
-            family.every_s
-            for family in queries_recording_rules.select_families(expression[1:], times)
+            family.every_s for family in growth.select_families(expression[1:], times)
         } == every & {300}
 
 
-def test_what_each_step_looks_back_to_was_kept_too() -> None:
+def test_coverage_includes_the_window_before_each_step() -> None:
     """A day before each of fifteen minutes: the rules must be a day old, not fifteen minutes."""
     stub = Stub(QueryResult())
-    results_board.measure(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
+    results_board.measure(
+        BoardRequest(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
+    )
     assert f"[{900 + 86_400}s:" in stub.asked["not_covered_300"].query
 
 
-def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
+def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
-    question = queries_recording_rules.count_uncovered(FIVE, 14_400)
+    question = growth.count_uncovered(FIVE, 14_400)
     world = {'up{job="vllm"}': "_x120 1x180"}
     assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
     done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
@@ -184,9 +183,7 @@ def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
     bare = question.replace(FIVE.scraped, "emberline5m:never")
     done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
-    coarse = queries_recording_rules.count_uncovered(FIVE, 180_000).replace(
-        FIVE.scraped, "emberline5m:never"
-    )
+    coarse = growth.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
     done = promtool(tmp_path, of(young, asked(coarse, ("{}", 1.0), at="305m")))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -223,9 +220,9 @@ def test_a_board_asks_what_was_kept_all_the_while(
 ) -> None:
     stub = Stub(lacking)
     panels = BOARDS["overview"].panels(one=False)
-    results_board.measure(stub, panels, Scope(), RANGES[range_key], 1.8e9)
+    results_board.measure(BoardRequest(stub, panels, Scope(), RANGES[range_key], 1.8e9))
     found = {question.query for question in stub.asked.values()}
-    families = [family.all for family in queries_recording_rules.FAMILIES]
+    families = [family.all for family in growth.FAMILIES]
     asked_short = [query for query in found if "count_over" not in query]
     assert any(name in query for query in asked_short for name in families) is short
 
@@ -233,7 +230,7 @@ def test_a_board_asks_what_was_kept_all_the_while(
 def test_the_period_before_is_looked_at_too() -> None:
     stub = Stub(QueryResult())
     panels = BOARDS["overview"].panels(one=False)
-    results_board.measure(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True)
+    results_board.measure(BoardRequest(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True))
     assert f"[{14 * 86_400 + 1800}s:" in stub.asked["not_covered_300"].query
 
 
@@ -261,7 +258,7 @@ def test_the_newest_points_are_of_samples(range_key: str) -> None:
     """Rules come after what they keep: a burst of a minute ago must not be missing."""
     chosen = RANGES[range_key]
     panels = [panel for panel in BOARDS["overview"].panels(one=True) if panel.id == "tokens"]
-    found = results_board.measure(Late(), panels, Scope("a"), chosen, 1.8e9)
+    found = results_board.measure(BoardRequest(Late(), panels, Scope("a"), chosen, 1.8e9))
     (shown,) = found.panels
     for line in shown.drawn:
         points = sum(value is not None for value in line.values)
@@ -283,7 +280,7 @@ def test_evidence_is_of_this_moment_whatever_the_grid_of_the_chart() -> None:
     """The last point of six hours may be a minute old, and all that happened younger."""
     stub, now = Quiet(QueryResult()), 1.8e9 + 59
     panels = BOARDS["overview"].panels(one=True)
-    results_board.measure(stub, panels, Scope("a"), RANGES["6h"], now)
+    results_board.measure(BoardRequest(stub, panels, Scope("a"), RANGES["6h"], now))
     moments = [question.at for name, question in stub.asked.items() if "happened_" in name]
     assert moments
     assert min(moments) >= now - queries.SCRAPE_S

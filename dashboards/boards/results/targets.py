@@ -1,0 +1,246 @@
+"""Scraped targets of a scope: number, scrape interval, state by job and exported metrics.
+
+Number and interval are read from Prometheus' own samples once a minute. The rate window must fit
+the scrape interval: 5 s locally, up to 60 s in clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dashboards.boards.panels.declarations import Panel, Range
+from dashboards.boards.panels.exporters import EXPORTERS
+from dashboards.boards.queries import SCRAPE_S, Scope, growth, promql
+from dashboards.boards.queries import metric_names as n
+from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
+
+MEMORY_S = 60  # s; also how long values of a replaced Prometheus remain in use
+_MAX_SCOPES = 10_000
+# Job to display names: one, many.
+JOBS = {
+    "vllm": ("worker", "workers"),
+    "router": ("router", "routers"),
+    "l2": ("cache node", "cache nodes"),
+}
+# Metrics that every worker exports since a version, regardless of its arguments; newest first.
+VERSION_MARKERS = (
+    ("0.32", f"{n.PREEMPTED}_count"),
+    ("0.24", n.WAITING_WHY),
+    ("0.19", n.FLOPS),
+    ("0.16", n.CACHED_ALL),
+    ("0.13", f"{n.COMPUTED_TOKENS}_count"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeResolution:
+    at: float
+    every_s: int = SCRAPE_S
+    targets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobTargets:
+    """Targets of one job in Prometheus. `last_up` in epoch seconds within the last day."""
+
+    known: int = 0
+    up: int = 0
+    last_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PanelFacts:
+    """Targets by job and names of exported metrics. With a `fault` nothing can be judged.
+    `scraped`: targets up and known, as text.
+    """
+
+    jobs: Mapping[str, JobTargets]
+    exported: frozenset[str]
+    fault: Fault | None = None
+    scraped: str = ""
+
+    def suffice(self, panel: Panel, numbers: Sequence[float]) -> bool:
+        """Whether these values of the panel need no message: current, and not all zero."""
+        is_up = not panel.job or self.jobs.get(panel.job, JobTargets()).up > 0
+        return is_up and (any(numbers) or (bool(numbers) and panel.unit == "seconds"))
+
+
+_memory: dict[Scope, ScrapeResolution] = {}
+
+
+def get_interval_s(asker: Asker, scope: Scope, now: float) -> int:
+    """Return the interval; at least the local Prometheus' interval, which is also the default."""
+    return query_resolution(asker, scope, now).every_s
+
+
+def count_targets(asker: Asker, scope: Scope, now: float) -> int:
+    """Return the number of targets; 0 when unknown."""
+    return query_resolution(asker, scope, now).targets
+
+
+def query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolution:
+    known = _memory.get(scope)
+    if known is not None and 0 <= now - known.at < MEMORY_S:
+        return known
+    at = int(now) // SCRAPE_S * SCRAPE_S
+    asked = {
+        "scraped_every": Question(scraped_every(scope), at, join="max"),
+        "scraped": Question(f"count(up{_scraped(scope)})", at, join="sum"),
+    }
+    values = {name: _number(answer) for name, answer in asker.ask(asked).items()}
+    if values["scraped_every"] is None:
+        return ScrapeResolution(now)
+    if len(_memory) >= _MAX_SCOPES:
+        _memory.clear()
+    every_s = max(SCRAPE_S, round(values["scraped_every"]))
+    _memory[scope] = ScrapeResolution(now, every_s, int(values["scraped"] or 0))
+    return _memory[scope]
+
+
+def scraped_every(scope: Scope) -> str:
+    """Median scrape interval in seconds."""
+    sampled = f"timestamp(up{_scraped(scope)})[2m:1s]"
+    apart = f"(max_over_time({sampled}) - min_over_time({sampled})) / (changes({sampled}) > 0)"
+    return f"quantile(0.5, {apart})"
+
+
+def _scraped(scope: Scope) -> str:
+    return scope.engines(job_re="|".join(promql.JOBS))
+
+
+def _number(answer: QueryResult) -> float | None:
+    return next((series.latest for series in answer.series if series.latest is not None), None)
+
+
+def clear_memory() -> None:
+    _memory.clear()
+
+
+def list_covered(asker: Asker, reach_s: Mapping[growth.Family, int], at: int) -> tuple[int, ...]:
+    """Return the intervals of those families of recording rules that cover their reach before
+    `at`.
+    """
+    names = {f"not_covered_{family.every_s}": family for family in reach_s}
+    asked = {
+        name: Question(growth.count_uncovered(family, reach_s[family]), at, join="sum")
+        for name, family in names.items()
+    }
+    answers = asker.ask(asked) if asked else {}
+    return tuple(family.every_s for name, family in names.items() if _is_zero(answers[name]))
+
+
+def _is_zero(answer: QueryResult) -> bool:
+    return answer.fault is None and not any(series.latest for series in answer.series)
+
+
+MAX_RAW_POINTS = 10_000  # points of all targets, for steps below those of recording rules
+MAX_RECORDED_POINTS = 20_000
+_RECORDED_STEP_S = 60
+_MIN_POINTS = 12
+_STEPS_S = (
+    *(10, 15, 20, 30, 60, 120, 300, 600, 900),
+    *(1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400),
+)
+
+
+def fit_range(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
+    """Return the range with a step that fits the scrape interval and the number of targets."""
+    target_count = count_targets(asker, scope, now)
+    step_s = chosen.step_s
+    for longer_s in _STEPS_S:
+        points = chosen.length_s // step_s
+        if points * target_count <= (
+            MAX_RAW_POINTS if step_s < _RECORDED_STEP_S else MAX_RECORDED_POINTS
+        ):
+            break
+        if longer_s > step_s and chosen.length_s // longer_s >= _MIN_POINTS:
+            step_s = longer_s
+    return replace(chosen, step_s=step_s)
+
+
+_FACT_PREFIXES = ("targets_", "exported_")
+
+
+def plan_facts(panels: Sequence[Panel], scope: Scope, at: int) -> dict[str, Question]:
+    asked = {
+        "targets_known": Question(f"count by (job) (up{_scraped(scope)})", at, join="sum"),
+        "targets_up": Question(f"sum by (job) (up{_scraped(scope)})", at, join="sum"),
+    }
+    braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
+    for job, within in braces.items():
+        metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
+        if not metrics:
+            continue
+        metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
+        metrics |= {mark for _, mark in VERSION_MARKERS if job == "vllm"}
+        asked[_exported_key(job)] = Question(exported(metrics, within), at, join="sum")
+    return asked
+
+
+def collect_facts(
+    asker: Asker, panels: Sequence[Panel], scope: Scope, at: int, answers: dict[str, QueryResult]
+) -> PanelFacts:
+    """Read the answers to `plan_facts`. Of jobs without a target that is up, query when they were
+    last; that answer is added to `answers`.
+    """
+    away = tuple(sorted(job for job, seen in _read_jobs(answers, panels).items() if seen.up == 0))
+    if away:
+        question = Question(last_up(scope, away), at, join="max")
+        answers |= asker.ask({"targets_last_up": question})
+    jobs = _read_jobs(answers, panels)
+    names = {
+        series.label("__name__")
+        for job in {panel.job for panel in panels}
+        for series in answers[_exported_key(job)].series
+    }
+    # Nothing can be judged without these. A single slow panel does not affect the others.
+    judging = [answer for name, answer in answers.items() if name.startswith(_FACT_PREFIXES)]
+    fault = next((answer.fault for answer in judging if answer.fault), None)
+    return PanelFacts(jobs, frozenset(names), fault, _format_scraped(jobs))
+
+
+def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
+    """End of the latest whole minute in which these jobs' targets answered a scrape, within a day.
+    Only for jobs that are down: over thousands of live targets it would be expensive.
+    """
+    if not set(jobs) <= set(promql.JOBS):
+        raise ValueError(f"{jobs} are not among {promql.JOBS}")
+    # Asked at whole minutes only: `up` itself would miss a target that answered in between.
+    answered = f"timestamp(max_over_time(up{scope.engines(job_re='|'.join(jobs))}[1m]) == 1)"
+    return f"max by (job) (max_over_time({answered}[1d:1m]))"
+
+
+def exported(metrics: Collection[str], braces: str) -> str:
+    for metric in metrics:
+        if not promql.NAME.fullmatch(metric):
+            raise ValueError(f"{metric!r} is not the name of a metric")
+    names = f'__name__=~"{"|".join(sorted(metrics))}"'
+    return f"count by (__name__) ({{{','.join(filter(None, [names, braces.strip('{}')]))}}})"
+
+
+def _exported_key(job: str) -> str:
+    return f"exported_{job or 'elsewhere'}"
+
+
+def _read_jobs(
+    answers: Mapping[str, QueryResult], panels: Sequence[Panel]
+) -> dict[str, JobTargets]:
+    known, up, last = (
+        {series.label("job"): series.latest for series in answers.get(name, QueryResult()).series}
+        for name in ("targets_known", "targets_up", "targets_last_up")
+    )
+    return {
+        job: JobTargets(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
+        for job in {panel.job for panel in panels if panel.job}
+    }
+
+
+def _format_scraped(jobs: Mapping[str, JobTargets]) -> str:
+    """Format targets up and known: "workers 2 of 2, no routers"."""
+    found = []
+    for job, (_, many) in JOBS.items():
+        if job in jobs:
+            seen = jobs[job]
+            found.append(f"{many} {seen.up} of {seen.known}" if seen.known else f"no {many}")
+    return ", ".join(found)
