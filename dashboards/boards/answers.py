@@ -105,16 +105,21 @@ class BoardRequest:
             compare=self.query.compare,
         )
 
+    def render(self) -> bytes:
+        """Return the board's JSON without annotations, rendered at most once per new point."""
+        good_s = max(SCRAPE_S - 1, self.window.step / _REFRESHES_PER_STEP)
+        body: bytes = CACHE.get(
+            self.cache_key(), good_s, lambda: json.dumps(board.document(self.measure())).encode()
+        )
+        return body
+
 
 def respond(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> BoardResponse:
     """Return the board's JSON, rendered at most once per new point, with current annotations."""
     request = _resolve(viewer, place, look, scope)
-    good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
-    rendered: bytes = CACHE.get(
-        request.cache_key(), good_s, lambda: json.dumps(board.document(request.measure())).encode()
-    )
+    rendered = request.render()
     notes = boards_annotations.list_notes(request.asker, viewer, request.scope, request.window)
     body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
     return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
