@@ -111,14 +111,18 @@ class PinForm(ActionForm):
 
     to = forms.ChoiceField(label="Board", required=False)
     title = forms.CharField(
-        label="Title of the new board", max_length=MAX_TITLE, required=False, initial="My board"
+        label="Title of the new board",
+        max_length=MAX_TITLE,
+        required=False,
+        initial="My board",
+        help_text="With New personal board only.",
     )
     width = forms.ChoiceField(label="Width", choices=WIDTH_CHOICES, required=False, initial="half")
 
     def __init__(
         self, boards: Iterable[CustomBoard], data: Any = None, initial: Any = None
     ) -> None:
-        known = [(str(board.pk), f"{board.title} ({board.owner_label})") for board in boards]
+        known = [(str(board.pk), _name_board(board)) for board in boards]
         super().__init__(data, initial={"to": known[0][0] if known else "", **(initial or {})})
         to: Any = self.fields["to"]
         to.choices = [*known, ("", "New personal board")]
@@ -179,6 +183,10 @@ def list_owners(viewer: Any) -> list[tuple[str, str]]:
     if allows(viewer, "operator"):
         found.append((CONSOLE, "All console-wide roles"))
     return found
+
+
+def _name_board(board: CustomBoard) -> str:
+    return f"{board.title} ({'personal' if board.user_id else board.owner_label})"
 
 
 def _quote(value: Any) -> str:

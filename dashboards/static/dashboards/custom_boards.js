@@ -14,8 +14,14 @@
   const dialog = make("dialog", { className: "modal" }, make("div", { className: "modal-dialog modal-dialog-centered" }, content));
   dialog.setAttribute("aria-labelledby", "board-dialog-title");
   document.body.append(dialog);
+  const offerTitle = () => { // only a new board takes one
+    const to = content.querySelector("#id_to"), title = to && content.querySelector("#id_title");
+    if (title) title.closest(".mb-3").hidden = to.value !== "";
+  };
+  dialog.addEventListener("change", offerTitle);
   const show = (html) => {
     content.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
+    offerTitle();
     (content.querySelector(".is-invalid") || content.querySelector("select, input:not([type=hidden]), textarea"))?.focus();
   };
   const open = async (link) => {
