@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -79,10 +79,11 @@ def build_context(
         problems = (*problems, Problem("panel", look.panel, text, remedy, "not_found"))
         look = replace(look, panel="")
     shown = look.select(panels)
-    entries = [_build_entry(viewer, board, look, panel) for panel in shown]
     may_edit = selectors.may_edit(viewer, board)
-    scoped = any(panel.endpoint for panel in panels)
-    names = endpoint_selectors.endpoints(viewer).values_list("name", flat=True) if scoped else ()
+    names: list[str] = []
+    if any(panel.endpoint for panel in panels):
+        names = list(endpoint_selectors.endpoints(viewer).values_list("name", flat=True))
+    entries = [_build_entry(viewer, board, look, panel, names) for panel in shown]
     return {
         "custom": board,
         "sections": [{"title": "", "panels": entries}],
@@ -90,7 +91,7 @@ def build_context(
         "editing": look.edit,
         "may_edit": may_edit,
         "may_write_queries": may_edit and selectors.may_write_queries(viewer),
-        "endpoint_names": list(names),
+        "endpoint_names": names,
         "endpoint_url": page.endpoint_url(look.plain),
         "edit_url": f"?{look.query(edit=not look.edit, panel='')}",
         "whole_url": f"?{look.query(panel='')}",
@@ -104,7 +105,11 @@ def build_context(
 
 
 def _build_entry(
-    viewer: Somebody, board: CustomBoard, look: CustomBoardQuery, item: BoardPanel
+    viewer: Somebody,
+    board: CustomBoard,
+    look: CustomBoardQuery,
+    item: BoardPanel,
+    endpoints: Collection[str],
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "panel": as_panel(item),
@@ -118,6 +123,8 @@ def _build_entry(
         entry["source_label"] = " · ".join(
             filter(None, (item.endpoint or "All endpoints", item.worker, BOARDS[item.board].title))
         )
+        if item.endpoint and item.endpoint not in endpoints:
+            return entry  # nothing to link to
         entry["source_url"] = f"{page.board_url(place)}?{plain.query()}"
         entry["csv_url"] = f"{page.board_url(place, 'csv')}?{plain.query()}"
         entry["pin_url"] = page.pin_url(item.board, item.panel, item.endpoint, item.worker)

@@ -89,7 +89,7 @@ def _describe(fault: Fault | None, drawn: Sequence[StyledSeries]) -> tuple[State
         return "quiet", Message("info", "No data in this range", text, "")
     if fault.kind is FaultKind.BAD_QUERY:
         title = "Prometheus rejected the query"
-        return "bad_query", Message("danger", title, fault.detail, "Correct the query.")
+        return "bad_query", Message("danger", title, fault.detail, "")
     if fault.kind in (FaultKind.TOO_SLOW, FaultKind.TOO_EXPENSIVE):
         return "too_slow", make_fault_message(fault)
     return "prometheus", make_fault_message(fault)

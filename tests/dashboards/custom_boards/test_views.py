@@ -84,6 +84,13 @@ def test_the_link_keeps_range_and_endpoint(operator: Client) -> None:
     assert "data-arrange" not in browser("viewer").get(f"{url}&edit=1").text
 
 
+def test_a_panel_of_a_deleted_endpoint_links_nowhere(operator: Client) -> None:
+    board = made({**TTFT, "endpoint": "gone"})
+    text = operator.get(f"{ALL}{board.pk}/").text
+    assert "gone · Overview" in text
+    assert "/endpoints/gone/" not in text
+
+
 def test_data_is_one_answer_with_an_etag(operator: Client) -> None:
     board = made(TTFT, QUERY)
     response = operator.get(f"{ALL}{board.pk}/data")
