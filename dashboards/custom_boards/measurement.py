@@ -16,10 +16,10 @@ from typing import Any, cast
 from console.accounts.permissions import Somebody
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import annotations as boards_annotations
-from dashboards.boards.answers import BoardRequest
+from dashboards.boards.answers import CACHE, BoardRequest
 from dashboards.boards.panels import Panel
 from dashboards.boards.panels.declarations import Board, PanelSection
-from dashboards.boards.queries import Scope
+from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.boards.results import resolution
 from dashboards.boards.results.board import Factors, document
 from dashboards.boards.results.query import BoardLocation, BoardQuery
@@ -32,6 +32,7 @@ from dashboards.prometheus.http.client import (
     Asker,
     Window,
 )
+from dashboards.prometheus.http.federation import Federated
 from endpoints import selectors as endpoint_selectors
 
 _AT_ONCE = 4  # scopes
@@ -122,7 +123,7 @@ def measure_board(
     jobs = [_plan_group(batch, look, end) for batch in _list_batches(viewer, planned.groups)]
     if planned.queries:
         asker = connections.fleet()
-        jobs.append(lambda: document(query_panels.ask(asker, planned.queries, look, end)))
+        jobs.append(lambda: _render_queries(asker, planned.queries, look, end))
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(jobs)))) as pool:
         answers = list(pool.map(lambda job: job(), jobs))
     shown = {key: _make_notice(key, message) for key, message in planned.notices.items()}
@@ -143,6 +144,19 @@ def measure_board(
         "scraped": answers[0]["scraped"] if len(planned.groups) == 1 else "",
         "panels": [shown[panel.id] for panel in panels],
     }
+
+
+def _render_queries(
+    asker: Asker, panels: Sequence[BoardPanel], look: BoardQuery, end: float
+) -> dict[str, Any]:
+    """Return the document of PromQL panels, rendered once for all viewers of a moment."""
+    source = asker.parts if isinstance(asker, Federated) else asker
+    window = Window.ending(end, look.range.length_s, look.range.step_s)
+    key = ("promql", source, tuple(panels), look.range, look.compare, window)
+    found: dict[str, Any] = CACHE.get(
+        key, SCRAPE_S - 1, lambda: document(query_panels.ask(asker, panels, look, end))
+    )
+    return found
 
 
 def _list_batches(viewer: Somebody, groups: Sequence[_Group]) -> list[_Batch]:

@@ -128,3 +128,18 @@ def test_a_batch_for_each_scope_and_one_for_all_queries(
         measured(viewer, *many, *(query(f"q{at}", f"up + {at}") for at in range(5)))
     assert len(rounds) <= alone
     assert {f"q{at}" for at in range(5)} in rounds
+
+
+def test_viewers_share_the_rendered_queries(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="http://stub")
+    asked: list[str] = []
+
+    def ask(_self: Prometheus, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
+        asked.extend(question.query for question in questions.values())
+        return dict.fromkeys(questions, QueryResult())
+
+    monkeypatch.setattr(Prometheus, "ask", ask)
+    fixed = {"until": 1_700_000_000}
+    for viewer, text in (("viewer", "up"), ("operator", "up"), ("viewer", "up + 1")):
+        measured(person(viewer), query("q", text), **fixed)
+    assert [text for text in asked if text.startswith("up")] == ["up", "up + 1"]
