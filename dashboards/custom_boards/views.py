@@ -7,6 +7,7 @@ import json
 import time
 from uuid import UUID
 
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.cache import get_conditional_response
@@ -18,27 +19,33 @@ from django.views.decorators.http import require_safe
 from console.accounts.permissions import actor_of
 from console.core.errors import Refused
 from dashboards.boards.results import csv_export
-from dashboards.custom_boards import measurement, page, query_panels, selectors
+from dashboards.custom_boards import measurement, query_panels, selectors
+from dashboards.custom_boards import page as board_page
 from dashboards.custom_boards.documents import PROMQL
 from dashboards.custom_boards.models import CustomBoard
 from dashboards.prometheus import connections
 
+_PAGE = 50
+
 
 @require_safe
 def board_list(request: HttpRequest) -> HttpResponse:
+    """List the boards, the latest changed first."""
+    listed = selectors.list_boards(request.user).order_by("-changed_at", "pk")
+    page = Paginator(listed, _PAGE).get_page(request.GET.get("page"))
     rows = [
-        {"board": board, "may_edit": selectors.may_edit(request.user, board)}
-        for board in selectors.list_boards(request.user)
+        {"board": one, "may_edit": selectors.may_edit(request.user, one)}
+        for one in page.object_list
     ]
-    return render(request, "dashboards/custom/list.html", {"rows": rows})
+    return render(request, "dashboards/custom/list.html", {"rows": rows, "page": page})
 
 
 @require_safe
 def board(request: HttpRequest, board_id: UUID) -> HttpResponse:
     shown = find_board(request, board_id)
     may_edit = selectors.may_edit(request.user, shown)
-    look, problems = page.parse_board_query(request.GET, time.time(), may_edit=may_edit)
-    context = page.build_context(request.user, shown, look, problems)
+    look, problems = board_page.parse_board_query(request.GET, time.time(), may_edit=may_edit)
+    context = board_page.build_context(request.user, shown, look, problems)
     return render(request, "dashboards/custom/board.html", context)
 
 
@@ -48,7 +55,7 @@ def board(request: HttpRequest, board_id: UUID) -> HttpResponse:
 def board_data(request: HttpRequest, board_id: UUID) -> HttpResponse:
     """Return the values that the viewer may see, in one response for all panels."""
     shown = find_board(request, board_id)
-    look, _ = page.parse_board_query(request.GET, time.time())
+    look, _ = board_page.parse_board_query(request.GET, time.time())
     panels = look.select(selectors.read_panels(request.user, shown))
     body = json.dumps(measurement.measure_board(request.user, panels, look)).encode()
     response = HttpResponse(body, content_type="application/json")
@@ -61,7 +68,7 @@ def board_data(request: HttpRequest, board_id: UUID) -> HttpResponse:
 def query_csv(request: HttpRequest, board_id: UUID) -> HttpResponse:
     """Return the values of one PromQL panel; other panels have the CSV of their own board."""
     shown = find_board(request, board_id)
-    look, _ = page.parse_board_query(request.GET, time.time())
+    look, _ = board_page.parse_board_query(request.GET, time.time())
     panels = [
         panel
         for panel in look.select(selectors.read_panels(request.user, shown))

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from console.web.shell.search import search_all
-from dashboards.custom_boards import actions
+from dashboards.custom_boards import actions, views
 from dashboards.custom_boards.models import CustomBoard
 from tests.support.console import browser, make_endpoint, person
 from tests.support.people import client_of
@@ -45,6 +45,15 @@ def test_no_boards_yet_leads_to_the_dashboards(operator: Client) -> None:
     text = operator.get(ALL).text
     assert "No custom boards" in text
     assert 'href="/dashboards/"' in text
+
+
+def test_many_boards_are_listed_by_page(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_PAGE", 2)
+    for number in range(3):
+        made(title=f"Board {number}")
+    first, second = operator.get(ALL).text, operator.get(f"{ALL}?page=2").text
+    assert [name in first for name in ("Board 2", "Board 1", "Board 0")] == [True, True, False]
+    assert "Board 0" in second
 
 
 def test_a_board_is_shown_with_the_panels_of_built_in_boards(operator: Client) -> None:
