@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "routing",
     "dashboards",
     "dashboards.costs",
+    "dashboards.custom_boards",
     "dashboards.benchmarks",
     "dashboards.alerts.settings",
     "dashboards.alerts.notify",

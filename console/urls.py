@@ -30,6 +30,7 @@ urlpatterns = [
     path("alerts/", include("dashboards.alerts.cluster_objects.urls")),
     path("metrics-sources/", include("dashboards.prometheus.sources.urls")),
     path("costs/", include("dashboards.costs.urls")),
+    path("dashboards/custom/", include("dashboards.custom_boards.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.people.api.urls")),
     path("api/v1/", include("console.signon.api.urls")),

@@ -62,6 +62,7 @@ class Client:
         self.tokens = resources.TokenClient(self.http)
         self.audit = resources.Audit(self.http)
         self.budgets = resources.Budgets(self.http)
+        self.custom_boards = resources.CustomBoards(self.http)
         self.cost_reports = resources.Reports(self.http)
         self.tier_prices = resources.TierPrices(self.http)
         self.prices = resources.Prices(self.http)

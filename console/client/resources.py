@@ -271,6 +271,14 @@ class Grafana(ResourceClient):
         return tuple(self.http.get("grafana/export/", params)["files"])
 
 
+class CustomBoards(ObjectClient[Document]):
+    path = "custom-boards/"
+
+    def export(self, board_id: str) -> Document:
+        """Return title and panels, as `create` takes them."""
+        return self._get(self._at(board_id, "export"))
+
+
 class Budgets(ObjectClient[Document]):
     path = "budgets/"
 

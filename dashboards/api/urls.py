@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.api import boards, grafana, measurements
+from dashboards.api import boards, custom_boards, grafana, measurements
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/<endpoint:name>/proof/", measurements.Proof.as_view(), name="proof"),
     path("boards/", boards.Boards.as_view(), name="boards"),
     path("boards/<board:board>/", boards.BoardView.as_view(), name="board"),
+    path("custom-boards/", custom_boards.CustomBoards.as_view(), name="custom_boards"),
+    path(
+        "custom-boards/<uuid:board_id>/",
+        custom_boards.CustomBoardView.as_view(),
+        name="custom_board",
+    ),
+    path(
+        "custom-boards/<uuid:board_id>/export/",
+        custom_boards.ExportView.as_view(),
+        name="custom_board_export",
+    ),
     path("grafana/dashboards/", grafana.Dashboards.as_view(), name="grafana"),
     path("grafana/dashboards/<str:uid>/", grafana.DashboardView.as_view(), name="grafana_board"),
     path("grafana/export/", grafana.Export.as_view(), name="grafana_export"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import register_converter, reverse
 from django.urls.converters import SlugConverter
@@ -86,6 +87,18 @@ def board_url(place: BoardLocation, part: str = "") -> str:
     return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
 
 
+def endpoint_url(look: BoardQuery) -> str:
+    """Return the URL of an endpoint's first board, with `_` for its name."""
+    return f"{reverse('dashboards:endpoint', args=['_'])}?{look.query(panel='')}"
+
+
+def pin_url(board: str, panel: str, endpoint: str = "", worker: str = "") -> str:
+    """Return the URL of the form that adds the panel to a custom board."""
+    source = {"board": board, "panel": panel, "endpoint": endpoint, "worker": worker}
+    chosen = urlencode({name: value for name, value in source.items() if value})
+    return f"{reverse('custom_boards:pin')}?{chosen}"
+
+
 def _build_tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
@@ -105,6 +118,7 @@ def _build_sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, An
                 "panel": panel,
                 "full_url": f"?{look.query(panel=panel.id)}",
                 "csv_url": f"{board_url(place, 'csv')}?{look.query(panel=panel.id)}",
+                "pin_url": pin_url(place.board.key, panel.id, place.endpoint, look.worker),
             }
             for panel in section.panels
             if look.panel in ("", panel.id)

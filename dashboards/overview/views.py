@@ -25,7 +25,7 @@ from console.accounts.gate import role_required
 from console.web import preferences, responses
 from dashboards import actions, selectors
 from dashboards.boards import answers, page
-from dashboards.boards.panels import FLEET
+from dashboards.boards.panels import FIRST, FLEET
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import board
 from dashboards.boards.results.fleet_summary import summarize_fleet
@@ -50,7 +50,14 @@ def overview(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         **_build_status_context(request),
         **_build_guide_context(request),
-        "sections": [{"title": "", "panels": [{"panel": panel} for panel in SHOWN]}],
+        "sections": [
+            {
+                "title": "",
+                "panels": [
+                    {"panel": panel, "pin_url": page.pin_url(FIRST, panel.id)} for panel in SHOWN
+                ],
+            }
+        ],
         "problems": problems,
         **page.build_time_controls(
             chosen, f"{reverse('dashboards:overview_data')}?{chosen.query()}"

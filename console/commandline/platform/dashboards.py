@@ -1,13 +1,16 @@
-"""`emberline dashboards ...`: export dashboards and rules for Grafana."""
+"""`emberline dashboards ...`, Grafana exports, and `emberline board ...`, custom boards."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from console.client.documents import ExportedFile
 from console.commandline import output
 from console.commandline.context import FAILED, CommandContext, CommandError
-from console.commandline.verbs import Table, Verbs
+from console.commandline.input import confirm, find_row, read_document
+from console.commandline.verbs import OUTPUT_DATA, Table, Verb, Verbs
 
 
 def export(asked: CommandContext) -> str:
@@ -43,3 +46,97 @@ def add_dashboards(rooms: Verbs) -> None:
     verb = verbs.verb("export", "write dashboards, alert rules and recording rules", call=export)
     verb.add("--to", required=True, metavar="FOLDER", help="target folder, created if missing")
     verb.add("--recorded", action="store_true", help="use recording rules, for hundreds of workers")
+
+
+def _find_board(asked: CommandContext) -> Mapping[str, Any]:
+    rows = ({**one, "name": one["title"]} for one in asked.client.custom_boards.list())
+    return find_row(rows, asked.name, "custom board", "emberline board list")
+
+
+def get_board(asked: CommandContext) -> Any:
+    return asked.client.custom_boards.get(_find_board(asked)["id"])
+
+
+def export_board(asked: CommandContext) -> Any:
+    return asked.client.custom_boards.export(_find_board(asked)["id"])
+
+
+def create_board(asked: CommandContext) -> Any:
+    return asked.client.custom_boards.create(_read_board(asked))
+
+
+def replace_board(asked: CommandContext) -> Any:
+    return asked.client.custom_boards.set(_find_board(asked)["id"], _read_board(asked))
+
+
+def delete_board(asked: CommandContext) -> None:
+    found = _find_board(asked)
+    text = f"Board {found['title']} of {found['owner']} is removed for everyone who uses it."
+    confirm(asked, found["title"], text)
+    asked.client.custom_boards.delete(found["id"])
+
+
+def _read_board(asked: CommandContext) -> dict[str, Any]:
+    shared = {"shared": asked.options["shared"] == "yes"} if asked.options["shared"] else {}
+    return {**read_document(asked.options["file"]), **asked.given("owner"), **shared}
+
+
+def _board(one: Mapping[str, Any]) -> tuple[str, ...]:
+    shared = "yes" if one["shared"] else "no"
+    return one["title"], one["id"], one["owner"], str(len(one["panels"])), shared
+
+
+_BOARDS = Table(
+    ("TITLE", "ID", "OWNER", "PANELS", "SHARED"),
+    _board,
+    "No custom boards. Create one: emberline board create -f FILE",
+)
+
+
+def add_boards(rooms: Verbs) -> None:
+    verbs = rooms.group("board", "manage custom boards", client="custom_boards")
+    verbs.verb("list", "list your boards and those of your teams", show=_BOARDS)
+    verb = verbs.verb(
+        "get", "show a board", call=get_board, form=OUTPUT_DATA, show=output.format_json
+    )
+    _add_name(verb)
+    verb = verbs.verb(
+        "create",
+        "create a board from an export",
+        call=create_board,
+        form={},
+        show="Board {title} created: {url}",
+    )
+    _add_document(verb)
+    verb = verbs.verb(
+        "replace",
+        "replace title and panels of a board",
+        call=replace_board,
+        form={},
+        show="Board {title} replaced.",
+    )
+    _add_name(verb)
+    _add_document(verb)
+    text = "print title and panels, for create"
+    verb = verbs.verb(
+        "export",
+        text,
+        call=export_board,
+        form=OUTPUT_DATA | {"default": output.JSON},
+        show=output.format_json,
+    )
+    _add_name(verb)
+    verb = verbs.verb("delete", "delete a board", call=delete_board, show="Board {name} deleted.")
+    _add_name(verb)
+    verb.add("--yes", action="store_true", help="delete without confirmation")
+
+
+def _add_name(verb: Verb) -> None:
+    verb.add("name", help="title or id of the board")
+
+
+def _add_document(verb: Verb) -> None:
+    text = "JSON or YAML file of the board; - reads standard input"
+    verb.add("-f", "--file", required=True, help=text)
+    verb.add("--owner", help="user/NAME, team/SLUG or console (default: you)")
+    verb.add("--shared", choices=("yes", "no"), help="every user with a role may open its link")

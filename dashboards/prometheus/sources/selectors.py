@@ -8,7 +8,7 @@ effect at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,14 @@ def fleet() -> Asker:
 
 def connect_endpoint(name: str) -> Asker:
     return get_source_of_endpoint(name, list_in_use()).asker()
+
+
+def connect_endpoints(names: Collection[str]) -> Mapping[str, Asker]:
+    """Return the client of each endpoint, with the queries of one."""
+    found = list_in_use()
+    owners = map_endpoints(found) if len(found) > 1 and names else {}
+    askers = {one.name: one.asker() for one in found}
+    return {name: askers[owners.get(name, found[0].name)] for name in names}
 
 
 def alertmanagers() -> tuple[Alertmanager, ...]:

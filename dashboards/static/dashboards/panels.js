@@ -45,7 +45,7 @@
   };
   // Panels of a section that have nothing to draw share a line: all that lack the same, and two or more without data
   // for the same reason. Another one without data is a small card.
-  const LACKING = ["not_scraped", "absent", "needs", "unpriced", "bad_query", "too_slow"], full = board.dataset.full !== undefined;
+  const LACKING = ["not_scraped", "absent", "needs", "unpriced", "bad_query", "too_slow"], full = ["full", "custom"].some((name) => name in board.dataset); // their panels keep order and size
   const flat = ({ data }) => data.every((trace) => trace.y && trace.y.every((value) => !value));
   const bare = ({ state, figure, kind }) => !full && state !== "prometheus" && (!figure || (["zero", "quiet"].includes(state) && kind !== "numbers" && flat(figure)));
   boards.grouped = (section, panels) => {
@@ -110,7 +110,8 @@
     data.panels.forEach((panel) => draw(panel, above, gathered));
     const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
     if (!old) good = data.at;
-    say(old ? `${data.fault.title}.` : `Targets up: ${data.scraped} · Updated ${data.at}`, Boolean(old));
+    const targets = data.scraped && `Targets up: ${data.scraped} · `;
+    say(old ? `${data.fault.title}.` : `${targets}Updated ${data.at}`, Boolean(old));
   };
   const ask = async () => {
     const url = board.dataset.url;

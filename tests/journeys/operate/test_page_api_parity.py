@@ -20,6 +20,7 @@ pytestmark = pytest.mark.django_db
 
 ONE = "/api/v1/endpoints/{name}/"
 KEYS, GROUPS = f"{ONE}keys/", "/api/v1/key-groups/"
+BOARDS = "/api/v1/custom-boards/"
 SHOWN = "It shows, and changes nothing; the same rules answer at the operation that changes."
 SESSION = "It is of a browser's session, which a program has none of."
 TASTE = "It is one person's taste in how a page looks."
@@ -55,6 +56,14 @@ PARITY = {
     "dashboards:calibrations": "PATCH /api/v1/costs/auto-calibration/",
     "money:price": "PUT /api/v1/costs/prices/{name}/",
     "dashboards:guide": TASTE,
+    "custom_boards:new": f"POST {BOARDS}",
+    "custom_boards:import": f"POST {BOARDS}",
+    "custom_boards:pin": f"PUT {BOARDS}{{board_id}}/",
+    "custom_boards:settings": f"PUT {BOARDS}{{board_id}}/",
+    "custom_boards:arrange": f"PUT {BOARDS}{{board_id}}/",
+    "custom_boards:new_query": f"PUT {BOARDS}{{board_id}}/",
+    "custom_boards:panel": f"PUT {BOARDS}{{board_id}}/",
+    "custom_boards:delete": f"DELETE {BOARDS}{{board_id}}/",
     "benchmarks:new": f"POST {ONE}benchmarks/",
     "benchmarks:outlook": f"POST {ONE}benchmarks/plan/",
     "benchmarks:abort": f"POST {ONE}benchmarks/{{run}}/abort/",

@@ -16,7 +16,10 @@ from tests.support.urlwalk import OPEN, left_open, places
 pytestmark = pytest.mark.django_db
 
 # A viewer may change their own password, tokens and session; all else that answers is a leak.
-OWN = re.compile(r"^/(login|logout|profile|endpoints/columns|overview/guide)/|^/api/v1/tokens/")
+OWN = re.compile(
+    r"^/(login|logout|profile|endpoints/columns|overview/guide)/|^/api/v1/tokens/"
+    r"|^/dashboards/custom/(new|import|pin)/"
+)
 
 
 @login_not_required

@@ -126,8 +126,11 @@ def test_a_teams_viewer_writes_nowhere(two_teams: Teams) -> None:
 
 
 # Asks a router where a prompt would go, or writes code to copy: nothing is sent or remembered.
-# What one wants to see of a list is one's own.
-HARMLESS = re.compile(r"/(explain|code|models/check)/$|^/(endpoints/columns|overview/guide)/$")
+# What one wants to see of a list is one's own, and so is a personal board.
+HARMLESS = re.compile(
+    r"/(explain|code|models/check)/$|^/(endpoints/columns|overview/guide)/$"
+    r"|^/dashboards/custom/(new|import|pin)/$"
+)
 
 
 def test_an_operator_of_a_team_changes_nothing_of_the_platform(two_teams: Teams) -> None:
@@ -144,7 +147,7 @@ def test_an_operator_of_a_team_changes_nothing_of_the_platform(two_teams: Teams)
 
 FOR_SOME_TEAM = re.compile(
     r"^/endpoints/(new|import|bulk)/|^/overview/proof/$|^/(api/v1/key-|keys/)groups/"
-    r"|^/api/v1/(endpoints|endpoints/apply|fit|preview|silences|budgets)/$|^/alerts/silences/new/$"
+    r"|^/api/v1/(endpoints|endpoints/apply|fit|preview|silences|budgets|custom-boards)/$|^/alerts/silences/new/$"
     r"|^/api/v1/acknowledgements/$|^/alerts/acknowledge/$"
     r"|^/costs/budgets/new/$"
 )

@@ -1,0 +1,193 @@
+"""Who may change which board, and what is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+
+from console.audit.models import AuditEvent
+from console.core.errors import Refused
+from dashboards.custom_boards import actions, selectors
+from dashboards.custom_boards.models import CustomBoard
+from tests.support.people import Cast, cast
+from tests.support.teams import CANARY, OURS, Teams, teams, their_endpoints
+
+pytestmark = pytest.mark.django_db
+
+TTFT = {"type": "panel", "board": "overview", "panel": "ttft"}
+QUERY = {"type": "promql", "title": "Up", "query": "up"}
+BOARD: dict[str, Any] = {"version": 1, "title": "Mine", "panels": [TTFT]}
+
+
+@pytest.fixture
+def people() -> Cast:
+    return cast()
+
+
+@pytest.fixture
+def world() -> Teams:
+    found = teams()
+    their_endpoints(found)
+    return found
+
+
+def ids(board: CustomBoard) -> list[str]:
+    return [panel["id"] for panel in CustomBoard.objects.get(pk=board.pk).panels]
+
+
+def open_by(viewer: Any, board: CustomBoard) -> bool:
+    try:
+        return selectors.get_board(viewer, board.pk) == board
+    except Refused as refused:
+        assert refused.status_code == 404
+        return False
+
+
+def test_a_personal_board_is_its_users_until_it_is_shared(people: Cast, world: Teams) -> None:
+    board = actions.create(world.frank, BOARD)
+    others = (people.ada, world.erin, world.hugo)
+    assert open_by(world.frank, board)
+    assert not any(open_by(one, board) for one in others)
+    actions.change_settings(world.frank, board.pk, "Mine", "user/frank", shared=True)
+    assert all(open_by(one, board) for one in others)
+    assert not open_by(world.nora, board), "an account without a role"
+    assert board not in selectors.list_boards(people.ada)
+    with pytest.raises(PermissionDenied):
+        actions.remove_panel(people.ada, board.pk, "p1")
+
+
+def test_a_teams_board_is_changed_by_its_operators(people: Cast, world: Teams) -> None:
+    board = actions.create(world.erin, BOARD, owner="team/ours")
+    assert open_by(world.frank, board)
+    assert open_by(people.charlie, board)
+    assert not open_by(world.hugo, board)
+    actions.resize_panel(people.alice, board.pk, "p1", "full")
+    for reader in (world.frank, people.charlie):
+        with pytest.raises(PermissionDenied):
+            actions.resize_panel(reader, board.pk, "p1", "third")
+    with pytest.raises(Refused) as refused:
+        actions.resize_panel(world.hugo, board.pk, "p1", "third")
+    assert refused.value.status_code == 404
+    with pytest.raises(PermissionDenied):
+        actions.create(world.frank, BOARD, owner="team/ours")
+
+
+def test_another_teams_board_cannot_be_made(world: Teams) -> None:
+    for owner in ("team/theirs", "team/none", "user/gina", "x", 7):
+        with pytest.raises(Refused) as refused:
+            actions.create(world.erin, BOARD, owner=owner)
+        assert refused.value.errors[0].field == "owner"
+    with pytest.raises(PermissionDenied):
+        actions.create(world.erin, BOARD, owner="console")
+
+
+def test_panels_are_moved_resized_and_removed(people: Cast) -> None:
+    board = actions.create(people.alice, {**BOARD, "panels": [TTFT, TTFT, TTFT]})
+    actions.move_panel(people.alice, board.pk, "p1", 1)
+    assert ids(board) == ["p2", "p1", "p3"]
+    actions.move_panel(people.alice, board.pk, "p3", -1)
+    assert ids(board) == ["p3", "p2", "p1"]
+    actions.move_panel(people.alice, board.pk, "p3", 99)
+    assert ids(board) == ["p2", "p1", "p3"]
+    actions.remove_panel(people.alice, board.pk, "p1")
+    board = actions.add_panel(people.alice, board.pk, TTFT)
+    assert ids(board) == ["p2", "p3", "p1"]
+    with pytest.raises(Refused) as refused:
+        actions.move_panel(people.alice, board.pk, "p9", 0)
+    assert refused.value.errors[0].value == "p9"
+
+
+def test_a_change_made_for_an_older_board_is_refused(people: Cast) -> None:
+    board = actions.create(people.alice, BOARD)
+    actions.resize_panel(people.alice, board.pk, "p1", "full")
+    with pytest.raises(Refused) as refused:
+        actions.replace_board(people.alice, board.pk, BOARD, expected_generation=1)
+    assert refused.value.status_code == 409
+
+
+def test_a_change_that_changes_nothing_leaves_no_trace(people: Cast) -> None:
+    board = actions.create(people.alice, BOARD)
+    events = AuditEvent.objects.count()
+    assert actions.resize_panel(people.alice, board.pk, "p1", "half").generation == 1
+    assert AuditEvent.objects.count() == events
+
+
+def test_every_change_is_recorded_for_the_team_without_queries(world: Teams, people: Cast) -> None:
+    board = actions.create(people.alice, {**BOARD, "panels": [QUERY]}, owner="team/ours")
+    actions.resize_panel(world.erin, board.pk, "p1", "third")
+    actions.change_settings(people.alice, board.pk, "Other", "console", shared=True)
+    actions.delete(people.alice, board.pk)
+    events = AuditEvent.objects.filter(target=f"custom-board/{board.pk}").order_by("at", "pk")
+    assert [event.verb for event in events] == ["create", "change", "change", "change", "delete"]
+    assert events[1].changes == {"panels": [["p1: Up (half)"], ["p1: Up (third)"]]}
+    assert events[1].team_id == world.ours.pk
+    assert {events[2].team_id, events[3].team_id} == {world.ours.pk, None}
+    assert all('"up"' not in str(event.changes) for event in events)
+
+
+def test_only_a_role_for_all_endpoints_writes_queries(world: Teams, people: Cast) -> None:
+    with_query = {**BOARD, "panels": [{**QUERY, "id": "q"}]}
+    for writer in (world.erin, people.charlie):
+        with pytest.raises(Refused) as refused:
+            actions.create(writer, with_query)
+        assert refused.value.status_code == 403
+        assert refused.value.errors[0].field == "query"
+    board = actions.create(people.alice, with_query, owner="team/ours")
+    hidden = selectors.export(world.erin, board)["panels"]
+    assert hidden == [{"id": "q", "type": "hidden", "title": "Up", "width": "half"}]
+    moved = {**BOARD, "panels": [TTFT, {**hidden[0], "width": "full"}]}
+    board = actions.replace_board(world.erin, board.pk, moved)
+    assert (board.panels[1]["query"], board.panels[1]["width"]) == ("up", "full")
+    with pytest.raises(Refused):
+        actions.change_panel(world.erin, board.pk, "q", {"query": f"up{{endpoint='{CANARY}'}}"})
+
+
+def test_what_is_hidden_is_not_taken_along_by_a_new_owner(world: Teams, people: Cast) -> None:
+    theirs = {**TTFT, "endpoint": CANARY}
+    board = actions.create(people.alice, {**BOARD, "panels": [theirs]}, owner="team/ours")
+    assert CANARY not in str(selectors.export(world.erin, board))
+    with pytest.raises(Refused) as refused:
+        actions.change_settings(world.erin, board.pk, "Mine", "user/erin", shared=False)
+    assert refused.value.errors[0].code == "hidden_panels"
+    actions.change_settings(people.alice, board.pk, "Mine", "user/alice", shared=True)
+    assert CANARY not in str(selectors.export(world.erin, board))
+
+
+def test_the_owner_exports_what_was_imported(world: Teams) -> None:
+    """Also panels of an endpoint that does not exist here."""
+    panels = [{**TTFT, "id": name, "endpoint": name} for name in (OURS, "elsewhere")]
+    board = actions.create(world.erin, {**BOARD, "panels": panels})
+    again = actions.create(world.erin, selectors.export(world.erin, board))
+    assert selectors.export(world.erin, again) == selectors.export(world.erin, board)
+    assert [panel["endpoint"] for panel in again.panels] == [OURS, "elsewhere"]
+
+
+def test_a_token_of_a_team_has_no_personal_boards(people: Cast, world: Teams) -> None:
+    board = actions.create(people.ada, BOARD)
+    shared = actions.create(people.alice, BOARD, shared=True)
+    people.ada.team_cap = world.ours.pk
+    assert not open_by(people.ada, board)
+    assert not open_by(people.ada, shared)
+    assert not selectors.list_boards(people.ada).exists()
+
+
+def test_a_token_that_only_reads_changes_nothing(people: Cast) -> None:
+    board = actions.create(people.ada, BOARD)
+    people.ada.role_cap = "viewer"
+    with pytest.raises(PermissionDenied):
+        actions.delete(people.ada, board.pk)
+
+
+def test_boards_have_limits(people: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "MAX_BOARDS", 1)
+    monkeypatch.setattr(actions, "MAX_PANELS", 1)
+    board = actions.create(people.alice, BOARD)
+    for change in (
+        lambda: actions.create(people.alice, BOARD),
+        lambda: actions.add_panel(people.alice, board.pk, TTFT),
+    ):
+        with pytest.raises(Refused) as refused:
+            change()
+        assert refused.value.errors[0].code == "too_many"
