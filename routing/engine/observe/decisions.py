@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from routing.engine.kv.match import Match
+from routing.engine.misses.attribution import MissSplit
 from routing.engine.policies.base import Candidate, RequestFacts
 
 SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full count
@@ -52,6 +53,7 @@ class Decision:
     status: int | None = None
     attempts: int = 0
     error: str = ""  # metric reason; "" on success
+    misses: MissSplit | None = None  # computed tokens by cause; None: not reported
 
     @property
     def failed(self) -> bool:
@@ -110,6 +112,7 @@ class Decision:
             "status": self.status,
             "attempts": self.attempts,
             "error": self.error,
+            "misses": None if self.misses is None else self.misses.show(),
         }
         if not brief:
             found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
