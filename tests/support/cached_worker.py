@@ -1,4 +1,4 @@
-"""Scripted worker with a prefix cache of its own: LRU, tail first, blocks of 16 tokens of 4 bytes."""
+"""Scripted worker with an LRU prefix cache: blocks of 16 tokens, tokens of 4 bytes."""
 
 from __future__ import annotations
 

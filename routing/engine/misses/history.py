@@ -15,6 +15,8 @@ from routing.engine.policies.prefix_index import Level, PrefixIndex, common_leng
 HISTORY_BLOCKS = 131_072  # of all tenures; 8 bytes each, and about 400 per distinct run
 MIN_TENURE_BLOCKS = 256
 MAX_ENDED = 32
+ENDS_KEPT = 16_384  # per generation, two of them; about 150 bytes each
+REFRESH_S = 5.0  # accuracy of the time of last use
 EVICTIONS_KEPT = 65_536  # per generation, two of them; about 150 bytes each
 _KEY_MASK = 2**60 - 1
 
@@ -66,12 +68,29 @@ class PromptHistory:
         self._ended: deque[Tenure] = deque()
         self._by_slot: dict[int, Tenure] = {}
         self._free: list[int] = []
+        self._ends: dict[int, float] = {}  # last blocks of prompts, by their time
+        self._old_ends: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self._index)
 
     def spans(self, chain: Sequence[int]) -> list[Span]:
         return self._index.spans(chain)
+
+    def knows(self, chain: Sequence[int]) -> bool:
+        """Return True if a prompt with the same blocks was answered lately, on any worker."""
+        return chain[-1] in self._ends or chain[-1] in self._old_ends
+
+    def used(self, worker: str, chain: Sequence[int], now: float, hit: bool) -> None:
+        """Note an answered prompt; a hit of one that was just noted changes nothing."""
+        last = chain[-1]
+        if hit and now - self._ends.get(last, 0.0) < REFRESH_S:
+            return
+        if len(self._ends) >= ENDS_KEPT:
+            self._old_ends = self._ends
+            self._ends = {}
+        self._ends[last] = now
+        self.remember(worker, chain, now)
 
     def remember(self, worker: str, chain: Sequence[int], now: float) -> None:
         tenure = self._live.get(worker)

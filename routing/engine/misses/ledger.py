@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import xxhash
 
-from routing.engine.kv.match import usable_blocks
 from routing.engine.kv.wire import Tier
 from routing.engine.misses import attribution as causes
 from routing.engine.misses.attribution import MissFacts, MissSplit, Reach, split
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_BLOCK = 16  # vLLM's on GPUs; used until the engine's is known
 _MIN_COMPARED_BYTES = 1024  # unknown part from which a prompt is compared with earlier ones
 _MIN_COMPARED_SHARE = 4  # one quarter of the prompt
-_REFRESH_S = 5.0  # accuracy of the time of last use
+_HITS_KEPT = 1024
 _TIERS = {
     Tier.GPU: causes.EVICTED_DEVICE,
     Tier.L1: causes.EVICTED_L1,
@@ -70,7 +69,11 @@ class SeenPrompt:
     spans: list[Span]
     change: PromptChange | None = None
     size: int = 0  # bytes, where compared
-    cacheable: bool = True
+
+
+KNOWN = SeenPrompt([])  # all of it, as of its last block
+NEW = SeenPrompt([])  # nothing of it
+NOT_CACHEABLE = SeenPrompt([])
 
 
 class MissLedger:
@@ -89,6 +92,8 @@ class MissLedger:
             ("cause",),
         )
         self._tokens = {cause: tokens.child(cause) for cause in causes.CAUSES}
+        self._below = self._tokens[causes.BELOW_BLOCK]
+        self._hits: dict[int, MissSplit] = {}
         self._skipped = registry.counter(
             "emberline_router_miss_comparisons_skipped_total",
             "Prompts not compared with earlier ones, since the time for it was used up; "
@@ -118,26 +123,28 @@ class MissLedger:
         data = identity.data
         if not chain:
             return SeenPrompt([]) if self._hashing and data is not None else None
+        if data is not None and (
+            data.get("prompt_logprobs") or (data.get("echo") and data.get("logprobs"))
+        ):
+            return NOT_CACHEABLE
+        if self.history.knows(chain):
+            return KNOWN
         spans = self.history.spans(chain)
         seen = SeenPrompt(spans)
-        if data is None:
-            return seen
-        if data.get("prompt_logprobs") or (data.get("echo") and data.get("logprobs")):
-            seen.cacheable = False
-            return seen
-        known = spans[-1][0] if spans else 0
-        unknown = (len(chain) - known) * self._block_bytes
-        if unknown >= _MIN_COMPARED_BYTES and _MIN_COMPARED_SHARE * (len(chain) - known) >= len(
-            chain
+        count = len(chain)
+        unknown = count - spans[-1][0] if spans else count
+        if (
+            data is not None
+            and unknown * self._block_bytes >= _MIN_COMPARED_BYTES
+            and unknown * _MIN_COMPARED_SHARE >= count
+            and self.sketches.has_time()
         ):
-            self._compare(exchange, identity, known * self._block_bytes, seen)
-        return seen
+            self._compare(exchange, identity, (count - unknown) * self._block_bytes, seen)
+        return seen if spans or seen.change is not None else NEW
 
     def _compare(
         self, exchange: RoutedRequest, identity: Identity, known: int, seen: SeenPrompt
     ) -> None:
-        if not self.sketches.has_time():
-            return
         sent = identity.sent
         assert sent is not None
         data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
@@ -166,56 +173,58 @@ class MissLedger:
             self._unreported.value += 1
             self.sums.unreported()
             return
-        chain = exchange.facts.chain
-        found = decision.misses = self._attribute(exchange, seen, cached)
-        for cause, tokens in found.tokens.items():
-            self._tokens[cause].value += tokens
-        prompt = decision.prompt_tokens
-        prefix = chain[0] if chain else 0
-        self.sums.add(found.tokens, prompt, min(cached, prompt), decision.key_id, prefix)
-        if chain and not self._just_used(decision, seen, len(chain)):
-            self.history.remember(decision.chosen, chain, decision.time)
+        facts = exchange.facts
+        chain, prompt = facts.chain, decision.prompt_tokens
+        size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
+        if facts.blocks is not None and facts.blocks.chains:
+            size = min(facts.blocks.chains)
+        usable = (prompt - 1) // size * size
+        hit = cached >= usable
+        if hit:  # the usual case
+            rest = max(prompt - cached, 0)
+            self._below.value += rest
+            decision.misses = self._hits.get(rest) or self._hit(rest)
+        else:
+            found = decision.misses = self._attribute(exchange, seen, cached, usable)
+            for cause, tokens in found.tokens.items():
+                self._tokens[cause].value += tokens
+        self.sums.add(decision, chain[0] if chain else 0)
+        if chain:
+            self.history.used(decision.chosen, chain, decision.time, hit)
 
-    def _just_used(self, decision: Decision, seen: SeenPrompt | None, blocks: int) -> bool:
-        """Return True if the history has this prompt there, used a moment ago."""
-        if seen is None or not seen.spans:
-            return False
-        reach, bits, used = seen.spans[-1]
-        here = self.history.here(decision.chosen)
-        return reach == blocks and bool(bits & here) and decision.time - used < _REFRESH_S
+    def _hit(self, rest: int) -> MissSplit:
+        found = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})
+        if len(self._hits) < _HITS_KEPT:
+            self._hits[rest] = found
+        return found
 
     def _attribute(
-        self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int
+        self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int
     ) -> MissSplit:
         decision = exchange.decision
         prompt = decision.prompt_tokens
         found = MissSplit()
-        size = self._block_size(exchange)
-        usable = usable_blocks(prompt, size) * size
-        if cached >= usable:
-            found.tokens = split(MissFacts(prompt, cached, usable))
-            return found
         whole = ""
-        if not path_generates(exchange.ask.path) or (seen is not None and not seen.cacheable):
+        if not path_generates(exchange.ask.path) or seen is NOT_CACHEABLE:
             whole = causes.NOT_CACHEABLE
         elif seen is None:
             whole = causes.NOT_HASHED
         if seen is None or whole:
             found.tokens = split(MissFacts(prompt, cached, usable, whole=whole))
             return found
+        if seen is NEW and not decision.predicted and not any(w[1] for w in decision.candidates):
+            new = min(usable, prompt) - cached
+            found.tokens = {causes.FIRST_SEEN: new, causes.BELOW_BLOCK: prompt - cached - new}
+            return found
+        if seen is KNOWN:
+            seen = SeenPrompt(self.history.spans(exchange.facts.chain))
         reaches = self._reaches(exchange, seen, cached, found)
         found.tokens = split(MissFacts(prompt, cached, usable, reaches))
-        if not any(cause in _TIMED for cause in found.tokens):
+        if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
-        if not any(cause.startswith(("changed_", "other_")) for cause in found.tokens):
+        if _CHANGED.isdisjoint(found.tokens):
             found.offset, found.place = None, ""
         return found
-
-    def _block_size(self, exchange: RoutedRequest) -> int:
-        blocks = exchange.facts.blocks
-        if blocks is not None and blocks.chains:
-            return min(blocks.chains)
-        return self._sizes.get(exchange.decision.chosen, DEFAULT_BLOCK)
 
     def _reaches(
         self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, found: MissSplit
@@ -376,6 +385,7 @@ _TIMED = frozenset(
         *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
     )
 )
+_CHANGED = frozenset(_KINDS.values())
 
 
 def _digest_of(value: Any) -> int:
