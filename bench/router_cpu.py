@@ -168,7 +168,8 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
         rss = int(Path(f"/proc/{router.pid}/statm").read_text().split()[1]) * 4096
         each = f"{cpu / (total * events) * 1e6:.1f} us CPU an event, " if events else ""
         print(
-            f"{flags.checkout or '.'}: {flags.strategy}, {flags.prompt_bytes} byte prompts, {events} events: {each}"
+            f"{flags.checkout or '.'}: {flags.strategy}, {flags.prompt_bytes} byte prompts, "
+            f"{events} events: {each}"
             f"{cpu / total * 1e6:.1f} us CPU a request, {total / wall:.0f} requests/s by the "
             f"clock, {rss / 2**20:.0f} MiB resident"
         )

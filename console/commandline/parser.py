@@ -36,7 +36,7 @@ _COMMANDS = (
     *(costs.add_cost, costs.add_budgets, costs.add_prices, costs.add_calibrations),
     *(costs.add_tier_prices, dashboards.add_dashboards, alerts.add_alerts, alerts.add_silences),
     *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
-    *(people.add_audit, analysis.add_preflight, clusters.add_rekey),
+    *(people.add_audit, analysis.add_preflight, analysis.add_misses, clusters.add_rekey),
     top.add_top,
 )
 
