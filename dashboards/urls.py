@@ -33,7 +33,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/calibration/", calibrations.calibrations, name="calibrations"),
     path("costs/<endpoint:name>/calibrate/", calibrations.calibrate, name="calibrate"),
     path("costs/<endpoint:name>/auto-calibration/", calibrations.switch, name="auto_calibration"),
-    path("dashboards/endpoints/<endpoint:name>/misses/", misses.page, name="misses"),
+    path("routing/endpoints/<endpoint:name>/misses/", misses.page, name="misses"),
     path("grafana/", include("dashboards.grafana.urls")),
     path("prometheus/targets", targets.targets, name="targets"),
     path("prometheus/console", targets.own_metrics, name="own_metrics"),

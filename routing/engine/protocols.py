@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from routing.engine.http.bodies import BufferBudget
     from routing.engine.http.http1 import RequestHead
     from routing.engine.kvaware.request_state import RequestPlacement
-    from routing.engine.misses.ledger import SeenPrompt
+    from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import Metrics, ModelMetrics
     from routing.engine.observe.tracing import Trace

@@ -7,7 +7,7 @@ covers it, so the parts always add up to the computed tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 FIRST_SEEN = "first_seen"
 CHANGED_TIMESTAMP = "changed_timestamp"
@@ -62,28 +62,6 @@ class MissFacts:
     usable: int
     reaches: Sequence[Reach] = ()
     whole: str = ""
-
-
-@dataclass(slots=True)
-class MissSplit:
-    """Computed tokens by cause. `age_s`: since the lost part was last used; None: unknown.
-    `offset`: first changed token. `place`: part of the prompt where it changed.
-    """
-
-    tokens: dict[str, int] = field(default_factory=dict)
-    age_s: float | None = None
-    evicted_at: float | None = None
-    offset: int | None = None
-    place: str = ""
-
-    def show(self) -> dict[str, object]:
-        return {
-            "causes": self.tokens,
-            "age_s": None if self.age_s is None else round(self.age_s, 1),
-            "evicted_at": self.evicted_at,
-            "changed_offset": self.offset,
-            "changed_part": self.place,
-        }
 
 
 def split(facts: MissFacts) -> dict[str, int]:

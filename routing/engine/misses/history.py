@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from routing.engine.misses.sketch import PromptChange
 from routing.engine.policies.prefix_index import Level, PrefixIndex, common_length
 
 HISTORY_BLOCKS = 131_072  # of all tenures; 8 bytes each, and about 400 per distinct run
@@ -22,6 +23,20 @@ _KEY_MASK = 2**60 - 1
 
 # End in blocks, bits of the tenures that computed up to there, time of the last use.
 Span = tuple[int, int, float]
+
+
+@dataclass(slots=True, eq=False)
+class SeenPrompt:
+    """What was known of a prompt as it was placed."""
+
+    spans: list[Span]
+    change: PromptChange | None = None
+    size: int = 0  # bytes, where compared
+
+
+KNOWN = SeenPrompt([])  # all of it, as of its last block
+NEW = SeenPrompt([])  # nothing of it
+NOT_CACHEABLE = SeenPrompt([])
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -17,10 +16,18 @@ import xxhash
 
 from routing.engine.kv.wire import Tier
 from routing.engine.misses import attribution as causes
-from routing.engine.misses.attribution import MissFacts, MissSplit, Reach, split
-from routing.engine.misses.history import Evictions, PromptHistory, Span
-from routing.engine.misses.sketch import PromptChange, PromptSeed, SketchBook
+from routing.engine.misses.attribution import MissFacts, Reach, split
+from routing.engine.misses.history import (
+    KNOWN,
+    NEW,
+    NOT_CACHEABLE,
+    Evictions,
+    PromptHistory,
+    SeenPrompt,
+)
+from routing.engine.misses.sketch import PromptSeed, SketchBook
 from routing.engine.misses.sums import MissSums
+from routing.engine.observe.decisions import MissSplit
 from routing.engine.policies import base
 from routing.engine.prompt import canonical
 from routing.engine.prompt.engine_request import path_generates
@@ -60,20 +67,6 @@ _KINDS = {
     "model": causes.OTHER_MODEL,
     "template": causes.OTHER_TEMPLATE,
 }
-
-
-@dataclass(slots=True, eq=False)
-class SeenPrompt:
-    """What was known of a prompt as it was placed."""
-
-    spans: list[Span]
-    change: PromptChange | None = None
-    size: int = 0  # bytes, where compared
-
-
-KNOWN = SeenPrompt([])  # all of it, as of its last block
-NEW = SeenPrompt([])  # nothing of it
-NOT_CACHEABLE = SeenPrompt([])
 
 
 class MissLedger:
@@ -175,9 +168,7 @@ class MissLedger:
             return
         facts = exchange.facts
         chain, prompt = facts.chain, decision.prompt_tokens
-        size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
-        if facts.blocks is not None and facts.blocks.chains:
-            size = min(facts.blocks.chains)
+        size = self._block_size(exchange)
         usable = (prompt - 1) // size * size
         hit = cached >= usable
         if hit:  # the usual case
@@ -191,6 +182,12 @@ class MissLedger:
         self.sums.add(decision, chain[0] if chain else 0)
         if chain:
             self.history.used(decision.chosen, chain, decision.time, hit)
+
+    def _block_size(self, exchange: RoutedRequest) -> int:
+        blocks = exchange.facts.blocks
+        if blocks is not None and blocks.chains:
+            return min(blocks.chains)
+        return self._sizes.get(exchange.decision.chosen, DEFAULT_BLOCK)
 
     def _hit(self, rest: int) -> MissSplit:
         found = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})
@@ -218,7 +215,8 @@ class MissLedger:
             return found
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
-        reaches = self._reaches(exchange, seen, cached, found)
+        size = self._block_size(exchange)
+        reaches = self._reaches(exchange, seen, cached, size, found)
         found.tokens = split(MissFacts(prompt, cached, usable, reaches))
         if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
@@ -227,7 +225,7 @@ class MissLedger:
         return found
 
     def _reaches(
-        self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, found: MissSplit
+        self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, found: MissSplit
     ) -> list[Reach]:
         decision, facts = exchange.decision, exchange.facts
         prompt = decision.prompt_tokens
@@ -264,6 +262,9 @@ class MissLedger:
         reaches.append((cause, held_here))
         reaches += lost
         reaches.append((cause, held_live))
+        # Ends within a block, and in an estimated token, are no lost block.
+        least = min(cached + size + (0 if facts.blocks else per_block), prompt)
+        reaches = [one for one in reaches if one[1] >= least]
         change = seen.change
         if change is not None:
             ratio = prompt / max(seen.size, 1)

@@ -7,16 +7,37 @@ display.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from routing.engine.kv.match import Match
-from routing.engine.misses.attribution import MissSplit
 from routing.engine.policies.base import Candidate, RequestFacts
 
 SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full count
 
 Digest = Callable[[bytes], str]
+
+
+@dataclass(slots=True)
+class MissSplit:
+    """Computed tokens by cause. `age_s`: since the lost part was last used; None: unknown.
+    `offset`: first changed token. `place`: part of the prompt where it changed.
+    """
+
+    tokens: dict[str, int] = field(default_factory=dict)
+    age_s: float | None = None
+    evicted_at: float | None = None
+    offset: int | None = None
+    place: str = ""
+
+    def show(self) -> dict[str, object]:
+        return {
+            "causes": self.tokens,
+            "age_s": None if self.age_s is None else round(self.age_s, 1),
+            "evicted_at": self.evicted_at,
+            "changed_offset": self.offset,
+            "changed_part": self.place,
+        }
 
 
 @dataclass(slots=True, eq=False)

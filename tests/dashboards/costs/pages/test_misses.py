@@ -74,23 +74,23 @@ def calibrate(endpoint: Endpoint) -> None:
 def test_page_lists_causes_with_prefill_time_and_remedy(demo: Endpoint) -> None:
     calibrate(demo)
     PrefixName.objects.create(endpoint=demo, digest="aa", name="Support bot")
-    page = browser("operator").get("/dashboards/endpoints/demo/misses/").content.decode()
+    page = browser("operator").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Evicted from device memory" in page
     assert "Enlarge the tier" in page
     assert "/endpoints/demo/edit/" in page
     assert "Support bot" in page
     assert "Lost by a cache reset" in page, "20 hours ago"
     assert "Prefix still being computed" not in page, "more than a day ago"
-    short = browser("viewer").get("/dashboards/endpoints/demo/misses/?range=1h&cause=nonsense")
+    short = browser("viewer").get("/routing/endpoints/demo/misses/?range=1h&cause=nonsense")
     assert "Lost by a cache reset" not in short.content.decode()
 
 
 def test_examples_of_a_cause(demo: Endpoint) -> None:
-    answer = browser("viewer").get("/dashboards/endpoints/demo/misses/?cause=evicted_device")
+    answer = browser("viewer").get("/routing/endpoints/demo/misses/?cause=evicted_device")
     page = answer.content.decode()
     assert "/routing/endpoints/demo/decisions/abc-1/" in page
     assert "displaced by" in page
-    none = browser("viewer").get("/dashboards/endpoints/demo/misses/?cause=placed_load")
+    none = browser("viewer").get("/routing/endpoints/demo/misses/?cause=placed_load")
     assert "No decision kept" in none.content.decode()
 
 
@@ -109,16 +109,16 @@ def test_rest_adds_up_and_prices(demo: Endpoint) -> None:
 
 
 def test_without_data_calibration_or_router(demo: Endpoint, router: Stub) -> None:
-    page = browser("viewer").get("/dashboards/endpoints/demo/misses/").content.decode()
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Not calibrated" in page
     router.answers["/misses"] = (200, {"hours": []})
-    page = browser("viewer").get("/dashboards/endpoints/demo/misses/").content.decode()
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "No computed prompt tokens" in page
     router.answers["/misses"] = (200, {"hours": [{"hour": HOUR, "unreported": 4}]})
-    page = browser("viewer").get("/dashboards/endpoints/demo/misses/").content.decode()
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "--enable-prompt-tokens-details" in page
     router.answers["/misses"] = (200, {"hours": "?"})
-    page = browser("viewer").get("/dashboards/endpoints/demo/misses/").content.decode()
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Requests are not affected" in page
     assert program("viewer").get("/api/v1/endpoints/demo/misses/").status_code == 503
 

@@ -204,3 +204,11 @@ def test_history_is_bounded() -> None:
     assert len(removed) <= 202
     assert removed.find("w", 999) == (0, 999.0)
     assert removed.find("other", 999) is None
+
+
+async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        for number in range(4):
+            shown = await send(server, text(40, 1300) + text(41 + number, 2000))
+            assert set(shown["misses"]["causes"]) <= {"first_seen", "below_block"}
+            assert number == 0 or shown["cached_tokens"] >= 304
