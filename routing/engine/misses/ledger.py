@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from routing.engine.protocols import RoutedRequest
 
 DEFAULT_BLOCK = 16  # vLLM's on GPUs; used until the engine's is known
-_MIN_COMPARED_BYTES = 1024  # unknown part from which a prompt is compared with earlier ones
+_MIN_COMPARED_BYTES = 512  # unknown part from which a prompt is compared with earlier ones
 _MIN_COMPARED_SHARE = 4  # one quarter of the prompt
 _HITS_KEPT = 1024
 _TIERS = {
@@ -300,8 +300,9 @@ class MissLedger:
             # Sent there before, but not answered: still being computed.
             return [gone, *lost, (causes.IN_FLIGHT, predicted)]
         held: Match = pick.tiers[decision.chosen]
-        if pick.guessed:
-            return [(causes.IN_FLIGHT, held.tokens)]
+        if pick.guessed:  # answered before, and evicted meanwhile, or still being computed
+            gone = (evicted or causes.EVICTED_UNKNOWN, min(held_here, held.tokens))
+            return [gone, (causes.IN_FLIGHT, held.tokens)]
         if gone_at >= decision.time:  # evicted after the decision
             return [(evicted, predicted)]
         # Storage evicts without events.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from dashboards.costs.reports.misses import slope_error
 from dashboards.models import Calibration, RunState
@@ -132,3 +133,14 @@ def test_error_is_the_spread_of_the_pairs() -> None:
     pairs = [(100, 0.1), (1100, 1.1), (100, 0.1), (1100, 1.2), (100, 0.1), (1100, 1.0)]
     samples = [{"tokens": tokens, "ttft_s": ttft} for tokens, ttft in pairs]
     assert slope_error(samples, 0.001) == pytest.approx(0.1)
+
+
+def test_command_line_shows_causes_and_examples(
+    demo: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrate(demo)
+    call_command("emberline", "misses", "demo", "--cause", "evicted_device")
+    shown = capsys.readouterr().out
+    assert "1,032 of 2,058 prompt tokens computed in 24h" in shown
+    assert "evicted_device  400" in shown
+    assert "abc-1" in shown

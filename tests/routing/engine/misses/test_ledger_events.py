@@ -83,7 +83,12 @@ def test_blocks_that_events_reported_and_the_engine_lacks() -> None:
 
 
 def test_blocks_still_being_computed() -> None:
-    assert Placed().again(Match(640, 0, 0, 0), guessed=True)["in_flight"] == 640
+    placed = Placed()
+    placed.ledger.evicted("w", Tier.GPU, NAMES)
+    expected = Match(640, 0, 0, 0)
+    assert placed.again(expected, guessed=True)["evicted_device"] == 992, "answered before"
+    placed.chain = array("Q", range(2001, 2017))
+    assert placed.again(expected, guessed=True)["in_flight"] == 640
 
 
 def test_cache_that_the_worker_cleared() -> None:
