@@ -21,19 +21,27 @@ from pathlib import Path
 
 import uvloop
 
-_BODY = json.dumps(
-    {
+
+def _plain(cached: int) -> bytes:
+    usage: dict[str, object] = {"prompt_tokens": 1000, "completion_tokens": 40}
+    usage["total_tokens"] = 1040
+    if cached >= 0:
+        usage["prompt_tokens_details"] = {"cached_tokens": cached}
+    message = {"role": "assistant", "content": "ok " * 40}
+    answer = {
         "id": "c",
         "object": "chat.completion",
         "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok " * 40}}],
-        "usage": {"prompt_tokens": 1000, "completion_tokens": 40, "total_tokens": 1040},
+        "choices": [{"index": 0, "message": message}],
+        "usage": usage,
     }
-).encode()
-_PLAIN = (
-    b"HTTP/1.1 200 OK\r\ndate: x\r\nserver: uvicorn\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
-)
+    body = json.dumps(answer).encode()
+    return (
+        b"HTTP/1.1 200 OK\r\ndate: x\r\nserver: uvicorn\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n%b" % (len(body), body)
+    )
+
+
 _EVENT = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 _CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
 _STREAM = (
@@ -44,8 +52,9 @@ _STREAM = (
 class Backend(asyncio.Protocol):
     """Answers every complete request at once, or streams `events` events, one a loop turn."""
 
-    def __init__(self, events: int) -> None:
+    def __init__(self, events: int, answer: bytes) -> None:
         self._events = events
+        self._answer = answer
         self._data = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -66,7 +75,7 @@ class Backend(asyncio.Protocol):
             self._transport.write(_STREAM)
             self._stream(self._events)
         else:
-            self._transport.write(_PLAIN)
+            self._transport.write(self._answer)
 
     def _stream(self, left: int) -> None:
         if left:
@@ -76,9 +85,9 @@ class Backend(asyncio.Protocol):
             self._transport.write(b"0\r\n\r\n")
 
 
-async def backend(port: int, events: int) -> None:
+async def backend(port: int, events: int, cached: int) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Backend(events), "127.0.0.1", port)
+    server = await loop.create_server(lambda: Backend(events, _plain(cached)), "127.0.0.1", port)
     await server.serve_forever()
 
 
@@ -128,6 +137,7 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
             [
                 *(sys.executable, "-m", "bench.router_cpu"),
                 *("--backend", str(port), "--events", str(events)),
+                *("--cached", str(flags.cached)),
             ]
         )
         for port in ports[:2]
@@ -138,6 +148,7 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
     # Access log enabled, output discarded.
     router = subprocess.Popen(
         [*command, "--model", "m", "--strategy", flags.strategy, *flags.engine.split()],
+        cwd=flags.checkout or None,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -157,7 +168,8 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
         rss = int(Path(f"/proc/{router.pid}/statm").read_text().split()[1]) * 4096
         each = f"{cpu / (total * events) * 1e6:.1f} us CPU an event, " if events else ""
         print(
-            f"{flags.strategy}, {flags.prompt_bytes} byte prompts, {events} events: {each}"
+            f"{flags.checkout or '.'}: {flags.strategy}, {flags.prompt_bytes} byte prompts, "
+            f"{events} events: {each}"
             f"{cpu / total * 1e6:.1f} us CPU a request, {total / wall:.0f} requests/s by the "
             f"clock, {rss / 2**20:.0f} MiB resident"
         )
@@ -175,10 +187,12 @@ def main() -> None:
     parser.add_argument("--strategy", default="prefixaware")
     parser.add_argument("--events", type=int, default=0)
     parser.add_argument("--engine", default="", help="more flags for the router, in one word")
+    parser.add_argument("--cached", type=int, default=-1, help="reported cached tokens of 1000")
+    parser.add_argument("--checkout", default="", help="run the router of this checkout")
     parser.add_argument("--backend", type=int, default=0, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.backend:
-        uvloop.run(backend(flags.backend, flags.events))
+        uvloop.run(backend(flags.backend, flags.events, flags.cached))
     else:
         uvloop.run(measure(flags, flags.events))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.alerts.settings.pages import alerts
-from dashboards.costs.pages import calibrations, endpoints
+from dashboards.costs.pages import calibrations, endpoints, misses
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
 
@@ -33,6 +33,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/calibration/", calibrations.calibrations, name="calibrations"),
     path("costs/<endpoint:name>/calibrate/", calibrations.calibrate, name="calibrate"),
     path("costs/<endpoint:name>/auto-calibration/", calibrations.switch, name="auto_calibration"),
+    path("routing/endpoints/<endpoint:name>/misses/", misses.page, name="misses"),
     path("grafana/", include("dashboards.grafana.urls")),
     path("prometheus/targets", targets.targets, name="targets"),
     path("prometheus/console", targets.own_metrics, name="own_metrics"),

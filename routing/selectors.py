@@ -24,6 +24,7 @@ from routing.analysis import prefixes as prefix_groups
 from routing.analysis import replay
 from routing.analysis.choices import RoutingDecision, as_number, read_decision
 from routing.analysis.kv_index import KvIndex, read_index
+from routing.analysis.misses import MissTotals, add_hours
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError, RouterWorker, merge_workers
 from routing.doctor.examination import examine as examine_router
@@ -83,6 +84,14 @@ def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision |
         silence = admin_client.describe_missing(words)
         return RouterReplies(None, silence)
     return RouterReplies(read_decision(raw))
+
+
+def misses(endpoint: Endpoint, hours: int, now: float) -> RouterReplies[MissTotals]:
+    """Return the sums of all routers over the current hour and those before it."""
+    words = admin_client.query_routers(routers(endpoint), admin_client.misses)
+    since = (now // 3600 - hours + 1) * 3600
+    found = add_hours([word.answer or {} for word in words], since)
+    return _combine_replies(found, words)
 
 
 def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:

@@ -160,6 +160,10 @@ class Endpoints(ListClient[documents.Endpoint]):
         """Return the strategy and the workers with their load, as the routers see them."""
         return self._get(self._at(name, "routing"))
 
+    def misses(self, name: str, **query: str) -> Document:
+        """Return the computed prompt tokens by cause; with `cause`, example decisions of it."""
+        return cast(Document, self.http.get(self._at(name, "misses"), query))
+
     def decisions(self, name: str, limit: int = 50) -> Objects:
         body = self.http.get(self._at(name, "decisions"), {"limit": limit})
         return cast(Objects, body["decisions"])

@@ -42,7 +42,7 @@ _COMMANDS = (
         alerts.add_silences,
     ),
     *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
-    *(people.add_audit, analysis.add_preflight, clusters.add_rekey),
+    *(people.add_audit, analysis.add_preflight, analysis.add_misses, clusters.add_rekey),
     top.add_top,
 )
 

@@ -193,6 +193,14 @@ def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     return found
 
 
+def misses(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
+    """Return computed prompt tokens by cause and hour."""
+    found = fetch_page(admin_url, "/misses", deadline_s)
+    if not isinstance(found.get("hours"), list):
+        raise _invalid_reply()
+    return found
+
+
 def send_budgets(
     admin_url: str,
     instance: str,

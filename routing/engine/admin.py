@@ -63,6 +63,7 @@ class AdminHandler:
             b"/config": self._config,
             b"/admission": self._admission,
             b"/usage": self._usage,
+            b"/misses": self._misses,
         }
         self.budget = router.budget
         self._orders = (b"/explain", b"/drain", b"/budgets")
@@ -184,6 +185,10 @@ class AdminHandler:
 
     def _usage(self, _query: dict[str, list[str]]) -> Answer:
         return _json_answer(self._router.recorder.use.show())
+
+    def _misses(self, _query: dict[str, list[str]]) -> Answer:
+        router = self._router
+        return _json_answer(router.misses.show(router.identifier.digest))
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from routing.engine.http.bodies import BufferBudget
     from routing.engine.http.http1 import RequestHead
     from routing.engine.kvaware.request_state import RequestPlacement
+    from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import Metrics, ModelMetrics
     from routing.engine.observe.tracing import Trace
@@ -45,6 +46,7 @@ class RoutedRequest(Protocol):
     ticket: Ticket | None
     trace: Trace | None
     placing: RequestPlacement | None
+    seen: SeenPrompt | None
 
     def go(self, waited_s: float) -> None: ...
     def send_to(self, worker: Worker, uncached_tokens: int) -> None: ...

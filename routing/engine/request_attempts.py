@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import RequestHead, ResponseHead
     from routing.engine.kvaware.request_state import RequestPlacement
+    from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import ModelMetrics
     from routing.engine.observe.tracing import Trace
@@ -36,8 +37,8 @@ class RequestAttempts:
         "_charge", "_client", "_connecting", "_connection", "_engine_deaths", "_events", "_judged",
         "_last_bytes", "_pending", "_router", "_stale_tried", "_started", "_unframed", "_worker",
         "answer", "answered", "ask", "body", "deadline", "decision", "facts", "head", "head_only",
-        "keep_alive", "model", "pinned", "placing", "reading", "sent_at", "ticket", "trace",
-        "tried", "uploading",
+        "keep_alive", "model", "pinned", "placing", "reading", "seen", "sent_at", "ticket",
+        "trace", "tried", "uploading",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +68,7 @@ class RequestAttempts:
         self.ticket: Ticket | None = None  # its admission slot
         self.trace: Trace | None = None
         self.placing: RequestPlacement | None = None
+        self.seen: SeenPrompt | None = None
         self.reading: asyncio.Task[None] | None = None
         self.answered = False
         self.tried: list[Worker] = []

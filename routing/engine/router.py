@@ -134,6 +134,7 @@ class Router(RouterState):
             if key.models is not None:
                 check_model(key.models, exchange.body, identity.data)
             exchange.body = self.meter.prepare(exchange, identity, key)
+            exchange.seen = self.misses.arrive(exchange, identity)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
@@ -266,6 +267,7 @@ class Router(RouterState):
     def finished(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision
         self.meter.account(exchange, decision.error)
+        self.misses.ended(exchange)
         model: ModelMetrics = exchange.model
         status = decision.status or 0
         self.metrics.count(model, status)
@@ -276,11 +278,10 @@ class Router(RouterState):
         if decision.error:
             self.metrics.error(decision.error)
         self.recorder.ended(exchange)
-        if self.kv is not None:
-            if exchange.placing is not None:
-                self.kv.finished(exchange)
-            if exchange.head.path in _RESET_PATHS and status == 200:
-                self._was_reset(decision.chosen, exchange.answer_end())
+        if self.kv is not None and exchange.placing is not None:
+            self.kv.finished(exchange)
+        if exchange.head.path in _RESET_PATHS and status == 200:
+            self._was_reset(decision.chosen, exchange.answer_end())
         if exchange.ticket is not None:
             # Last, since it may dispatch the next request.
             self.admission.done(exchange.ticket, *decision.used())

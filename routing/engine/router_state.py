@@ -21,6 +21,7 @@ from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.http.bodies import BufferBudget
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import KvRouting
+from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, StrategyMetrics
@@ -70,6 +71,7 @@ class RouterState:
         self.recorder = Recorder(log, self.metrics, self._boot)
         self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
+        self.misses = MissLedger(self.metrics.registry)
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
@@ -97,6 +99,9 @@ class RouterState:
         if not keep_policy:
             self.policy = policies.build_policy(config, config.hash_key or self._own_secret)
             self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
+            if self.kv is not None:
+                self.kv.policy.index.observer = self.misses
+            self.misses.configure(config.prefix_block_bytes, self.policy.needs_chain)
             self._tell_models()
             self.table.by_turn = self.policy.by_turn
             self._strategy = StrategyMetrics(self.metrics, self.policy.name)
@@ -131,7 +136,8 @@ class RouterState:
         return any(worker.in_flight < worker.max_in_flight for worker in eligible)
 
     def tell_kv(self, worker: Worker, what: str) -> None:
-        """Notify the KV event follower of a worker's state change."""
+        """Notify the KV event follower and the miss ledger of a worker's state change."""
+        self.misses.worker_changed(worker.id, what, len(self.table.workers), worker.draining)
         if self.kv is not None and self.kv.follower is not None:
             self.kv.follower.changed(worker, what)
 

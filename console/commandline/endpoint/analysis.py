@@ -280,6 +280,60 @@ def _add_spec_verb(verbs: Verbs, name: str, text: str, **options: Any) -> None:
     verb.add("--model", default="", help="short for --set model=...")
 
 
+def _format_misses(found: dict[str, Any]) -> str:
+    computed, prompt = found["computed_tokens"], found["prompt_tokens"]
+    head = f"{computed:,} of {prompt:,} prompt tokens computed in {found['range']}"
+    head += f", {output.count(found['requests'], 'request')}"
+    rows = [
+        (
+            one["code"],
+            f"{one['tokens']:,}",
+            f"{one['share']:.1%}",
+            "-" if one["seconds"] is None else f"{one['seconds']:,.1f} s",
+            "-" if one["usd"] is None else f"{one['usd']:,.4f}",
+            one["remedy"],
+        )
+        for one in found["causes"]
+    ]
+    parts = [head]
+    if rows:
+        parts += ["", output.table(("CAUSE", "TOKENS", "SHARE", "PREFILL", "USD", "REMEDY"), rows)]
+    examples = [
+        (
+            one["decision"],
+            f"{one['tokens']:,}",
+            "" if one["age_s"] is None else f"{one['age_s']:,.0f} s",
+            "" if one["changed_offset"] is None else str(one["changed_offset"]),
+        )
+        for one in found["examples"]
+    ]
+    if examples:
+        parts += ["", output.table(("DECISION", "TOKENS", "LAST USED", "CHANGED AT"), examples)]
+    notes = [found["note"], found["price_missing"]]
+    if found["unreported_requests"]:
+        answers = output.count(found["unreported_requests"], "answer")
+        notes.append(f"{answers} without cached tokens left out (--enable-prompt-tokens-details).")
+    return "\n".join([*parts, *filter(None, notes)])
+
+
+def _misses(asked: CommandContext) -> dict[str, Any]:
+    options = asked.options
+    query = {name: options[name] for name in ("range", "cause") if options[name]}
+    return asked.client.endpoints.misses(asked.name, **query)
+
+
+def add_misses(rooms: Verbs) -> None:
+    verb = rooms.verb(
+        "misses",
+        "show the computed prompt tokens of an endpoint by cause, with remedies",
+        "name",
+        call=_misses,
+        show=_format_misses,
+    )
+    verb.add("--range", default="24h", choices=("1h", "6h", "24h"), help="1h, 6h or 24h (24h)")
+    verb.add("--cause", default="", help="with example decisions of this cause")
+
+
 def add_preflight(rooms: Verbs) -> None:
     text = "check the console's requirements; exit code 1 if one is missing (on its machine)"
     rooms.verb("doctor", text, call=preflight)

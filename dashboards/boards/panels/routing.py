@@ -183,6 +183,17 @@ KV_RECOVERIES = replace(
     empty="No recoveries.",
 )
 
+COMPUTED = of_router(
+    id="computed-by-cause",
+    title="Computed prompt tokens by cause",
+    about="Each computed token has one cause; the endpoint's Misses page has price and remedy.",
+    lines=(PanelLine("computed_tokens_by_cause", by="cause"),),
+    unit="tokens_per_s",
+    metric=n.ROUTER_COMPUTED,
+    kind="stacked",
+    empty="No prompt tokens were computed, or workers do not report cached tokens.",
+)
+
 _QUALITY = (MATCH, HONESTY, BY_CACHE, TTFT_P95_BY_CACHE)
 _CARE = (ERRORS, RETRIES, OVERHEAD, QUEUED, QUEUE)
 # Links written before the titles were reworded.
@@ -195,13 +206,13 @@ BOARD = Board(
     "route",
     (
         PanelSection("Decisions", (REASONS_PANEL, STRATEGIES, FALLBACKS, FALLBACKS_BY_ENDPOINT)),
-        PanelSection("Prediction accuracy", _QUALITY, _QUALITY_ANCHOR),
+        PanelSection("Prediction accuracy", (*_QUALITY, COMPUTED), _QUALITY_ANCHOR),
         PanelSection("Overhead and errors", _CARE, _CARE_ANCHOR),
         PanelSection("Workers", (HEALTHY, HEALTHY_BY_ENDPOINT, KV_FALLBACKS)),
     ),
     (
         PanelSection("Decisions", (REASONS_PANEL, STRATEGIES, SHARE, BALANCE, SKEW, FALLBACKS)),
-        PanelSection("Prediction accuracy", _QUALITY, _QUALITY_ANCHOR),
+        PanelSection("Prediction accuracy", (*_QUALITY, COMPUTED), _QUALITY_ANCHOR),
         PanelSection("Overhead and errors", _CARE, _CARE_ANCHOR),
         PanelSection("Workers", (HEALTHY, IN_FLIGHT)),
         PanelSection(

@@ -35,6 +35,7 @@ QUERIES.update(
         "retries_by_reason": counter_query(n.RETRIES, Scope.router, "reason"),
         "decisions_by_reason": counter_query(n.DECISIONS, Scope.decisions, "reason"),
         "kv_fallbacks_by_reason": counter_query(n.KV_FALLBACKS, Scope.router, "reason"),
+        "computed_tokens_by_cause": counter_query(n.ROUTER_COMPUTED, Scope.router, "cause"),
         "kv_recoveries_by_reason": counter_query(n.KV_RECOVERIES, Scope.router, "reason"),
         # TTFT at the router for prompts cached not at all, partly and fully.
         "ttft_by_cache": quantile_query(50, (n.ROUTER_TTFT,), Scope.router, "cache"),

@@ -27,10 +27,11 @@ MODELS_INTERVAL_S = 30.0  # LoRA adapters change while a worker runs
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """Cache capacity and process start time; None where absent."""
+    """Cache capacity and process start time, None where absent; block size in tokens, or 0."""
 
     cache_tokens: int | None
     started: float | None
+    block_size: int = 0
 
 
 def _parse_number(value: bytes | None) -> int:
@@ -60,10 +61,12 @@ def _lines_starting_with(text: bytes, start: bytes) -> Iterator[bytes]:
 
 def parse_vitals(text: bytes) -> Vitals:
     """Parse vLLM's /metrics; sum the engines' caches (one line per data-parallel engine)."""
-    tokens = sum(
-        _cache_tokens(dict(_LABEL.findall(line)))
+    engines = [
+        dict(_LABEL.findall(line))
         for line in _lines_starting_with(text, b"vllm:cache_config_info{")
-    )
+    ]
+    tokens = sum(map(_cache_tokens, engines))
+    block_size = _parse_number(engines[0].get(b"block_size")) if engines else 0
     try:
         since = next(
             (float(line) for line in _lines_starting_with(text, b"process_start_time_seconds ")),
@@ -71,7 +74,7 @@ def parse_vitals(text: bytes) -> Vitals:
         )
     except ValueError:
         since = None
-    return Vitals(tokens or None, since)
+    return Vitals(tokens or None, since, block_size)
 
 
 Verdict = Callable[[Worker, str, bool], None]

@@ -14,6 +14,7 @@ from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.health import Vitals
 from routing.engine.fleet.workers import NO_LIMIT, Worker, WorkerTable
+from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics
 from routing.engine.policies import base
@@ -24,6 +25,7 @@ class RosterOwner(Protocol):
     config: Config
     log: Log
     metrics: Metrics
+    misses: MissLedger
     policy: RoutingPolicy
     table: WorkerTable
 
@@ -105,6 +107,7 @@ class Roster:
         router = self._router
         router.table.remove(worker.id)
         router.policy.forget(worker)
+        router.tell_kv(worker, "removed")
         router.metrics.forget_worker(worker.id)
         worker.pool.close()
         worker.probe_pool.close()
@@ -159,6 +162,7 @@ class Roster:
             router.table.start_slowly(worker)
             router.tell_kv(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
+        router.misses.learn_block_size(worker.id, vitals.block_size)
         if vitals.cache_tokens and not worker.config_cache_tokens:
             if vitals.cache_tokens != worker.cache_tokens:
                 router.log.event(

@@ -142,6 +142,8 @@ class EventApplier:
                         return
             else:
                 self.counts["cleared"] += 1
+                if self._index.observer is not None:
+                    self._index.observer.cleared(rank.worker)
                 self._index.empty(rank)
                 epoch = rank.epoch
             yield
@@ -361,7 +363,10 @@ class EventApplier:
             gone = bits[GPU if where is Tier.GPU else L1]
         keys = _engine_ids(hashes)
         shards = self._index.shards
-        for key, name in zip(keys, holder.blocks.pop_all(keys), strict=True):
+        names = holder.blocks.pop_all(keys)
+        if self._index.observer is not None:
+            self._index.observer.evicted(rank.worker, where, names)
+        for key, name in zip(keys, names, strict=True):
             if name is None:
                 self._remove_unplaced(holder, key, where, gone)
                 continue

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from routing.engine.kv import chain
 from routing.engine.kv.holders import BITS, GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
+from routing.engine.kv.wire import Tier
 
 SHARDS = 1024  # bounds the resize time of a dict (0.5 s at 10 million entries)
 SHARD_MASK = SHARDS - 1
@@ -26,6 +28,13 @@ _TIER_MASKS = (1 << GPU, 1 << L1, 1 << L2_OWN | 1 << L2_SHARED)
 _ALL: int = 2**BITS - 1
 
 
+class RemovalObserver(Protocol):
+    def evicted(self, worker: str, tier: Tier, names: Sequence[int | None]) -> None:
+        """Note removed blocks; None: not in the index."""
+
+    def cleared(self, worker: str) -> None: ...
+
+
 class Index:
     """`secret` keys the names (`chain.root`)."""
 
@@ -38,6 +47,7 @@ class Index:
         self.shared_bits = 0
         self.several_ranks = False  # any worker ever had several ranks
         self.tiered = False  # any tier but the device was reported
+        self.observer: RemovalObserver | None = None
         self._free: list[int] = []
         self._masks: dict[int, int] = {}
         self._roots: dict[tuple[str, str, str], int] = {}

@@ -7,7 +7,7 @@ display.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from routing.engine.kv.match import Match
@@ -16,6 +16,28 @@ from routing.engine.policies.base import Candidate, RequestFacts
 SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full count
 
 Digest = Callable[[bytes], str]
+
+
+@dataclass(slots=True)
+class MissSplit:
+    """Computed tokens by cause. `age_s`: since the lost part was last used; None: unknown.
+    `offset`: first changed token. `place`: part of the prompt where it changed.
+    """
+
+    tokens: dict[str, int] = field(default_factory=dict)
+    age_s: float | None = None
+    evicted_at: float | None = None
+    offset: int | None = None
+    place: str = ""
+
+    def show(self) -> dict[str, object]:
+        return {
+            "causes": self.tokens,
+            "age_s": None if self.age_s is None else round(self.age_s, 1),
+            "evicted_at": self.evicted_at,
+            "changed_offset": self.offset,
+            "changed_part": self.place,
+        }
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +74,7 @@ class Decision:
     status: int | None = None
     attempts: int = 0
     error: str = ""  # metric reason; "" on success
+    misses: MissSplit | None = None  # computed tokens by cause; None: not reported
 
     @property
     def failed(self) -> bool:
@@ -110,6 +133,7 @@ class Decision:
             "status": self.status,
             "attempts": self.attempts,
             "error": self.error,
+            "misses": None if self.misses is None else self.misses.show(),
         }
         if not brief:
             found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]

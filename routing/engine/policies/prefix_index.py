@@ -20,13 +20,16 @@ Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 
 @dataclass(slots=True, eq=False)
 class PrefixRun:
-    """Blocks known together. `holders` have all of them, `partly` (slot -> blocks) a prefix."""
+    """Blocks known together. `holders` have all of them, `partly` (slot -> blocks) a prefix.
+    `time`: last use, where the owner sets it.
+    """
 
     blocks: array[int]
     holders: int
     parent: PrefixRun | None
     children: int = 0
     partly: dict[int, int] | None = None
+    time: float = 0.0
 
 
 class PrefixMemory:
@@ -117,9 +120,11 @@ class PrefixIndex:
             found = self._names[bits] = tuple(self._by_slot[slot].id for slot in set_bits(bits))
         return found
 
-    def remember(self, worker_id: str, slot: int, chain: Sequence[int], limit: int) -> None:
-        """Record a prompt; the worker's memory has room for `limit` blocks. `slot`: its unique bit
-        position.
+    def remember(
+        self, worker_id: str, slot: int, chain: Sequence[int], limit: int
+    ) -> list[PrefixRun]:
+        """Record a prompt and return its runs; the worker's memory has room for `limit` blocks.
+        `slot`: its unique bit position.
         """
         memory = self.memories.get(worker_id)
         if memory is None:
@@ -151,6 +156,7 @@ class PrefixIndex:
             touch(run)
         if memory.blocks > limit:
             self._shrink(memory, limit)
+        return path
 
     def limit(self, worker_id: str, limit: int) -> None:
         memory = self.memories.get(worker_id)
@@ -212,6 +218,7 @@ class PrefixIndex:
         """Split off the first `count` blocks as a new run; the rest keeps its place."""
         head = PrefixRun(run.blocks[:count], run.holders, run.parent)
         head.children = 1
+        head.time = run.time
         self._runs[head.blocks[0]] = head
         del run.blocks[:count]
         run.parent = head

@@ -230,15 +230,15 @@ def vllm(labels: str, started: float = 1.7e9) -> str:
 @pytest.mark.parametrize(
     ("text", "vitals"),
     [
-        (vllm('num_gpu_blocks="1000"'), Vitals(16_000, 1.7e9)),
-        (vllm('num_gpu_blocks="1000",kv_cache_size_tokens="15984"'), Vitals(15_984, 1.7e9)),
-        (vllm('num_gpu_blocks="None"'), Vitals(None, 1.7e9)),
-        (vllm('num_gpu_blocks="10"') * 2, Vitals(320, 1.7e9)),
-        (vllm(f'num_gpu_blocks="{10**14}"'), Vitals(None, 1.7e9)),
+        (vllm('num_gpu_blocks="1000"'), Vitals(16_000, 1.7e9, 16)),
+        (vllm('num_gpu_blocks="1000",kv_cache_size_tokens="15984"'), Vitals(15_984, 1.7e9, 16)),
+        (vllm('num_gpu_blocks="None"'), Vitals(None, 1.7e9, 16)),
+        (vllm('num_gpu_blocks="10"') * 2, Vitals(320, 1.7e9, 16)),
+        (vllm(f'num_gpu_blocks="{10**14}"'), Vitals(None, 1.7e9, 16)),
         ("process_start_time_seconds soon\n", Vitals(None, None)),
         ("", Vitals(None, None)),
         ("# vllm:cache_config_info{} 1\nother 2\n", Vitals(None, None)),
-        ('vllm:cache_config_info{num_gpu_blocks="2",block_size="4"} 1', Vitals(8, None)),
+        ('vllm:cache_config_info{num_gpu_blocks="2",block_size="4"} 1', Vitals(8, None, 4)),
         ("process_start_time_seconds 5", Vitals(None, 5.0)),
     ],
 )

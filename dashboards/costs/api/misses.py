@@ -1,0 +1,115 @@
+"""/api/v1/endpoints/NAME/misses/: computed prompt tokens by cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.serializers import ErrorSerializer
+from dashboards.costs.reports import misses
+from endpoints import selectors as endpoint_selectors
+from routing.api.views import AWAY, RouterUnavailable
+from routing.engine.misses.attribution import CAUSES
+
+
+class MissSumSerializer(serializers.Serializer[Any]):
+    """`seconds`: prefill time; `usd_error`: ± of `usd`. Null: not calibrated, or no price."""
+
+    code = serializers.CharField(allow_blank=True)
+    name = serializers.CharField(source="label")
+    tokens = serializers.IntegerField()
+    share = serializers.FloatField(help_text="Of all computed tokens.")
+    seconds = serializers.FloatField(allow_null=True)
+    usd = serializers.FloatField(allow_null=True)
+    usd_error = serializers.FloatField(allow_null=True)
+
+
+class MissCauseSerializer(MissSumSerializer):
+    remedy = serializers.CharField(source="remedy.text")
+
+
+class MissHourSerializer(serializers.Serializer[Any]):
+    hour = serializers.DateTimeField()
+    causes = serializers.DictField(child=serializers.IntegerField())
+
+
+class MissExampleSerializer(serializers.Serializer[Any]):
+    decision = serializers.CharField(source="decision.id")
+    tokens = serializers.IntegerField()
+    age_s = serializers.FloatField(allow_null=True, help_text="Since the lost part was used.")
+    changed_offset = serializers.IntegerField(
+        source="offset", allow_null=True, help_text="First changed token."
+    )
+    changed_part = serializers.CharField(source="part", allow_blank=True)
+    displaced_by = serializers.CharField(allow_blank=True, help_text="Decision ID.")
+
+
+class MissesSerializer(serializers.Serializer[Any]):
+    """Hours are kept in the routers' memory: a restarted router begins anew."""
+
+    range = serializers.ChoiceField(list(misses.RANGES))
+    note = serializers.CharField(allow_blank=True, help_text="Routers that did not respond.")
+    requests = serializers.IntegerField()
+    unreported_requests = serializers.IntegerField(
+        help_text="Left out: answers without the number of cached tokens."
+    )
+    prompt_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField()
+    computed_tokens = serializers.IntegerField()
+    seconds_per_token = serializers.FloatField(allow_null=True)
+    price_missing = serializers.CharField(allow_blank=True)
+    causes = MissCauseSerializer(many=True)
+    keys = MissSumSerializer(many=True)
+    prefixes = MissSumSerializer(many=True)
+    hours = MissHourSerializer(many=True)
+    examples = MissExampleSerializer(many=True)
+
+
+class Misses(APIView):
+    @extend_schema(
+        tags=["routing"],
+        summary="Read the computed prompt tokens by cause",
+        description="Every computed prompt token has exactly one cause; the causes add up to "
+        "`computed_tokens`.",
+        operation_id="endpoints_misses",
+        parameters=[
+            OpenApiParameter("range", str, enum=list(misses.RANGES)),
+            OpenApiParameter("cause", str, enum=list(CAUSES), description="With examples of it."),
+        ],
+        responses={200: MissesSerializer, 400: ErrorSerializer, **AWAY},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        endpoint = endpoint_selectors.get(name)
+        key = request.query_params.get("range", misses.DEFAULT_RANGE)
+        cause = request.query_params.get("cause", "")
+        seen = misses.report(endpoint, key)
+        if seen.error:
+            raise RouterUnavailable(seen.error)
+        shown = [] if not cause else misses.examples(endpoint, cause)
+        totals = seen.totals
+        return Response(
+            {
+                "range": key,
+                "note": seen.note,
+                "requests": totals.requests,
+                "unreported_requests": totals.unreported,
+                "prompt_tokens": totals.prompt,
+                "cached_tokens": totals.cached,
+                "computed_tokens": totals.computed,
+                "seconds_per_token": seen.price.seconds,
+                "price_missing": seen.price.why,
+                "causes": MissCauseSerializer(seen.causes, many=True).data,
+                "keys": MissSumSerializer(seen.keys, many=True).data,
+                "prefixes": MissSumSerializer(seen.prefixes, many=True).data,
+                "hours": [
+                    {"hour": hour, "causes": dict(totals.hours[int(hour.timestamp())])}
+                    for hour, _ in seen.hours
+                ],
+                "examples": MissExampleSerializer(shown, many=True).data,
+            }
+        )

@@ -1,0 +1,205 @@
+"""Computed prompt tokens by cause, summed over routers and hours, and the remedies. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from routing.analysis.choices import RoutingDecision, as_number
+from routing.analysis.label_names import get_name
+from routing.engine.misses.attribution import CAUSES
+
+Tokens = Counter[str]
+
+
+@dataclass(slots=True)
+class MissTotals:
+    """`keys` and `prefixes`: tokens by cause of each API key and of each first prompt block.
+    `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached tokens.
+    """
+
+    requests: int = 0
+    unreported: int = 0
+    prompt: int = 0
+    cached: int = 0
+    skipped: int = 0
+    causes: Tokens = field(default_factory=Counter)
+    keys: dict[str, Tokens] = field(default_factory=dict)
+    prefixes: dict[str, Tokens] = field(default_factory=dict)
+    hours: dict[int, Tokens] = field(default_factory=dict)
+
+    @property
+    def computed(self) -> int:
+        return sum(self.causes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class MissExample:
+    """A decision with `tokens` of a cause. `age_s`: since the lost part was last used; `offset`:
+    first changed token, in `part`; `displaced_by`: the decision that the worker was computing as it
+    removed the block.
+    """
+
+    decision: RoutingDecision
+    tokens: int
+    age_s: float | None
+    offset: int | None
+    part: str
+    displaced_by: str
+
+
+def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
+    """Add up the hours from `since` on; unknown fields and values of other versions are skipped."""
+    total = MissTotals()
+    for reply in replies:
+        total.skipped += _whole(reply.get("comparisons_skipped"))
+        for hour in _list(reply.get("hours")):
+            start = _whole(hour.get("hour"))
+            if start < since:
+                continue
+            total.requests += _whole(hour.get("requests"))
+            total.unreported += _whole(hour.get("unreported"))
+            total.prompt += _whole(hour.get("prompt_tokens"))
+            total.cached += _whole(hour.get("cached_tokens"))
+            causes = _tokens(hour.get("causes"))
+            total.causes += causes
+            total.hours[start] = total.hours.get(start, Counter()) + causes
+            for name, into in (("keys", total.keys), ("prefixes", total.prefixes)):
+                for label, sums in _dict(hour.get(name)).items():
+                    into[label] = into.get(label, Counter()) + _tokens(sums)
+    return total
+
+
+def find_causes(decision: RoutingDecision) -> list[tuple[str, str, int]]:
+    """Return code, label and tokens of a decision's causes, most tokens first."""
+    causes = _tokens(_dict(decision.raw.get("misses")).get("causes"))
+    return [(code, get_name("cause", code), count) for code, count in causes.most_common()]
+
+
+def find_examples(decisions: Sequence[RoutingDecision], cause: str, most: int) -> list[MissExample]:
+    """Return decisions with this cause, those with the most tokens first."""
+    found = []
+    for one in decisions:
+        misses = _dict(one.raw.get("misses"))
+        tokens = _tokens(misses.get("causes"))[cause]
+        if tokens:
+            at = as_number(misses.get("evicted_at"))
+            offset = as_number(misses.get("changed_offset"))
+            found.append(
+                MissExample(
+                    one,
+                    tokens,
+                    as_number(misses.get("age_s")),
+                    None if offset is None else int(offset),
+                    str(misses.get("changed_part") or ""),
+                    "" if at is None else _active_at(decisions, one.chosen, at),
+                )
+            )
+    found.sort(key=lambda item: -item.tokens)
+    return found[:most]
+
+
+def _active_at(decisions: Sequence[RoutingDecision], worker: str, at: float) -> str:
+    """Return the decision with the most computed tokens that the worker was serving then."""
+    best, most = "", 0
+    for one in decisions:
+        if one.chosen != worker or one.time is None:
+            continue
+        began = one.time.timestamp()
+        computed = sum(_tokens(_dict(one.raw.get("misses")).get("causes")).values())
+        if began <= at <= began + (one.duration_s or 0.0) and computed > most:
+            best, most = one.id, computed
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class MissRemedy:
+    """`page`: URL name of the page that carries it out, `button` its label."""
+
+    text: str
+    button: str = ""
+    page: str = ""
+
+
+_LAYOUT = "Move the part that changes behind the part that stays the same."
+_BIGGER = "Enlarge the tier, or add the next one: L1 keeps evicted blocks in host memory, L2 "
+_REMEDIES = {
+    "first_seen": MissRemedy("None: no earlier prompt began like this."),
+    "changed_timestamp": MissRemedy(f"{_LAYOUT} Or round the time to the hour or the day."),
+    "changed_id": MissRemedy(f"{_LAYOUT} Or leave the number or ID out."),
+    "changed_order": MissRemedy("Send tools, documents and messages in a fixed order."),
+    "changed_whitespace": MissRemedy("Render the prompt with the same white space each time."),
+    "changed_text": MissRemedy(f"{_LAYOUT} After a change of the template this ends by itself."),
+    "other_salt": MissRemedy(
+        "Share one salt, or one key group, where prompts may be shared.",
+        *("Keys", "endpoints:access"),
+    ),
+    "other_model": MissRemedy("None: blocks of one model or adapter are useless to another."),
+    "other_template": MissRemedy("Use the same chat template and template arguments."),
+    "placed_load": MissRemedy(
+        "Add replicas, or share blocks between workers with L2.", "Edit", "endpoints:edit"
+    ),
+    "placed_worker_down": MissRemedy(
+        "Find out why the worker was down or draining.", "Workers", "endpoints:workers"
+    ),
+    "placed_pinned": MissRemedy("Leave out x-emberline-pin."),
+    "placed_strategy": MissRemedy(
+        "Route by prefix or by KV cache contents.", "Strategy", "routing:strategy"
+    ),
+    "in_flight": MissRemedy(
+        "Send one request of a new prefix first, the others after its first token."
+    ),
+    "evicted_device": MissRemedy(
+        f"{_BIGGER}shares them between workers.", "Edit cache", "endpoints:edit"
+    ),
+    "evicted_l1": MissRemedy("Enlarge L1, or enable L2.", "Edit cache", "endpoints:edit"),
+    "evicted_l2": MissRemedy("Enlarge L2, or raise its TTL.", "Edit cache", "endpoints:edit"),
+    "evicted_unknown": MissRemedy(
+        f"{_BIGGER}shares them. Strategy kvaware reports the tier.",
+        *("Edit cache", "endpoints:edit"),
+    ),
+    "lost_restart": MissRemedy(
+        "Find out why workers restart; L2 keeps blocks over a restart.",
+        *("Workers", "endpoints:workers"),
+    ),
+    "lost_rollout": MissRemedy("Enable L2, which survives a rollout.", "Edit", "endpoints:edit"),
+    "lost_scale_down": MissRemedy(
+        "Enable L2, or scale down more slowly.", "Edit", "endpoints:edit"
+    ),
+    "lost_reset": MissRemedy("None: the cache was reset on request."),
+    "below_block": MissRemedy(
+        "None for the last block of a prompt. Short prompts: a smaller block size (--block-size)."
+    ),
+    "index_stale": MissRemedy(
+        "Check KV events: batches were lost or a worker's index is wrong.",
+        *("Doctor", "routing:doctor"),
+    ),
+    "not_cacheable": MissRemedy("Leave out prompt_logprobs; pooling requests use no cache."),
+    "not_hashed": MissRemedy(
+        "Use prefixaware or kvaware: session and roundrobin hash no prompts.",
+        *("Strategy", "routing:strategy"),
+    ),
+}
+assert _REMEDIES.keys() == set(CAUSES)
+
+
+def find_remedy(cause: str) -> MissRemedy:
+    return _REMEDIES.get(cause, MissRemedy(""))
+
+
+def _whole(value: Any) -> int:
+    return int(as_number(value) or 0)
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _tokens(value: Any) -> Tokens:
+    return Counter({str(cause): _whole(tokens) for cause, tokens in _dict(value).items()})

@@ -1,0 +1,1 @@
+"""Causes of computed prompt tokens. Keyed hashes and lengths only, no prompt text."""

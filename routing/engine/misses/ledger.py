@@ -1,0 +1,394 @@
+"""The miss ledger: the cause of every prompt token that a worker had to compute.
+
+Called for a request as it is placed and as it ends, and for changes of workers and their caches.
+Bounded: HISTORY_BLOCKS prompt blocks, 2 * EVICTIONS_KEPT removals, SKETCHES_KEPT sketches, a day of
+hourly sums.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import xxhash
+
+from routing.engine.kv.wire import Tier
+from routing.engine.misses import attribution as causes
+from routing.engine.misses.attribution import MissFacts, Reach, split
+from routing.engine.misses.history import (
+    KNOWN,
+    NEW,
+    NOT_CACHEABLE,
+    Evictions,
+    PromptHistory,
+    SeenPrompt,
+)
+from routing.engine.misses.sketch import PromptSeed, SketchBook
+from routing.engine.misses.sums import MissSums
+from routing.engine.observe.decisions import MissSplit
+from routing.engine.policies import base
+from routing.engine.prompt import canonical
+from routing.engine.prompt.engine_request import path_generates
+
+if TYPE_CHECKING:
+    from routing.engine.kv.match import Match
+    from routing.engine.observe.decisions import Decision
+    from routing.engine.observe.metric_types import Registry
+    from routing.engine.prompt.identity import Identity
+    from routing.engine.protocols import RoutedRequest
+
+DEFAULT_BLOCK = 16  # vLLM's on GPUs; used until the engine's is known
+_MIN_COMPARED_BYTES = 512  # unknown part from which a prompt is compared with earlier ones
+_MIN_COMPARED_SHARE = 4  # one quarter of the prompt
+_HITS_KEPT = 1024
+_TIERS = {
+    Tier.GPU: causes.EVICTED_DEVICE,
+    Tier.L1: causes.EVICTED_L1,
+    Tier.L2: causes.EVICTED_L2,
+}
+_TIER_NUMBERS = {tier: number for number, tier in enumerate(_TIERS)}
+_EVICTED = tuple(_TIERS.values())
+_LOST = {
+    "restarted": causes.LOST_RESTART,
+    "lost": causes.LOST_RESTART,
+    "engine_died": causes.LOST_RESTART,
+    "reset": causes.LOST_RESET,
+    "removed": causes.LOST_SCALE_DOWN,
+}
+_KINDS = {
+    "timestamp": causes.CHANGED_TIMESTAMP,
+    "id": causes.CHANGED_ID,
+    "order": causes.CHANGED_ORDER,
+    "whitespace": causes.CHANGED_WHITESPACE,
+    "text": causes.CHANGED_TEXT,
+    "salt": causes.OTHER_SALT,
+    "model": causes.OTHER_MODEL,
+    "template": causes.OTHER_TEMPLATE,
+}
+
+
+class MissLedger:
+    def __init__(self, registry: Registry) -> None:
+        self.history = PromptHistory()
+        self.evictions = Evictions()
+        self.sketches = SketchBook()
+        self.sums = MissSums()
+        self._block_bytes = 1
+        self._hashing = False
+        self._fleet = 0
+        self._sizes: dict[str, int] = {}  # block size in tokens by worker, where known
+        tokens = registry.counter(
+            "emberline_router_computed_prompt_tokens_total",
+            "Prompt tokens that engines computed, by cause (miss ledger).",
+            ("cause",),
+        )
+        self._tokens = {cause: tokens.child(cause) for cause in causes.CAUSES}
+        self._below = self._tokens[causes.BELOW_BLOCK]
+        self._hits: dict[int, MissSplit] = {}
+        self._skipped = registry.counter(
+            "emberline_router_miss_comparisons_skipped_total",
+            "Prompts not compared with earlier ones, since the time for it was used up; "
+            "a change in them counts as first_seen.",
+        ).child()
+        self._unreported = registry.counter(
+            "emberline_router_miss_unreported_requests_total",
+            "Answers without the number of cached tokens, which the miss ledger leaves out.",
+        ).child()
+        registry.before_render.append(self._refresh)
+
+    def configure(self, block_bytes: int, hashing: bool) -> None:
+        """`hashing`: the strategy hashes prompts."""
+        self._hashing = hashing
+        if block_bytes != self._block_bytes:
+            self._block_bytes = block_bytes
+            self.history = PromptHistory()  # other blocks, other hashes
+
+    def _refresh(self) -> None:
+        self._skipped.value = self.sketches.skipped
+
+    # -- a request is placed
+
+    def arrive(self, exchange: RoutedRequest, identity: Identity) -> SeenPrompt | None:
+        """Look up what earlier prompts share with this one; None: its blocks are not hashed."""
+        chain = exchange.facts.chain
+        data = identity.data
+        if not chain:
+            return SeenPrompt([]) if self._hashing and data is not None else None
+        if data is not None and (
+            data.get("prompt_logprobs") or (data.get("echo") and data.get("logprobs"))
+        ):
+            return NOT_CACHEABLE
+        if self.history.knows(chain):
+            return KNOWN
+        spans = self.history.spans(chain)
+        seen = SeenPrompt(spans)
+        count = len(chain)
+        unknown = count - spans[-1][0] if spans else count
+        if (
+            data is not None
+            and unknown * self._block_bytes >= _MIN_COMPARED_BYTES
+            and unknown * _MIN_COMPARED_SHARE >= count
+            and self.sketches.has_time()
+        ):
+            self._compare(exchange, identity, (count - unknown) * self._block_bytes, seen)
+        return seen if spans or seen.change is not None else NEW
+
+    def _compare(
+        self, exchange: RoutedRequest, identity: Identity, known: int, seen: SeenPrompt
+    ) -> None:
+        sent = identity.sent
+        assert sent is not None
+        data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
+        if ids:
+            return
+        template = name[2] and {
+            key: value for key, value in orjson.loads(name[2]).items() if key != "cache_salt"
+        }
+        seed = PromptSeed(
+            identity.model,
+            _digest_of(sent.get("cache_salt")),
+            _digest_of(template or None),
+        )
+        seen.size = len(data)
+        seen.change = self.sketches.compare(data, seed, known)
+
+    # -- a request ends
+
+    def ended(self, exchange: RoutedRequest) -> None:
+        """Attribute the computed tokens of an answered request."""
+        decision, seen = exchange.decision, exchange.seen
+        if decision.status != 200 or decision.estimated or not decision.prompt_tokens:
+            return
+        cached = decision.cached_tokens
+        if cached is None:
+            self._unreported.value += 1
+            self.sums.unreported()
+            return
+        facts = exchange.facts
+        chain, prompt = facts.chain, decision.prompt_tokens
+        size = self._block_size(exchange)
+        usable = (prompt - 1) // size * size
+        hit = cached >= usable
+        if hit:  # the usual case
+            rest = max(prompt - cached, 0)
+            self._below.value += rest
+            decision.misses = self._hits.get(rest) or self._hit(rest)
+        else:
+            found = decision.misses = self._attribute(exchange, seen, cached, usable)
+            for cause, tokens in found.tokens.items():
+                self._tokens[cause].value += tokens
+        self.sums.add(decision, chain[0] if chain else 0)
+        if chain:
+            self.history.used(decision.chosen, chain, decision.time, hit)
+
+    def _block_size(self, exchange: RoutedRequest) -> int:
+        blocks = exchange.facts.blocks
+        if blocks is not None and blocks.chains:
+            return min(blocks.chains)
+        return self._sizes.get(exchange.decision.chosen, DEFAULT_BLOCK)
+
+    def _hit(self, rest: int) -> MissSplit:
+        found = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})
+        if len(self._hits) < _HITS_KEPT:
+            self._hits[rest] = found
+        return found
+
+    def _attribute(
+        self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int
+    ) -> MissSplit:
+        decision = exchange.decision
+        prompt = decision.prompt_tokens
+        found = MissSplit()
+        whole = ""
+        if not path_generates(exchange.ask.path) or seen is NOT_CACHEABLE:
+            whole = causes.NOT_CACHEABLE
+        elif seen is None:
+            whole = causes.NOT_HASHED
+        if seen is None or whole:
+            found.tokens = split(MissFacts(prompt, cached, usable, whole=whole))
+            return found
+        if seen is NEW and not decision.predicted and not any(w[1] for w in decision.candidates):
+            new = min(usable, prompt) - cached
+            found.tokens = {causes.FIRST_SEEN: new, causes.BELOW_BLOCK: prompt - cached - new}
+            return found
+        if seen is KNOWN:
+            seen = SeenPrompt(self.history.spans(exchange.facts.chain))
+        size = self._block_size(exchange)
+        reaches = self._reaches(exchange, seen, cached, size, found)
+        found.tokens = split(MissFacts(prompt, cached, usable, reaches))
+        if _TIMED.isdisjoint(found.tokens):
+            found.age_s = found.evicted_at = None
+        if _CHANGED.isdisjoint(found.tokens):
+            found.offset, found.place = None, ""
+        return found
+
+    def _reaches(
+        self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, found: MissSplit
+    ) -> list[Reach]:
+        decision, facts = exchange.decision, exchange.facts
+        prompt = decision.prompt_tokens
+        scale = prompt / facts.tokens if facts.tokens else 1.0
+        whole = len(facts.chain)
+        per_block = prompt / max(facts.tokens / facts.block_tokens, whole, 1.0)
+
+        def tokens(blocks: int) -> int:
+            # The rest behind the last whole block shares the block's fate.
+            return prompt if blocks >= whole else round(blocks * per_block)
+
+        evicted, gone_at = self._eviction(exchange, cached)
+        here = self.history.here(decision.chosen)
+        live = self.history.live()
+        held_here = held_live = 0
+        last = 0.0
+        for blocks, bits, used in seen.spans:
+            reach = tokens(blocks)
+            if bits & here:
+                held_here = max(held_here, reach)
+            elif bits & live:
+                held_live = max(held_live, reach)
+            if reach > cached and not last:
+                last = used
+        if last:
+            found.age_s = max(decision.time - last, 0.0)
+            found.evicted_at = gone_at or None
+        reaches: list[Reach] = []
+        lost = self._lost(seen, tokens)
+        if not self.history.ended_since(decision.chosen, decision.time):
+            reaches = self._predicted(exchange, held_here, evicted, gone_at, lost)
+        reaches += self._placed(decision, scale)
+        cause = evicted or causes.EVICTED_UNKNOWN
+        reaches.append((cause, held_here))
+        reaches += lost
+        reaches.append((cause, held_live))
+        # Ends within a block, and in an estimated token, are no lost block.
+        least = min(cached + size + (0 if facts.blocks else per_block), prompt)
+        reaches = [one for one in reaches if one[1] >= least]
+        change = seen.change
+        if change is not None:
+            ratio = prompt / max(seen.size, 1)
+            found.offset, found.place = round(change.offset * ratio), change.place
+            reaches.append((_KINDS[change.kind], round(change.end * ratio)))
+        return reaches
+
+    def _eviction(self, exchange: RoutedRequest, cached: int) -> tuple[str, float]:
+        """Return how the first missing block left the chosen worker, as its events reported."""
+        blocks = exchange.facts.blocks
+        if blocks is None:
+            return "", 0.0
+        for size, names in blocks.chains.items():
+            if cached // size < len(names):
+                known = self.evictions.find(exchange.decision.chosen, names[cached // size])
+                if known is not None:
+                    return _EVICTED[known[0]], known[1]
+        return "", 0.0
+
+    @staticmethod
+    def _predicted(
+        exchange: RoutedRequest, held_here: int, evicted: str, gone_at: float, lost: list[Reach]
+    ) -> list[Reach]:
+        """Return the causes of tokens that the chosen worker was expected to hold."""
+        decision, facts = exchange.decision, exchange.facts
+        predicted = decision.predicted
+        pick = None if exchange.placing is None else exchange.placing.pick
+        if pick is None or pick.tiers is None:
+            gone = (causes.EVICTED_UNKNOWN, min(predicted, held_here))
+            answered = max([held_here, *(reach for _, reach in lost)])
+            if predicted <= answered + facts.block_tokens:
+                return [gone]
+            # Sent there before, but not answered: still being computed.
+            return [gone, *lost, (causes.IN_FLIGHT, predicted)]
+        held: Match = pick.tiers[decision.chosen]
+        if pick.guessed:  # answered before, and evicted meanwhile, or still being computed
+            gone = (evicted or causes.EVICTED_UNKNOWN, min(held_here, held.tokens))
+            return [gone, (causes.IN_FLIGHT, held.tokens)]
+        if gone_at >= decision.time:  # evicted after the decision
+            return [(evicted, predicted)]
+        # Storage evicts without events.
+        return [(causes.INDEX_STALE, held.gpu + held.l1), (causes.EVICTED_L2, held.tokens)]
+
+    @staticmethod
+    def _placed(decision: Decision, scale: float) -> list[Reach]:
+        """Return the causes of tokens that another worker held."""
+        best: dict[str, int] = {}
+        for worker, matched, _, _, eligible in decision.candidates:
+            if not matched or worker == decision.chosen:
+                continue
+            if decision.reason == base.PINNED:
+                cause = causes.PLACED_PINNED
+            elif not eligible or decision.reason == base.RETRY:
+                cause = causes.PLACED_DOWN
+            elif decision.strategy in ("session", "roundrobin"):
+                cause = causes.PLACED_STRATEGY
+            else:
+                cause = causes.PLACED_LOAD
+            best[cause] = max(best.get(cause, 0), round(matched * scale))
+        return sorted(best.items(), key=lambda item: item[1])
+
+    def _lost(self, seen: SeenPrompt, tokens: Callable[[int], int]) -> list[Reach]:
+        """Return what ended tenures had computed, the latest end first."""
+        found: list[Reach] = []
+        for tenure in reversed(self.history.ended()):
+            bit = 1 << tenure.slot
+            reach = max((blocks for blocks, bits, _ in seen.spans if bits & bit), default=0)
+            if reach:
+                cause = tenure.ended
+                if cause == causes.LOST_SCALE_DOWN and self._fleet >= tenure.fleet:
+                    cause = causes.LOST_ROLLOUT  # a replacement came
+                found.append((cause, tokens(reach)))
+        return found
+
+    # -- workers and their caches
+
+    def worker_changed(self, worker: str, what: str, fleet: int, draining: bool) -> None:
+        """Note a state change (RouterState.tell_kv); `fleet`: number of workers after it."""
+        self._fleet = fleet
+        cause = _LOST.get(what)
+        if cause is None:
+            return
+        if what == "removed":
+            self.history.end(worker, cause, fleet + 1, time.time())
+            self._sizes.pop(worker, None)
+        else:
+            if draining and cause == causes.LOST_RESTART:
+                cause = causes.LOST_ROLLOUT
+            self.history.end(worker, cause, fleet, time.time())
+
+    def learn_block_size(self, worker: str, tokens: int) -> None:
+        if tokens:
+            self._sizes[worker] = tokens
+
+    def evicted(self, worker: str, tier: Tier, names: Sequence[int | None]) -> None:
+        self.evictions.add(worker, _TIER_NUMBERS[tier], names, time.time())
+
+    def cleared(self, worker: str) -> None:
+        """Note a cache reset that the worker reported."""
+        self.history.end(worker, causes.LOST_RESET, self._fleet, time.time())
+
+    def show(self, digest: Callable[[bytes], str]) -> dict[str, Any]:
+        return {
+            "causes": {cause: number.value for cause, number in self._tokens.items()},
+            "hours": self.sums.show(lambda name: digest(name.to_bytes(8, "big"))),
+            "unreported_requests": self._unreported.value,
+            "memory": {
+                "history_blocks": len(self.history),
+                "evictions": len(self.evictions),
+                "sketches": len(self.sketches),
+            },
+            "compared_prompts": self.sketches.compared,
+            "comparisons_skipped": self.sketches.skipped,
+        }
+
+
+_TIMED = frozenset(
+    (
+        *(causes.EVICTED_DEVICE, causes.EVICTED_L1, causes.EVICTED_L2, causes.EVICTED_UNKNOWN),
+        *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
+    )
+)
+_CHANGED = frozenset(_KINDS.values())
+
+
+def _digest_of(value: Any) -> int:
+    return 0 if value is None else xxhash.xxh3_64_intdigest(orjson.dumps(value)) or 1

@@ -1,0 +1,231 @@
+"""Find the earlier prompt that a new one repeats after an early change, and the kind of change.
+
+A sketch holds hashes of a prompt's lines and sentences, no text. Comparing takes about 20 ns per
+byte, so it is limited to a share of one core and to prompts with a large unknown part.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from time import perf_counter
+
+import xxhash
+
+SKETCHES_KEPT = 256
+MAX_BYTES = 65_536  # of a prompt that are compared
+MAX_PIECES = 512
+MAX_SHARE = 0.01  # of one core
+_BURST_S = 0.1
+_MIN_PIECE = 12  # shorter ones are no evidence
+_MIN_EVIDENCE = 3  # pieces
+_MIN_SHARE = 0.5  # of the bytes up to the last repeated piece
+_LONG = 2  # bit of a hash: the piece is long enough to be evidence
+_ANCHOR_BITS = _LONG | 1  # every second long piece is indexed
+
+# Boundaries depend on content only: an inserted text shifts them, but does not change them.
+_PIECES = re.compile(rb"[\n\x1c-\x1f]|(?<=[.!?;]) | (?=[tT]h)|(?<=\}),(?=\{)")
+_VARIABLE = re.compile(rb"[\w:.+-]*\d[\w:.+-]*")  # numbers, dates, ids
+_TIMESTAMP = re.compile(
+    rb"\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?:\d\d|\b1[4-9]\d{8}(?:\d{3})?\b"
+    rb"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d",
+    re.IGNORECASE,
+)
+_SPACES = b" \t\r\n\x0b\x0c"
+_digest = xxhash.xxh3_64_intdigest
+
+TIMESTAMP, ID, ORDER, WHITESPACE, TEXT = "timestamp", "id", "order", "whitespace", "text"
+SALT, MODEL, TEMPLATE = "salt", "model", "template"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSeed:
+    """What changes a prompt's blocks from the first one: model, salt, template arguments."""
+
+    model: str
+    salt: int
+    template: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChange:
+    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`."""
+
+    kind: str
+    offset: int
+    end: int
+    place: str
+
+
+@dataclass(slots=True, eq=False)
+class PromptSketch:
+    seed: PromptSeed
+    size: int
+    raw: array[int]
+    soft: array[int]  # without numbers and ids
+    plain: array[int]  # without white space
+
+    def anchors(self) -> list[int]:
+        return [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
+
+
+class SketchBook:
+    """The latest sketches. `skipped`: prompts not compared, since the share was used up."""
+
+    def __init__(self) -> None:
+        self._kept: dict[PromptSketch, None] = {}
+        self._anchors: dict[int, PromptSketch] = {}
+        self._left = _BURST_S
+        self._at = perf_counter()
+        self.skipped = 0
+        self.compared = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def has_time(self) -> bool:
+        now = perf_counter()
+        self._left = min(self._left + (now - self._at) * MAX_SHARE, _BURST_S)
+        self._at = now
+        if self._left <= 0:
+            self.skipped += 1
+            return False
+        return True
+
+    def compare(self, data: bytes, seed: PromptSeed, known: int) -> PromptChange | None:
+        """Return the change against an earlier prompt, and keep this one. `known`: bytes of its
+        start that earlier prompts have.
+        """
+        began = perf_counter()
+        pieces = _PIECES.split(data[:MAX_BYTES], MAX_PIECES)[:MAX_PIECES]
+        sketch = _make_sketch(pieces, seed, len(data))
+        old = self._find(sketch)
+        change = None
+        if old is not None:
+            change = _compare(sketch, old, pieces, data, known)
+        if change is not None and old is not None:
+            self._drop(old)
+        self._keep(sketch)
+        self.compared += 1
+        self._left -= perf_counter() - began
+        return change
+
+    def _find(self, sketch: PromptSketch) -> PromptSketch | None:
+        votes: Counter[PromptSketch] = Counter()
+        for anchor in sketch.anchors():
+            old = self._anchors.get(anchor)
+            if old is not None:
+                votes[old] += 1
+        return votes.most_common(1)[0][0] if votes else None
+
+    def _keep(self, sketch: PromptSketch) -> None:
+        self._kept[sketch] = None
+        for anchor in sketch.anchors():
+            self._anchors[anchor] = sketch
+        while len(self._kept) > SKETCHES_KEPT:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, sketch: PromptSketch) -> None:
+        self._kept.pop(sketch, None)
+        for anchor in sketch.anchors():
+            if self._anchors.get(anchor) is sketch:
+                del self._anchors[anchor]
+
+
+def _make_sketch(pieces: list[bytes], seed: PromptSeed, size: int) -> PromptSketch:
+    raw, soft, plain = array("Q"), array("Q"), array("Q")
+    for piece in pieces:
+        bare = piece.translate(None, _SPACES)
+        mark = _digest(piece)
+        raw.append(mark | _LONG if len(bare) >= _MIN_PIECE else mark & ~_LONG)
+        soft.append(_digest(_VARIABLE.sub(b"", piece)))
+        plain.append(_digest(bare))
+    return PromptSketch(seed, size, raw, soft, plain)
+
+
+def _compare(
+    new: PromptSketch, old: PromptSketch, pieces: list[bytes], data: bytes, known: int
+) -> PromptChange | None:
+    starts = [0]
+    for piece in pieces:
+        starts.append(starts[-1] + len(piece) + 1)
+    where = {one: at for at, one in reversed(list(enumerate(old.raw)))}
+    first = 0
+    most = min(len(new.raw), len(old.raw))
+    while first < most and new.raw[first] == old.raw[first]:
+        first += 1
+    seeds = _seed_change(new.seed, old.seed)
+    begin = 0 if seeds else first
+    repeated = [
+        at for at in range(begin, len(new.raw)) if new.raw[at] & _LONG and new.raw[at] in where
+    ]
+    if len(repeated) < _MIN_EVIDENCE:
+        return None
+    last = repeated[-1]
+    while last + 1 < len(new.raw) and new.raw[last + 1] in where:
+        last += 1
+    end = min(starts[last + 1], new.size)
+    found = sum(len(pieces[at]) + 1 for at in repeated)
+    offset = 0 if seeds else starts[first]
+    if found < _MIN_SHARE * (end - offset) or end <= known:
+        return None
+    if last == len(pieces) - 1 and new.size > starts[-1]:
+        end = min(new.size, max(old.size, end))  # both go on behind the compared part
+    if seeds:
+        return PromptChange(seeds, 0, end, "")
+    kind = _kind(new, old, pieces, where, first)
+    return PromptChange(kind, offset, end, _place(data, offset))
+
+
+def _seed_change(new: PromptSeed, old: PromptSeed) -> str:
+    if new.model != old.model:
+        return MODEL
+    if new.salt != old.salt:
+        return SALT
+    return TEMPLATE if new.template != old.template else ""
+
+
+def _kind(
+    new: PromptSketch, old: PromptSketch, pieces: list[bytes], where: dict[int, int], first: int
+) -> str:
+    resumed, there = len(new.raw), len(old.raw)
+    for at in range(first, len(new.raw)):
+        place = where.get(new.raw[at], -1)
+        if place >= first and new.raw[at] & _LONG:
+            resumed, there = at, place
+            break
+    skipped = [one for one in old.raw[first:there] if one & _LONG]
+    later = set(new.raw[first:])
+    if skipped and 2 * sum(one in later for one in skipped) >= len(skipped):
+        return ORDER
+    changed, before = range(first, resumed), range(first, there)
+    if _same(new.plain, old.plain, changed, before):
+        return WHITESPACE
+    if _same(new.soft, old.soft, changed, before):
+        text = b" ".join(pieces[first:resumed])
+        return TIMESTAMP if _TIMESTAMP.search(text) else ID
+    return TEXT
+
+
+_EMPTY = _digest(b"")
+
+
+def _same(new: array[int], old: array[int], changed: range, before: range) -> bool:
+    mine = [new[at] for at in changed if new[at] != _EMPTY]
+    return mine == [old[at] for at in before if old[at] != _EMPTY]
+
+
+def _place(data: bytes, offset: int) -> str:
+    """Return which part of the prompt contains a byte (canonical.py): tools, a role, the text."""
+    begin = data.rfind(b"\x1e", 0, offset + 1)
+    if begin < 0:
+        return "tools" if data[:1] == b"\x1d" else "text"
+    number = data.count(b"\x1e", 0, offset + 1)
+    role = data[begin + 1 : begin + 24].partition(b"\x1f")[0]
+    name = role.decode("latin-1") if role in _ROLES else "other"
+    return f"message {number} ({name})"
+
+
+_ROLES = (b"system", b"developer", b"user", b"assistant", b"tool", b"function")

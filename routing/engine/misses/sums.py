@@ -1,0 +1,98 @@
+"""Computed prompt tokens by cause: since the start, and per hour by API key and prompt prefix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from routing.engine.observe.decisions import Decision
+
+HOURS_KEPT = 25  # the current one and a day
+PAIRS_KEPT = 1000  # of API key and prompt prefix, per hour; others count as OTHER
+OTHER = "other"
+
+Pair = tuple[str, int]
+_OTHER: Pair = (OTHER, -1)
+
+
+class _PairSums:
+    __slots__ = ("cached", "causes", "prompt", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.prompt = self.cached = 0
+        self.causes: dict[str, int] = {}
+
+
+class _HourSums:
+    __slots__ = ("number", "pairs", "unreported")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.unreported = 0
+        self.pairs: dict[Pair, _PairSums] = {}
+
+    def pair(self, pair: Pair) -> _PairSums:
+        name = pair if len(self.pairs) < PAIRS_KEPT else _OTHER
+        found = self.pairs.get(name)
+        if found is None:
+            found = self.pairs[name] = _PairSums()
+        return found
+
+    def show(self, digest: Callable[[int], str]) -> dict[str, Any]:
+        keys: dict[str, dict[str, int]] = {}
+        prefixes: dict[str, dict[str, int]] = {}
+        causes: dict[str, int] = {}
+        for (key, prefix), sums in self.pairs.items():
+            name = OTHER if prefix == -1 else digest(prefix) if prefix else ""
+            for into in (causes, keys.setdefault(key, {}), prefixes.setdefault(name, {})):
+                for cause, tokens in sums.causes.items():
+                    into[cause] = into.get(cause, 0) + tokens
+        return {
+            "hour": self.number * 3600,
+            "requests": sum(sums.requests for sums in self.pairs.values()),
+            "unreported": self.unreported,
+            "prompt_tokens": sum(sums.prompt for sums in self.pairs.values()),
+            "cached_tokens": sum(sums.cached for sums in self.pairs.values()),
+            "causes": causes,
+            "keys": keys,
+            "prefixes": prefixes,
+        }
+
+
+class MissSums:
+    """Hourly sums. Memory is bounded: hours, pairs and causes are."""
+
+    def __init__(self) -> None:
+        self._hours: dict[int, _HourSums] = {}
+        self._now = _HourSums(-1)
+
+    def _hour(self, now: float) -> _HourSums:
+        number = int(now // 3600)
+        if number <= self._now.number:  # also a clock that goes back
+            return self._now
+        self._now = self._hours[number] = _HourSums(number)
+        while len(self._hours) > HOURS_KEPT:
+            del self._hours[min(self._hours)]
+        return self._now
+
+    def add(self, decision: Decision, prefix: int) -> None:
+        """Add an attributed decision; `prefix`: its first block."""
+        hour = self._hour(decision.time)
+        pair = (decision.key_id, prefix)
+        sums = hour.pairs.get(pair) or hour.pair(pair)
+        sums.requests += 1
+        sums.prompt += decision.prompt_tokens
+        sums.cached += min(decision.cached_tokens or 0, decision.prompt_tokens)
+        if decision.misses is not None:
+            causes = sums.causes
+            for cause, tokens in decision.misses.tokens.items():
+                causes[cause] = causes.get(cause, 0) + tokens
+
+    def unreported(self) -> None:
+        self._hour(time.time()).unreported += 1
+
+    def show(self, digest: Callable[[int], str]) -> list[dict[str, Any]]:
+        """Return the hours, the latest first; `digest` turns a prefix hash into its label."""
+        return [one.show(digest) for _, one in sorted(self._hours.items(), reverse=True)]

@@ -1,0 +1,214 @@
+"""Each cause of a miss, injected against workers with a cache of their own, is attributed to it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+from routing.engine.misses import history
+from routing.engine.server import RouterServer
+from tests.routing.engine.harness import admin, ask, metric, post, router, until, workers
+from tests.routing.engine.test_server_changes import rewrite
+from tests.support.cached_worker import CachedWorker
+
+Causes = dict[str, int]
+
+
+def text(seed: int, size: int = 4096) -> str:
+    pick = random.Random(seed)
+    words = ["alpha", "bravo", "the", "delta", "that", "golf", "hotel", "india", "this", "lima"]
+    out = ""
+    while len(out) < size:
+        out += " ".join(pick.choices(words, k=9)) + f" {pick.randrange(10**6)}.\n"
+    return out[:size]
+
+
+async def send(server: RouterServer, prompt: str, pin: str = "", **more: Any) -> dict[str, Any]:
+    lines = {"x_emberline_pin": pin} if pin else {}
+    body = {"model": "m", "prompt": prompt, "max_tokens": 1, **more}
+    answer = await ask(server, post(body, "/v1/completions", **lines))
+    assert answer.status == 200, answer.body
+    shown = (await admin(server, f"/decisions/{answer.headers['x-emberline-decision']}")).json
+    assert sum(shown["misses"]["causes"].values()) == (
+        shown["prompt_tokens"] - shown["cached_tokens"]
+    )
+    return dict(shown)
+
+
+def main(shown: dict[str, Any]) -> str:
+    causes: Causes = shown["misses"]["causes"]
+    return max(causes, key=lambda cause: causes[cause])
+
+
+async def test_first_seen_then_cached_but_for_the_last_block() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        shown = await send(server, text(1))
+        assert shown["misses"]["causes"] == {"first_seen": 1008, "below_block": 16}
+        shown = await send(server, text(1))
+        assert shown["misses"]["causes"] == {"below_block": 16}
+        assert await metric(server, "emberline_router_computed_prompt_tokens_total") == one.computed
+
+
+async def test_changed_early_with_offset_and_kind() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        rules = text(2)
+        await send(server, f"{text(3, 600)}\nNow: 2026-11-22 10:00\n{rules}")
+        shown = await send(server, f"{text(3, 600)}\nNow: 2026-11-23 11:12\n{rules}")
+        assert main(shown) == "changed_timestamp"
+        assert abs(shown["misses"]["changed_offset"] - 150) < 16
+        assert shown["misses"]["causes"]["changed_timestamp"] > 900
+        moved = await send(server, f"A new rule.\n{rules}")
+        assert main(moved) == "changed_text"
+
+
+async def test_other_salt_and_other_model() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        await send(server, text(4))
+        assert main(await send(server, text(4), cache_salt="tenant-b")) == "other_salt"
+        assert main(await send(server, text(4), model="adapter")) == "other_model"
+
+
+async def test_pinned_to_a_worker_that_does_not_hold_it() -> None:
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two) as server:
+        home = (await send(server, text(5)))["chosen"]
+        other = "w1" if home == "w0" else "w0"
+        assert main(await send(server, text(5), pin=other)) == "placed_pinned"
+
+
+async def test_sent_elsewhere_for_load() -> None:
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two) as server:
+        home = (await send(server, text(6)))["chosen"]
+        worker = one if home == "w0" else two
+        worker.held_back = asyncio.Event()
+        waiting = [
+            asyncio.create_task(send(server, text(60 + number, 40_000), pin=home))
+            for number in range(3)
+        ]
+        await worker.until(lambda: len(worker.requests) >= 4)
+        shown = await send(server, text(6))
+        assert (shown["chosen"] != home, main(shown)) == (True, "placed_load")
+        worker.held_back.set()
+        await asyncio.gather(*waiting)
+
+
+async def test_sent_while_the_first_is_still_computed() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        one.held_back = asyncio.Event()
+        first = asyncio.create_task(send(server, text(7)))
+        await one.until(lambda: len(one.requests) == 1)
+        second = asyncio.create_task(send(server, text(7)))
+        await one.until(lambda: len(one.requests) == 2)
+        one.held_back.set()
+        assert main(await first) == "first_seen"
+        assert main(await second) == "in_flight"
+
+
+async def test_evicted_with_its_age() -> None:
+    async with CachedWorker(blocks=100) as one, router(one) as server:
+        await send(server, text(8))
+        await send(server, text(9, 8000))
+        shown = await send(server, text(8))
+        assert main(shown) == "evicted_unknown"
+        assert 0 <= shown["misses"]["age_s"] < 30
+
+
+async def test_worker_down_restarted_or_reset() -> None:
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two) as server:
+        table = server.router.table.workers
+        home = (await send(server, text(10)))["chosen"]
+        worker = one if home == "w0" else two
+        worker.healthy = False
+        await until(lambda: not table[home].up, "down")
+        assert main(await send(server, text(10))) == "placed_worker_down"
+        worker.healthy = True
+        await until(lambda: table[home].up, "up")
+
+        await send(server, text(11), pin=home)
+        await worker.stop()
+        await until(lambda: not table[home].up, "lost")
+        worker.cache.clear()
+        await worker.start()
+        await until(lambda: table[home].up, "up again")
+        assert main(await send(server, text(11), pin=home)) == "lost_restart"
+
+        await send(server, text(12), pin=home)
+        reset = post({}, "/reset_prefix_cache", x_emberline_pin=home)
+        assert (await ask(server, reset)).status == 200
+        assert main(await send(server, text(12), pin=home)) == "lost_reset"
+
+
+async def test_scale_down_and_rollout(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two, path=path) as server:
+        await send(server, text(13), pin="w0")
+        await send(server, text(14), pin="w0")
+        rewrite(path, server, workers=workers(one, two)[1:])
+        assert main(await send(server, text(13))) == "lost_scale_down"
+        three = [*workers(one, two)[1:], {"id": "w2", "url": one.url}]
+        rewrite(path, server, workers=three)
+        await until(lambda: len(server.router.table.eligible) == 2, "replaced")
+        assert main(await send(server, text(14), pin="w1")) == "lost_rollout"
+
+
+async def test_not_cacheable_not_hashed_and_not_reported() -> None:
+    async with CachedWorker() as one:
+        async with router(one) as server:
+            await send(server, text(15))
+            one.cache.clear()
+            assert main(await send(server, text(15), prompt_logprobs=1)) == "not_cacheable"
+            one.reports = False
+            body = {"model": "m", "prompt": text(16), "max_tokens": 1}
+            answer = await ask(server, post(body, "/v1/completions"))
+            number = answer.headers["x-emberline-decision"]
+            assert (await admin(server, f"/decisions/{number}")).json["misses"] is None
+            assert await metric(server, "emberline_router_miss_unreported_requests_total") == 1
+            one.reports = True
+        async with router(one, strategy="roundrobin") as server:
+            assert (
+                set((await send(server, text(17)))["misses"]["causes"])
+                == {
+                    "not_hashed",
+                    "below_block",
+                }
+                or main(await send(server, text(18))) == "not_hashed"
+            )
+
+
+async def test_sums_by_key_prefix_and_hour() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        for number in range(6):
+            await send(server, text(20) + text(30 + number, 2000))
+        shown = (await admin(server, "/misses")).json
+        (hour,) = shown["hours"]
+        assert sum(hour["causes"].values()) == one.computed
+        assert hour["prompt_tokens"] - hour["cached_tokens"] == one.computed
+        assert sum(sum(sums.values()) for sums in hour["keys"].values()) == one.computed
+        assert sum(sum(sums.values()) for sums in hour["prefixes"].values()) == one.computed
+        assert len(hour["prefixes"]) == 1, "one template"
+        assert {k: v for k, v in shown["causes"].items() if v} == hour["causes"]
+
+
+def test_history_is_bounded() -> None:
+    found = history.PromptHistory(limit=1000)
+    for number in range(500):
+        found.remember(f"w{number % 3}", range(number * 1000, number * 1000 + 20), number)
+        if number % 10 == 0:
+            found.end(f"w{number % 3}", "lost_restart", 3, number)
+    assert len(found) <= (history.MAX_ENDED + 3) * history.MIN_TENURE_BLOCKS
+    assert len(found.ended()) == history.MAX_ENDED
+    removed = history.Evictions(keep=100)
+    for number in range(1000):
+        removed.add("w", 0, [number], float(number))
+    assert len(removed) <= 202
+    assert removed.find("w", 999) == (0, 999.0)
+    assert removed.find("other", 999) is None
+
+
+async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        for number in range(4):
+            shown = await send(server, text(40, 1300) + text(41 + number, 2000))
+            assert set(shown["misses"]["causes"]) <= {"first_seen", "below_block"}
+            assert number == 0 or shown["cached_tokens"] >= 304

@@ -1,0 +1,97 @@
+"""Causes that KV events tell apart: evictions by tier, stale indexes, blocks on their way."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from routing.engine.kv.match import Blocks, Match
+from routing.engine.kv.wire import Tier
+from routing.engine.misses.ledger import MissLedger
+from routing.engine.observe.decisions import Decision
+from routing.engine.observe.metrics import Metrics
+from routing.engine.policies.base import RequestFacts
+
+NAMES = list(range(100, 131))  # 31 blocks of 32 tokens can be cached
+
+
+class Placed:
+    """A prompt of 1000 tokens that the worker computed a minute ago and that comes again."""
+
+    def __init__(self) -> None:
+        self.ledger = MissLedger(Metrics("n", "e").registry)
+        self.ledger.configure(256, True)
+        self.chain = array("Q", range(1, 17))
+        self.ledger.history.remember("w", self.chain, time.time() - 60)
+
+    def again(self, held: Match, cached: int = 0, guessed: bool = False) -> dict[str, int]:
+        decision = Decision("d", time.time(), "kvaware")
+        decision.status, decision.estimated, decision.prompt_tokens = 200, False, 1000
+        decision.cached_tokens, decision.chosen, decision.predicted = cached, "w", held.tokens
+        pick = SimpleNamespace(tiers={"w": held}, guessed=guessed)
+        exchange: Any = SimpleNamespace(
+            decision=decision,
+            facts=RequestFacts(self.chain, 1000, 62.5, b"", blocks=Blocks({32: NAMES})),
+            ask=SimpleNamespace(path=b"/v1/completions"),
+            placing=SimpleNamespace(pick=pick),
+            head=SimpleNamespace(path=b"/v1/completions"),
+        )
+        exchange.seen = self.ledger.arrive(exchange, SimpleNamespace(data=None))  # type: ignore[arg-type]
+        self.ledger.ended(exchange)
+        assert decision.misses is not None
+        assert sum(decision.misses.tokens.values()) == 1000 - cached
+        self.decision = decision
+        return decision.misses.tokens
+
+
+@pytest.mark.parametrize(
+    ("tier", "cause"),
+    [
+        (Tier.GPU, "evicted_device"),
+        (Tier.L1, "evicted_l1"),
+        (Tier.L2, "evicted_l2"),
+    ],
+)
+def test_tier_and_age_of_an_eviction(tier: Tier, cause: str) -> None:
+    placed = Placed()
+    placed.ledger.evicted("w", tier, NAMES[10:])
+    found = placed.again(Match(320, 0, 0, 0), cached=320)
+    assert found == {cause: 672, "below_block": 8}
+    assert placed.decision.misses is not None
+    assert placed.decision.misses.age_s == pytest.approx(60, abs=5)
+    assert placed.decision.misses.evicted_at is not None
+
+
+def test_removal_at_another_worker_is_not_this_one_s() -> None:
+    placed = Placed()
+    placed.ledger.evicted("other", Tier.GPU, NAMES)
+    assert placed.again(Match(0, 0, 0, 0)) == {"evicted_unknown": 992, "below_block": 8}
+
+
+def test_blocks_that_events_reported_and_the_engine_lacks() -> None:
+    found = Placed().again(Match(320, 64, 128, 0))
+    assert found == {
+        "index_stale": 384,
+        "evicted_l2": 128,
+        "evicted_unknown": 480,
+        "below_block": 8,
+    }
+
+
+def test_blocks_still_being_computed() -> None:
+    placed = Placed()
+    placed.ledger.evicted("w", Tier.GPU, NAMES)
+    expected = Match(640, 0, 0, 0)
+    assert placed.again(expected, guessed=True)["evicted_device"] == 992, "answered before"
+    placed.chain = array("Q", range(2001, 2017))
+    assert placed.again(expected, guessed=True)["in_flight"] == 640
+
+
+def test_cache_that_the_worker_cleared() -> None:
+    placed = Placed()
+    placed.ledger.cleared("w")
+    assert placed.again(Match(0, 0, 0, 0)) == {"lost_reset": 992, "below_block": 8}
