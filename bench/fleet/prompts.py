@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 
 from bench.fleet.hardware import BLOCK_TOKENS
-from bench.fleet.workloads import Ask
+from bench.fleet.arrivals import Ask
 
 TOKEN_BYTES = 4
 MODEL = "m"

@@ -156,7 +156,9 @@ class KvAware(RoutingPolicy):
         # Tokens in shared storage are the same for all workers: excluded from the comparison.
         size, names = _smallest_blocks(blocks)
         compared = RequestFacts(names, facts.tokens - everywhere, size, facts.session)
-        pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown)
+        # Events do not say when a block was used: its age is that of the prompts sent.
+        displaced = self.by_prefix.displaced
+        pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown, displaced)
         tiers = {item[0]: held.tiers(item[0]) for item in pick.candidates}
         chosen = held.tiers(pick.worker.id)
         pick.tiers = tiers
