@@ -139,7 +139,9 @@ class KvAware(RoutingPolicy):
     def held(self, blocks: Blocks) -> CachedBlocks:
         found = match(self.index, blocks.chains)
         workers = {name: held for name, held in found.workers.items() if self.believed(name)}
-        return CachedBlocks(workers, self.pending.matched(blocks.chains), found.anywhere)
+        reported = {name: held.gpu for name, held in workers.items()}
+        coming = self.pending.matched(blocks.chains, reported)
+        return CachedBlocks(workers, coming, found.anywhere)
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         blocks = facts.blocks
