@@ -1,9 +1,10 @@
 """Recorded sessions of coding agents: long prompts that grow turn by turn, closed loop.
 
 A request is sent `think_s` after the answer before it; subagents run beside each other while their
-parent waits. Session arrivals are a Poisson process that began long before the run, so that as many
-sessions are under way at its start as at its end. Sessions share their tool definitions and system
-prompt where the recorded sizes are equal. They end before the first prompt of more than MOST_TOKENS.
+parent waits. Session arrivals are a Poisson process that began long before the run, so that as
+many sessions are under way at its start as at its end. Sessions share their tool definitions and
+system prompt where the recorded sizes are equal, and end before the first prompt of more than
+MOST_TOKENS.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _FIRST_TOKEN_S, _TOKEN_S = 1.0, 0.016  # nominal answer, for the order of reques
 class Turn:
     """One request of a session.
 
-    `after`: turns that must have ended, by position; empty: the first. `think_s` follows them. `at`:
-    nominal time since the session's start.
+    `after`: turns that must have ended, by position; empty: the first. `think_s` follows them.
+    `at`: nominal time since the session's start.
     """
 
     blocks: tuple[Hashable, ...]  # names of whole blocks, unique in the session or shared

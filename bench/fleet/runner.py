@@ -6,9 +6,9 @@ import statistics
 from dataclasses import dataclass
 from typing import Protocol
 
+from bench.fleet.arrivals import Arrivals, Ask
 from bench.fleet.hardware import Hardware
 from bench.fleet.worker import NEVER, FleetWorker, Job
-from bench.fleet.arrivals import Arrivals, Ask
 
 WARM_UP = 0.15  # share of requests that fill the caches, not counted
 

@@ -146,8 +146,8 @@ ALL = (CONVERSATION, CHATS, AGENTS, *LIBRARIES)
 RATES = {
     ("70b", CONVERSATION): 7.4,
     ("70b", CHATS): 17.8,
-    ("70b", AGENTS): 5.0,
-    ("70b-quarter", AGENTS): 2.0,
+    ("70b", AGENTS): 4.0,
+    ("70b-quarter", AGENTS): 1.0,
     ("70b", "64k"): 9.0,
     ("70b", "8k"): 39.5,
     ("70b", "64k-wide"): 4.85,
