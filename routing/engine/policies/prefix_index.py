@@ -168,12 +168,13 @@ class PrefixIndex:
         excess = memory.blocks + blocks - memory.limit
         if excess <= 0:
             return 0
-        used = 0
+        newest = 0
         for run, used in islice(memory.runs.items(), MAX_DISPLACED_RUNS):
+            newest = used
             excess -= len(run.blocks)
             if excess <= 0:
                 break
-        return used
+        return newest
 
     def limit(self, worker_id: str, limit: int) -> None:
         memory = self.memories.get(worker_id)
