@@ -29,6 +29,7 @@ import uvloop
 
 from bench import peers
 from bench.fleet import runner, workloads
+from bench.fleet.arrivals import Ask
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
 from bench.fleet.hardware import HARDWARE, Hardware
@@ -82,7 +83,7 @@ class Case:
     def title(self) -> str:
         return f"{self.router} {self.policy}".strip()
 
-    def asks(self) -> list[workloads.Ask]:
+    def asks(self) -> list[Ask]:
         rate = workloads.RATES[self.hardware.name, self.workload] * self.fill
         asks = workloads.asks(self.workload, self.hardware, WORKERS, self.seed, rate=rate)
         return asks[: self.most]

@@ -96,9 +96,10 @@ class _Router:
         )
         if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
             chains = facts.blocks.chains
+            held = pick.tiers[worker.id].gpu if pick.tiers and not pick.guessed else 0
             self._guesses[tag] = (
-                self.kvaware.pending.sent(worker.id, chains),
-                self.progress.begins(worker.id, chains, facts.tokens, charge),
+                self.kvaware.pending.sent(worker.id, chains, held),
+                self.progress.begins(worker.id, chains, facts.tokens, charge, held),
             )
         return worker.id
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
+from bench.fleet.arrivals import Ask
 from bench.fleet.hardware import BLOCK_TOKENS
-from bench.fleet.workloads import Ask
 
 TOKEN_BYTES = 4
 MODEL = "m"

@@ -6,9 +6,9 @@ import statistics
 from dataclasses import dataclass
 from typing import Protocol
 
+from bench.fleet.arrivals import Arrivals, Ask
 from bench.fleet.hardware import Hardware
-from bench.fleet.worker import FleetWorker, Job
-from bench.fleet.workloads import Ask
+from bench.fleet.worker import NEVER, FleetWorker, Job
 
 WARM_UP = 0.15  # share of requests that fill the caches, not counted
 
@@ -62,18 +62,22 @@ def run(
     workers = [FleetWorker(hardware) for _ in range(count)]
     chooser.look_at(workers)
     warm = int(len(asks) * WARM_UP)
+    arrivals = Arrivals(asks)
     jobs: list[Job] = []
-    for ask in asks:
-        job = Job(len(jobs), ask.chain, ask.prompt_tokens, ask.answer_tokens, ask.session)
-        _advance(workers, chooser, ask.at)
-        index = chooser.choose(job, ask.at)
-        workers[index].submit(job, ask.at)
+    busy_before = [0.0] * count
+    while True:
+        _advance(workers, chooser, arrivals)
+        if arrivals.next_at == NEVER:
+            break
+        at, number = arrivals.take()
+        ask = asks[number]
+        job = Job(number, ask.chain, ask.prompt_tokens, ask.answer_tokens, ask.session)
+        workers[chooser.choose(job, at)].submit(job, at)
         jobs.append(job)
         if len(jobs) == warm:
             busy_before = [worker.busy_s for worker in workers]
-    span = asks[-1].at - asks[warm].at
-    busy = [worker.busy_s - was for worker, was in zip(workers, busy_before, strict=True)]
-    _advance(workers, chooser, float("inf"))
+        if len(jobs) == len(asks):
+            busy = [worker.busy_s - was for worker, was in zip(workers, busy_before, strict=True)]
     counted = jobs[warm:]
     return summary(
         chooser.name,
@@ -81,20 +85,24 @@ def run(
         sum(job.cached for job in counted),
         sum(job.prompt_tokens for job in counted),
         busy,
-        span,
+        counted[-1].arrived - counted[0].arrived,
     )
 
 
-def _advance(workers: list[FleetWorker], chooser: Chooser, now: float) -> None:
-    """End all steps before `now`, in order of time."""
+def _advance(workers: list[FleetWorker], chooser: Chooser, arrivals: Arrivals) -> None:
+    """End all steps before the next arrival, in order of time."""
     while True:
-        index = min(range(len(workers)), key=lambda i: workers[i].next_at)
-        worker = workers[index]
+        worker = min(workers, key=_next_at)
         at = worker.next_at
-        if at > now or at == float("inf"):
+        if at > arrivals.next_at or at == NEVER:
             return
         first, done = worker.advance(at)
         for job in first:
             chooser.first(job)
         for job in done:
             chooser.done(job)
+            arrivals.ended(job.tag, at)
+
+
+def _next_at(worker: FleetWorker) -> float:
+    return worker.next_at

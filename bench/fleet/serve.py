@@ -14,9 +14,9 @@ from functools import partial
 from typing import cast
 
 from bench.fleet import prompts
+from bench.fleet.arrivals import Ask
 from bench.fleet.hardware import Hardware
 from bench.fleet.worker import FleetWorker, Job
-from bench.fleet.workloads import Ask
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"

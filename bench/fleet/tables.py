@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from bench.fleet import workloads
+from bench.fleet.arrivals import Ask
 from bench.fleet.hardware import Hardware
 from bench.fleet.oracle import Oracle
 from bench.fleet.ours import CACHE_AWARE, STRATEGIES, RouterChooser, Setting, override_constant
@@ -48,7 +49,7 @@ class Bench:
         self.half = half
         self.oracle = lru_cache(maxsize=None)(self._oracle)
 
-    def _asks(self, workload: str, workers: int, seed: int, fill: float) -> list[workloads.Ask]:
+    def _asks(self, workload: str, workers: int, seed: int, fill: float) -> list[Ask]:
         rate = workloads.RATES[self.hardware.name, workload] * workers / 8 * fill
         return workloads.asks(workload, self.hardware, workers, seed, self.half, rate)
 

@@ -40,7 +40,7 @@ class Job:
 
     def __init__(
         self,
-        tag: object,
+        tag: int,
         chain: list[int],
         prompt_tokens: int,
         answer_tokens: int,

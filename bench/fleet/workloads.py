@@ -13,21 +13,12 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.fleet import agents
+from bench.fleet.arrivals import Ask
 from bench.fleet.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
 
 TRACE = "data/traces/mooncake_conversation_first6000.jsonl"
 TRACE_GRAIN_S = 3.0  # resolution of the trace's times
-
-
-@dataclass(frozen=True)
-class Ask:
-    """One request: arrival time, names of its prompt's whole blocks, and lengths in tokens."""
-
-    at: float
-    chain: list[int]
-    prompt_tokens: int
-    answer_tokens: int
-    session: int  # conversation or document; -1: unknown
 
 
 def shared_folder() -> Path:
@@ -146,14 +137,17 @@ def chats(rate: float, seed: int, count: int = 3000) -> list[Ask]:
 
 CONVERSATION = "conversation"
 CHATS = "chats"
-MAIN = (CONVERSATION, "64k", "8k")
-ALL = (CONVERSATION, CHATS, *LIBRARIES)
+AGENTS = "agents"
+MAIN = (CONVERSATION, "64k", "8k", AGENTS)
+ALL = (CONVERSATION, CHATS, AGENTS, *LIBRARIES)
 
 # Requests/s that keep eight workers 75 % busy under the oracle; busy: at least one request without
 # a first token.
 RATES = {
     ("70b", CONVERSATION): 7.4,
     ("70b", CHATS): 17.8,
+    ("70b", AGENTS): 4.0,
+    ("70b-quarter", AGENTS): 1.0,
     ("70b", "64k"): 9.0,
     ("70b", "8k"): 39.5,
     ("70b", "64k-wide"): 4.85,
@@ -186,6 +180,8 @@ def asks(
     rate = rate or RATES[hardware.name, workload] * workers / 8
     if workload == CONVERSATION:
         return conversation(rate, seed, half)
+    if workload == AGENTS:
+        return agents.running(shared_folder() / agents.TRACE, rate, seed, half)
     if workload == CHATS:
         return chats(rate, seed + 1000 * half)
     # The other half of a synthetic workload is another seed.

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from bench.fleet import workloads
+from bench.fleet.arrivals import Ask
 from bench.fleet.cache import NOTHING
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
@@ -80,7 +80,7 @@ class Quick:
 def test_what_comes_through_while_events_are_published_was_not_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asks = [workloads.Ask(0.0, [1], 600, 1, -1), workloads.Ask(50.0, [], 100, 1, -1)]
+    asks = [Ask(0.0, [1], 600, 1, -1), Ask(50.0, [], 100, 1, -1)]
 
     async def run() -> int:
         fleet = ServedFleet(PLAIN, [0], asks)

@@ -13,6 +13,7 @@ from routing.engine.kv.index import Index
 GRACE_S = 2.0
 
 Chains = Mapping[int, Sequence[int]]  # by block size, as for `match`
+_NOTHING: Mapping[str, int] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -26,18 +27,24 @@ class ExpectedBlocks:
     """Blocks sent to a worker but not yet reported by its events.
 
     They keep a burst of one new prompt together until the events arrive. An expectation ends when
-    its request fails, or shortly after the first answer byte.
+    its request fails, or shortly after the first answer byte. Blocks already reported when the
+    prompt was sent are not expected: they count while the index has them, and the cost of a long
+    prompt's next turn is that of its new blocks.
     """
 
     def __init__(self) -> None:
         self._holders: dict[int, dict[str, int]] = {}  # name -> worker -> count
+        self._prompts: dict[str, dict[ExpectedPrompt, None]] = {}
         self._answered: deque[tuple[float, ExpectedPrompt]] = deque()
 
     def __len__(self) -> int:
         return len(self._holders)
 
-    def sent(self, worker: str, chains: Chains) -> ExpectedPrompt:
+    def sent(self, worker: str, chains: Chains, reported: int = 0) -> ExpectedPrompt:
+        """Expect a prompt, of which events reported the first `reported` tokens."""
         holders = self._holders
+        if reported:
+            chains = {size: names[reported // size :] for size, names in chains.items()}
         for names in chains.values():
             for name in names:
                 workers = holders.get(name)
@@ -45,7 +52,9 @@ class ExpectedBlocks:
                     holders[name] = {worker: 1}
                 else:
                     workers[worker] = workers.get(worker, 0) + 1
-        return ExpectedPrompt(worker, chains)
+        prompt = ExpectedPrompt(worker, chains)
+        self._prompts.setdefault(worker, {})[prompt] = None
+        return prompt
 
     def answered(self, guess: ExpectedPrompt, now: float) -> None:
         """Let the expectation expire shortly after the first answer byte."""
@@ -57,11 +66,13 @@ class ExpectedBlocks:
             return
         guess.over = True
         worker = guess.worker
+        prompts = self._prompts[worker]
+        del prompts[guess]
+        if not prompts:
+            del self._prompts[worker]
         for names in guess.chains.values():
             for name in names:
-                workers = self._holders.get(name)
-                if workers is None or worker not in workers:
-                    continue
+                workers = self._holders[name]
                 workers[worker] -= 1
                 if not workers[worker]:
                     del workers[worker]
@@ -74,32 +85,24 @@ class ExpectedBlocks:
 
     def forget(self, worker: str) -> None:
         """Drop the expectations of a lost worker."""
-        for name in [name for name, workers in self._holders.items() if worker in workers]:
-            workers = self._holders[name]
-            del workers[worker]
-            if not workers:
-                del self._holders[name]
+        for guess in list(self._prompts.get(worker, ())):
+            self.failed(guess)
 
-    def matched(self, chains: Chains) -> dict[str, int]:
-        """Return the expected prefix tokens by worker."""
+    def matched(self, chains: Chains, reported: Mapping[str, int] = _NOTHING) -> dict[str, int]:
+        """Return the expected prefix tokens by worker, continuing the `reported` ones."""
         found: dict[str, int] = {}
         holders = self._holders
         if not holders:
             return found
+        continued = [worker for worker in reported if worker in self._prompts]
         for size, names in chains.items():
-            alive: set[str] | None = None
-            for number, name in enumerate(names):
-                workers = holders.get(name)
-                here = set(workers) if workers else set()
-                if alive is not None:
-                    for lost in alive - here:
-                        found[lost] = max(found.get(lost, 0), number * size)
-                    here &= alive
-                alive = here
-                if not alive:
-                    break
-            for left in alive or ():
-                found[left] = max(found.get(left, 0), len(names) * size)
+            workers = holders.get(names[0], _NOTHING) if names else _NOTHING
+            for worker in {*workers, *continued}:
+                at = start = reported.get(worker, 0) // size
+                while at < len(names) and worker in holders.get(names[at], _NOTHING):
+                    at += 1
+                if at > start:
+                    found[worker] = max(found.get(worker, 0), at * size)
         return found
 
 
@@ -116,13 +119,14 @@ class PrefillProgress:
     chains: Chains
     tokens: int
     weight: PromptLoad
+    reported: int = 0  # tokens present when it was sent
     size: int = 0
     known: int = 0  # leading blocks present at the worker
 
     def advance(self, index: Index, size: int, bits: int) -> None:
         names = self.chains.get(size, ())
         if size != self.size:
-            self.size, self.known = size, 0
+            self.size, self.known = size, self.reported // size
         known = self.known
         while known < len(names) and index.holders(names[known]) & bits:
             known += 1
@@ -143,10 +147,10 @@ class Progress:
         self._prompts: dict[str, dict[PrefillProgress, None]] = {}
 
     def begins(
-        self, worker: str, chains: Chains, tokens: int, weight: PromptLoad
+        self, worker: str, chains: Chains, tokens: int, weight: PromptLoad, reported: int = 0
     ) -> PrefillProgress:
-        """Start tracking a prompt; `chains` as for `match`."""
-        prompt = PrefillProgress(worker, chains, tokens, weight)
+        """Start tracking a prompt; `chains` as for `match`, `reported` as for `sent`."""
+        prompt = PrefillProgress(worker, chains, tokens, weight, reported)
         self._prompts.setdefault(worker, {})[prompt] = None
         return prompt
 

@@ -141,7 +141,8 @@ class KvRouting:
         blocks = exchange.facts.blocks
         if blocks is not None:
             chains = self._cut_as_there(pick.worker.id, blocks)
-            placing.guess = self.policy.pending.sent(pick.worker.id, chains)
+            placing.reported = _reported_tokens(pick)
+            placing.guess = self.policy.pending.sent(pick.worker.id, chains, placing.reported)
             if self.policy.index.several_ranks and exchange.head.get(HEADER) is None:
                 self._seat(exchange, placing, pick, chains)
             self._ask_to_tell(exchange, pick, blocks)
@@ -200,7 +201,9 @@ class KvRouting:
             return
         self._computed(placing)  # retry: the first worker has no work left
         tokens = exchange.facts.tokens
-        placing.prompt = self.progress.begins(charge.worker.id, blocks.chains, tokens, charge)
+        placing.prompt = self.progress.begins(
+            charge.worker.id, blocks.chains, tokens, charge, placing.reported
+        )
 
     def _computed(self, placing: RequestPlacement) -> None:
         if placing.prompt is not None:
@@ -337,6 +340,13 @@ class KvRouting:
                 for worker, meter in self.meters.items()
             },
         }
+
+
+def _reported_tokens(pick: Pick) -> int:
+    """Return how much of the prompt events reported on the worker's device."""
+    if pick.tiers is None or pick.guessed:
+        return 0
+    return pick.tiers[pick.worker.id].gpu
 
 
 def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:

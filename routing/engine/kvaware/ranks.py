@@ -47,7 +47,8 @@ class Ranks:
         if count < 2:
             return None
         held = match_ranks(self._index, chains, ranks)
-        coming = self.pending.matched(chains)
+        reported = {_rank_key(worker, number): one.gpu for number, one in held.items()}
+        coming = self.pending.matched(chains, reported)
         work = self._work.get(worker)
         if work is None or len(work) != count:
             work = self._work[worker] = [0] * count
@@ -63,7 +64,9 @@ class Ranks:
             match = Match(on_its_way, 0, 0, best)
         new = max(tokens - match.tokens, 1)
         work[best] += new
-        return Seat(worker, match, guessed, new, self.pending.sent(_rank_key(worker, best), chains))
+        name = _rank_key(worker, best)
+        guess = self.pending.sent(name, chains, reported[name])
+        return Seat(worker, match, guessed, new, guess)
 
     def forget(self, worker: str) -> None:
         """Drop the expectations of a lost worker."""

@@ -44,5 +44,6 @@ class RequestPlacement:
     seat: Seat | None = None  # its rank, where a worker has several
     prompt: PrefillProgress | None = None  # tracked during prefill
     pick: Pick | None = None
+    reported: int = 0  # tokens on the worker's device by its events
     alone: bool = False  # the worker was idle
     salt: str = ""

@@ -139,7 +139,9 @@ class KvAware(RoutingPolicy):
     def held(self, blocks: Blocks) -> CachedBlocks:
         found = match(self.index, blocks.chains)
         workers = {name: held for name, held in found.workers.items() if self.believed(name)}
-        return CachedBlocks(workers, self.pending.matched(blocks.chains), found.anywhere)
+        reported = {name: held.gpu for name, held in workers.items()}
+        coming = self.pending.matched(blocks.chains, reported)
+        return CachedBlocks(workers, coming, found.anywhere)
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         blocks = facts.blocks
@@ -156,7 +158,9 @@ class KvAware(RoutingPolicy):
         # Tokens in shared storage are the same for all workers: excluded from the comparison.
         size, names = _smallest_blocks(blocks)
         compared = RequestFacts(names, facts.tokens - everywhere, size, facts.session)
-        pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown)
+        # Events do not say when a block was used: its age is that of the prompts sent.
+        displaced = self.by_prefix.displaced
+        pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown, displaced)
         tiers = {item[0]: held.tiers(item[0]) for item in pick.candidates}
         chosen = held.tiers(pick.worker.id)
         pick.tiers = tiers

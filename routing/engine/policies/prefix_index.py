@@ -12,8 +12,10 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 CACHED_NAMES = 1024
+MAX_DISPLACED_RUNS = 64  # runs looked at to date what a prompt displaces
 
 Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 
@@ -33,7 +35,7 @@ class PrefixRun:
 
 
 class PrefixMemory:
-    """Prefix memory of one worker; `runs` in LRU order."""
+    """Prefix memory of one worker; `runs` in LRU order, with the prompt that used them last."""
 
     __slots__ = ("bit", "blocks", "id", "limit", "runs", "slot")
 
@@ -41,7 +43,7 @@ class PrefixMemory:
         self.id = worker_id
         self.slot = slot
         self.bit = 1 << slot
-        self.runs: OrderedDict[PrefixRun, None] = OrderedDict()
+        self.runs: OrderedDict[PrefixRun, int] = OrderedDict()
         self.blocks = 0
         self.limit = 0
 
@@ -75,6 +77,7 @@ class PrefixIndex:
         self._names: dict[int, tuple[str, ...]] = {}
         self._by_slot: dict[int, PrefixMemory] = {}
         self._runs: dict[int, PrefixRun] = {}
+        self._prompts = 0  # recorded so far, over all workers: the clock
 
     def __len__(self) -> int:
         return sum(len(run.blocks) for run in self._runs.values())
@@ -130,6 +133,7 @@ class PrefixIndex:
         if memory is None:
             memory = self._join(worker_id, slot)
         memory.limit = limit
+        self._prompts += 1
         bit = memory.bit
         path: list[PrefixRun] = []
         parent: PrefixRun | None = None
@@ -151,12 +155,32 @@ class PrefixIndex:
             path.append(run)
             parent = run
             at = end
-        touch = memory.runs.move_to_end
+        runs, now = memory.runs, self._prompts
+        touch = runs.move_to_end
         for run in reversed(path):
             touch(run)
+            runs[run] = now
         if memory.blocks > limit:
             self._shrink(memory, limit)
         return path
+
+    def displaced(self, worker_id: str, blocks: int) -> int:
+        """Return the age of what `blocks` more would displace, as the number of the last prompt
+        that used it; 0: there is room.
+        """
+        memory = self.memories.get(worker_id)
+        if memory is None:
+            return 0
+        excess = memory.blocks + blocks - memory.limit
+        if excess <= 0:
+            return 0
+        newest = 0
+        for run, used in islice(memory.runs.items(), MAX_DISPLACED_RUNS):
+            newest = used
+            excess -= len(run.blocks)
+            if excess <= 0:
+                break
+        return newest
 
     def limit(self, worker_id: str, limit: int) -> None:
         memory = self.memories.get(worker_id)
@@ -196,13 +220,13 @@ class PrefixIndex:
             parent.children += 1
         run = PrefixRun(array("Q", chain), memory.bit, parent)
         self._runs[chain[0]] = run
-        memory.runs[run] = None
+        memory.runs[run] = self._prompts
         return run
 
     def _hold(self, run: PrefixRun, memory: PrefixMemory) -> None:
         memory.blocks += len(run.blocks) - self._partial(run, memory)
         run.holders |= memory.bit
-        memory.runs[run] = None
+        memory.runs[run] = self._prompts
 
     @staticmethod
     def _partial(run: PrefixRun, memory: PrefixMemory) -> int:
@@ -224,11 +248,12 @@ class PrefixIndex:
         run.parent = head
         self._runs[run.blocks[0]] = run
         for slot in set_bits(run.holders):
-            self._used(head, self._by_slot[slot])
+            memory = self._by_slot[slot]
+            self._used(head, memory, memory.runs[run])
         partly, run.partly = run.partly, None
         for slot, known in (partly or {}).items():
             memory = self._by_slot[slot]
-            self._used(head, memory)
+            self._used(head, memory, memory.runs[run])
             if known >= count:
                 head.holders |= memory.bit
             else:
@@ -242,9 +267,9 @@ class PrefixIndex:
         return head
 
     @staticmethod
-    def _used(run: PrefixRun, memory: PrefixMemory) -> None:
-        """Touch a run; runs before it stay newer."""
-        memory.runs[run] = None
+    def _used(run: PrefixRun, memory: PrefixMemory, used: int) -> None:
+        """Touch a run, last used by prompt `used`; runs before it stay newer."""
+        memory.runs[run] = used
         before = run.parent
         while before is not None:
             memory.runs.move_to_end(before)

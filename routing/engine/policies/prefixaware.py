@@ -45,13 +45,19 @@ class PrefixAware(RoutingPolicy):
         order = fleet.order
         if order is not None:
             sent = SentPrefixes(index, levels, block_tokens)
-            return ranking.rank_many(facts, fleet, order, sent, base.PREFIX_HIT, shown)
+            return ranking.rank_many(
+                facts, fleet, order, sent, base.PREFIX_HIT, shown, self.displaced
+            )
         matched: dict[str, int] = {}
         for blocks, bits in levels:
             tokens = int(blocks * block_tokens)
             for worker_id in index.names(bits):
                 matched[worker_id] = tokens
-        return ranking.rank_few(facts, fleet, matched, base.PREFIX_HIT, shown)
+        return ranking.rank_few(facts, fleet, matched, base.PREFIX_HIT, shown, self.displaced)
+
+    def displaced(self, worker_id: str, tokens: int) -> int:
+        """Return the age of what `tokens` more would displace (PrefixIndex.displaced)."""
+        return self._index.displaced(worker_id, int(tokens / self._block_tokens))
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         if facts.chain:

@@ -1,8 +1,9 @@
 """Ranking of workers by matched tokens and load.
 
 Small fleets are compared in full; in large ones only workers whose match can outweigh their load.
-For independent routers to agree, a new prefix goes by consistent hashing among workers that cost
-hardly more than the best (cost.slack); otherwise ties go to the least recently picked.
+Among workers that cost hardly more than the best (cost.slack), a new prefix goes where it displaces
+the least recently used blocks. Where several have room it goes by consistent hashing, so that
+independent routers agree; other ties go to the least recently picked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from routing.engine.policies.load_order import LoadOrder, RoutingTarget
 
 Level = tuple[int, int]  # tokens, bits (by slot) of the workers with at least that many
 Get = Callable[[str, int], int]
+Displaced = Callable[[str, int], int]  # worker id, tokens: see PrefixIndex.displaced
 ComparedWorker = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, matched tokens
 
 MAX_SCANNED = 8  # workers of one level to scan individually
@@ -48,17 +50,32 @@ class SparseKnowledge:
         self.levels = sorted(groups.items(), reverse=True)
 
 
+def always_room(_worker_id: str, _tokens: int) -> int:
+    return 0
+
+
 def rank(
-    facts: RequestFacts, fleet: Fleet, matched: Mapping[str, int], hit: str, shown: int
+    facts: RequestFacts,
+    fleet: Fleet,
+    matched: Mapping[str, int],
+    hit: str,
+    shown: int,
+    displaced: Displaced = always_room,
 ) -> Pick:
     """Rank by `matched` tokens per worker id (absent: 0). `hit`: reason of a pick with a match."""
     if fleet.order is None:
-        return rank_few(facts, fleet, matched, hit, shown)
-    return rank_many(facts, fleet, fleet.order, SparseKnowledge(matched, fleet), hit, shown)
+        return rank_few(facts, fleet, matched, hit, shown, displaced)
+    known = SparseKnowledge(matched, fleet)
+    return rank_many(facts, fleet, fleet.order, known, hit, shown, displaced)
 
 
 def rank_few(
-    facts: RequestFacts, fleet: Fleet, matched_by: Mapping[str, int], hit: str, shown: int
+    facts: RequestFacts,
+    fleet: Fleet,
+    matched_by: Mapping[str, int],
+    hit: str,
+    shown: int,
+    displaced: Displaced = always_room,
 ) -> Pick:
     tokens = facts.tokens
     eligible = fleet.eligible
@@ -81,7 +98,11 @@ def rank_few(
         limit = least + slack_of(tokens - matched)
         near = {item[0]: item[1] for item in candidates if item[3] <= limit and item[1] >= matched}
         if len(near) > 1:
-            found, _ = fleet.ring.find(facts.chain[at], lambda worker: worker.id in near)
+            ages = {name: displaced(name, tokens - has) for name, has in near.items()}
+            oldest = min(ages.values())
+            found, _ = fleet.ring.find(
+                facts.chain[at], lambda worker: ages.get(worker.id) == oldest
+            )
             if found is not None:
                 chosen, matched = found, near[found.id]
     lost = 0
@@ -128,6 +149,7 @@ def rank_many(
     known: PrefixKnowledge,
     hit: str,
     shown: int,
+    displaced: Displaced = always_room,
 ) -> Pick:
     """Compare only the workers that can win."""
     compared = _possible_winners(facts, order, known)
@@ -137,7 +159,7 @@ def rank_many(
             best = item
     at = round(best[3] / facts.block_tokens)
     if at < len(facts.chain):
-        best = _consistent_choice(facts, fleet, order, known, best, facts.chain[at])
+        best = _choose_near(facts, fleet, order, known, best, facts.chain[at], displaced)
     room = max(shown // 4, shown - len(fleet.eligible))
     lost = _ineligible_candidates(facts, fleet, known.get, room) if fleet.others else []
     reason = hit
@@ -178,15 +200,18 @@ def _possible_winners(
     return compared
 
 
-def _consistent_choice(
+def _choose_near(
     facts: RequestFacts,
     fleet: Fleet,
     order: LoadOrder,
     known: PrefixKnowledge,
     best: ComparedWorker,
     key: int,
+    displaced: Displaced,
 ) -> ComparedWorker:
-    """Return the worker any router would choose among those that cost hardly more than the best."""
+    """Return a worker among those that cost hardly more than the best: the one any router would
+    choose if it has room, else of some the one that displaces the least recently used blocks.
+    """
     uncached = facts.tokens - best[3]
     limit = best[0] + slack_of(uncached)
     bits = order.bits
@@ -200,7 +225,13 @@ def _consistent_choice(
     if near.bit_count() * MIN_CROWD < len(order.entries):
         return best  # the ring would rarely reach one of them
     found, _ = fleet.ring.find(key, lambda worker: near >> worker.slot & 1 != 0)
-    return best if found is None else _compared_worker(facts, known, found)
+    chosen = best[2] if found is None else found
+    if age := displaced(chosen.id, uncached):
+        for worker in order.some(near, key, MAX_SCANNED):
+            older = displaced(worker.id, uncached)
+            if older < age:
+                chosen, age = worker, older
+    return best if chosen is best[2] else _compared_worker(facts, known, chosen)
 
 
 def _longest_match_first(item: ComparedWorker) -> tuple[int, float]:

@@ -173,6 +173,19 @@ def test_guesses_are_counted_each_for_itself() -> None:
     assert pending.matched({16: [1, 2, 3]}) == {"b": 16}
 
 
+def test_blocks_that_events_reported_count_only_while_they_are_held() -> None:
+    pending = ExpectedBlocks()
+    chains = {16: [1, 2, 3, 4]}
+    guess = pending.sent("a", chains, reported=32)
+    assert len(pending) == 2  # as many as are new
+    assert pending.matched(chains, {"a": 32, "b": 48}) == {"a": 64}
+    assert pending.matched(chains, {"a": 48}) == {"a": 64}
+    assert pending.matched(chains, {"a": 16}) == {}  # the second one was removed
+    assert pending.matched(chains) == {}
+    pending.failed(guess)
+    assert len(pending) == 0
+
+
 def test_a_lost_worker_has_nothing_on_its_way() -> None:
     pending = ExpectedBlocks()
     guess = pending.sent("a", {16: [1, 2]})

@@ -42,6 +42,17 @@ class Model:
         return next((at for at, block in enumerate(blocks) if block not in known), len(blocks))
 
 
+def test_what_a_prompt_would_displace_is_dated_by_the_prompt_that_used_it_last() -> None:
+    index = PrefixIndex()
+    old, new = chain([1] * 10), chain([2] * 10)
+    index.remember("w", 0, old, 20)
+    index.remember("w", 0, new, 20)
+    assert (index.displaced("other", 5), index.displaced("w", 0)) == (0, 0)
+    assert (index.displaced("w", 10), index.displaced("w", 11)) == (1, 2)
+    index.remember("w", 0, old[:4], 20)  # splits a run: its end stays old
+    assert [index.displaced("w", count) for count in (6, 7, 17)] == [1, 2, 3]
+
+
 def match(index: PrefixIndex, worker: str, blocks: list[int]) -> int:
     memory = index.memories.get(worker)
     bit = memory.bit if memory is not None else 0

@@ -280,6 +280,37 @@ def test_small_differences_of_load_do_not_part_routers_and_large_ones_count(coun
     assert two.policy.rank(prompt, two.table.fleet).worker.id != home
 
 
+def test_a_new_prompt_goes_where_there_is_room_then_where_the_oldest_blocks_are() -> None:
+    sends = Sends(PrefixAware(20), 4)
+    order = list(sends.table.workers.values())
+    last, oldest = order.pop(), order[0]
+    for number, worker in enumerate(order):
+        sends.policy.sent(facts(blocks(f"held {number}", 20)), worker)
+    for number in range(5):
+        assert sends.policy.rank(facts(blocks(number, 10)), sends.table.fleet).worker is last
+    sends.policy.sent(facts(blocks("last", 20)), last)
+    for number in range(5):
+        assert sends.policy.rank(facts(blocks(number, 10)), sends.table.fleet).worker is oldest
+    load(oldest, 20_000)
+    assert sends.policy.rank(facts(blocks("p", 10)), sends.table.fleet).worker is order[1]
+
+
+def test_in_a_large_fleet_the_age_of_a_few_is_compared() -> None:
+    policy = PrefixAware(20)
+    sends = Sends(policy, 60)
+    for number, worker in enumerate(sends.table.workers.values()):
+        policy.sent(facts(blocks(f"held {number}", 20)), worker)
+    older = 0
+    for number in range(20):
+        prompt = facts(blocks(number, 10))
+        hashed, _ = sends.table.fleet.ring.find(prompt.chain[0])
+        assert hashed is not None
+        chosen = policy.displaced(policy.rank(prompt, sends.table.fleet).worker.id, prompt.tokens)
+        assert chosen <= policy.displaced(hashed.id, prompt.tokens)
+        older += chosen < policy.displaced(hashed.id, prompt.tokens)
+    assert older > 5
+
+
 async def test_two_routers_in_front_of_the_same_workers_agree() -> None:
     async with (
         FakeWorker() as a,

@@ -1,0 +1,80 @@
+"""Closed-loop workloads: recorded agent sessions and the order of their requests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bench.fleet import agents
+from bench.fleet.arrivals import Arrivals, Ask
+
+SESSION = {
+    "id": "trace_0002",
+    "tool": 1024,
+    "system": 512,
+    "requests": [
+        [4096, 100, 0.0, 1.0, 0],
+        [5120, 100, 500.0, 1.0, 64],
+        {
+            "subagents": [
+                {"tool": 1024, "system": 64, "delay_s": 0.5, "requests": [[2048, 10, 0, 1, 0]]},
+                {"tool": 1024, "system": 64, "delay_s": 0.7, "requests": [[2048, 10, 0, 1, 0]]},
+            ]
+        },
+        [6144, 100, 4.0, 1.0, 80],
+        [200_000, 100, 4.0, 1.0, 80],
+    ],
+}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    file = tmp_path / "sessions.jsonl.gz"
+    with gzip.open(file, "wt") as out:
+        for number in range(2):
+            out.write(json.dumps({**SESSION, "system": 512 + number * 512}) + "\n")
+    return file
+
+
+def test_turns_wait_for_the_answers_before_them(recorded: Path) -> None:
+    (turns,) = agents.sessions(recorded, 0)
+    assert [turn.after for turn in turns] == [(), (0,), (1,), (1,), (2, 3)]
+    assert [turn.think_s for turn in turns] == [0.0, agents.MOST_THINK_S, 0.5, 0.7, 4.0]
+    assert [len(turn.blocks) for turn in turns] == [8, 10, 4, 4, 12]
+    assert turns[4].blocks[:10] == turns[1].blocks
+    assert turns[1].blocks[:8] == turns[0].blocks
+    assert turns[2].blocks[:2] == turns[0].blocks[:2] == turns[3].blocks[:2]  # the same tools
+    assert turns[2].blocks[2] not in (turns[0].blocks[2], turns[3].blocks[3])
+
+
+def test_halves_have_different_sessions(recorded: Path) -> None:
+    assert agents.sessions(recorded, 0) != agents.sessions(recorded, 1)
+    assert len(agents.sessions(recorded, 2)) == 2
+
+
+def test_sessions_are_under_way_from_the_start(recorded: Path) -> None:
+    asks = agents.running(recorded, 5.0, 1, 0)
+    assert len(asks) == pytest.approx(agents.REQUESTS, rel=0.1)
+    assert all(before < number for number, ask in enumerate(asks) for before in ask.after)
+    first = [ask for ask in asks[:100] if not ask.after]
+    assert {len(ask.chain) for ask in first} > {8}  # some began before
+    names = {ask.session: set(ask.chain[3:]) for ask in asks if ask.prompt_tokens == 4096}
+    assert len(set.union(*names.values())) == sum(map(len, names.values()))
+
+
+def test_a_request_arrives_when_all_before_it_have_ended() -> None:
+    asks = [
+        Ask(1.0, [], 1, 1, 0),
+        Ask(2.0, [], 1, 1, 0),
+        Ask(0.5, [], 1, 1, 0, after=(0, 1)),
+    ]
+    arrivals = Arrivals(asks)
+    assert [arrivals.take(), arrivals.take()] == [(1.0, 0), (2.0, 1)]
+    arrivals.ended(1, 3.0)
+    assert arrivals.next_at == math.inf
+    arrivals.ended(0, 7.0)
+    assert arrivals.take() == (7.5, 2)
