@@ -60,6 +60,12 @@ class PromptAnswer:
     def ok(self) -> bool:
         return not self.error
 
+    @property
+    def missed(self) -> bool:
+        """Return whether the engine reported less than half of the prompt as cached."""
+        cached, prompt = self.cached_tokens, self.prompt_tokens
+        return cached is not None and bool(prompt) and 2 * cached < (prompt or 0)
+
 
 def ask(request: PromptRequest) -> PromptAnswer:
     started = time.monotonic()

@@ -149,6 +149,8 @@ class _Connection(asyncio.StreamReaderProtocol):
         self._server.connections[task] = writer
         try:
             await self._server.serve(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the client hung up; Python 3.11 logs a traceback for a cancelled callback
         finally:
             writer.close()
             del self._server.connections[task]

@@ -214,6 +214,9 @@ class ChatAnswerSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
     reason_label = serializers.CharField(allow_blank=True)
     reason_sentence = serializers.CharField(allow_blank=True)
+    miss = serializers.CharField(
+        allow_blank=True, help_text="Why less than half of the prompt was cached."
+    )
     route = serializers.CharField(allow_blank=True)
     cold = serializers.BooleanField()
     ttft_s = serializers.FloatField(allow_null=True)

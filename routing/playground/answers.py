@@ -99,6 +99,14 @@ def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> Toke
     return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
 
 
+def _explain_miss(answer: PromptAnswer, decision: RoutingDecision | None) -> str:
+    """Use the response's counts: the router's record may not have them yet."""
+    if decision is None:
+        return ""
+    prompt, cached = answer.prompt_tokens, answer.cached_tokens
+    return replace(decision, prompt_tokens=prompt, cached_tokens=cached).miss
+
+
 def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     """Return the response's facts without its text, ready for JSON."""
     decision, url = None, ""
@@ -113,6 +121,7 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[
         "worker": answer.worker,
         "decision": answer.decision,
         "explain_url": url,
+        "miss": _explain_miss(answer, decision) if not said.salt else "",
         "request_id": answer.request_id,
         "reason": decision.reason if decision else "",
         "reason_label": decision.label if decision else "",

@@ -16,6 +16,16 @@
     });
   });
 
+  // <button data-fill="#field" data-text="..."> fills the field and submits its form.
+  document.querySelectorAll("[data-fill]").forEach(function (button) { button.hidden = false; });
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest("[data-fill]");
+    if (!button) return;
+    var field = document.querySelector(button.getAttribute("data-fill"));
+    field.value = button.getAttribute("data-text");
+    field.form.requestSubmit();
+  });
+
   // <select data-submit-on-change> sends its form; the form keeps its button for who has no script.
   document.addEventListener("change", function (event) {
     var field = event.target.closest("[data-submit-on-change]");

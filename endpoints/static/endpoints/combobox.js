@@ -64,6 +64,12 @@
       if (one !== field && !list(one).contains(event.target)) show(one, false);
     });
   });
+  // The data list is for browsers without script: beside ours its options would show twice.
+  function adopt() {
+    document.querySelectorAll("[data-combobox][list]").forEach(function (field) { field.removeAttribute("list"); });
+  }
+  adopt();
+  document.addEventListener("htmx:load", adopt);
   // Before the input loses the focus.
   document.addEventListener("mousedown", function (event) {
     var option = event.target.closest(".combobox-options [role=option]:not([aria-disabled])");

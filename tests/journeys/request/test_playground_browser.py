@@ -57,6 +57,20 @@ def fact(turn: Locator, name: str) -> Locator:
     return turn.locator(f"[data-fact={name}]")
 
 
+def test_the_sample_prompt_is_sent_with_one_click_and_its_miss_explained(
+    chrome: Browser, console: str, settings: Any
+) -> None:
+    it = seen(chrome, console, settings)
+    it.open(HOME)
+    sample = it.page.get_by_role("button", name="Send sample prompt")
+    sample.click()
+    turn = it.page.locator(".turn-assistant").first
+    expect(turn.locator("[data-miss]")).to_contain_text("No worker is known to hold a prefix")
+    expect(turn.get_by_role("link", name="Explain cache miss")).to_be_visible()
+    expect(sample).to_be_hidden()
+    assert not it.complaints
+
+
 def test_a_conversation_streams_and_says_what_it_took(
     chrome: Browser, console: str, settings: Any
 ) -> None:

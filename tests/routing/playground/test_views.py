@@ -108,6 +108,17 @@ def sent(router: Stub, path: str = "/v1/chat/completions") -> dict[str, Any]:
     return next(json.loads(body) for _, where, body in router.seen if where == path)
 
 
+def test_a_miss_is_explained_below_the_answer(demo_endpoint: Endpoint, router: Stub) -> None:
+    usage = {**USAGE, "prompt_tokens_details": {"cached_tokens": 8}}
+    body = lines({"choices": [{"delta": {"content": "Once"}}]}, {"choices": [], "usage": usage})
+    router.answers["/v1/chat/completions"] = (200, body)
+    done = events(chat(browser("operator"), said()))[-1][1]
+    assert "expected 32 cached tokens on demo-worker-0; they were evicted" in done["miss"]
+    assert "data-miss" in done["html"] and "Explain cache miss" in done["html"]
+    cold = events(chat(browser("operator"), said(cold=True)))[-1][1]
+    assert cold["miss"] == "", "every prompt token is computed on purpose"
+
+
 def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: Endpoint) -> None:
     answer = chat(browser("operator"), said(parameters={"max_tokens": 5, "temperature": 0.5}))
     (first, head), *pieces, (last, done) = events(answer)
@@ -124,7 +135,9 @@ def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: End
     }
     assert (done["reason"], done["error"]) == ("kv_hit", "")
     assert done["explain_url"] == "/routing/endpoints/demo/decisions/d-1/"
+    assert done["miss"] == "", "32 of 40 tokens were cached"
     assert "KV cache match" in done["html"]
+    assert "data-miss" not in done["html"]
     assert SECRET not in json.dumps(done)
 
 
