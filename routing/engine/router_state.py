@@ -32,7 +32,7 @@ from routing.engine.token_ledger import TokenLedger
 from routing.engine.tokens.usage import BytesPerToken
 
 if TYPE_CHECKING:
-    from routing.engine.protocols import ClientSide
+    from routing.engine.protocols import ClientSide, PeerRecorder
 
 # Burst of the retry budget (router.RETRY_SHARE).
 RETRY_BURST = 100.0
@@ -70,6 +70,7 @@ class RouterState:
         self.recorder = Recorder(log, self.metrics, self._boot)
         self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
+        self.peers: PeerRecorder | None = None  # set while a state store is configured
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
@@ -97,6 +98,7 @@ class RouterState:
         if not keep_policy:
             self.policy = policies.build_policy(config, config.hash_key or self._own_secret)
             self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
+            self.share_with(self.peers)
             self._tell_models()
             self.table.by_turn = self.policy.by_turn
             self._strategy = StrategyMetrics(self.metrics, self.policy.name)
@@ -123,6 +125,11 @@ class RouterState:
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
 
+    def share_with(self, peers: PeerRecorder | None) -> None:
+        self.peers = peers
+        if self.kv is not None:
+            self.kv.peers = peers
+
     def _has_room(self) -> bool:
         """Return True if a worker has a free slot, or if none is up."""
         eligible = self.table.eligible
@@ -143,6 +150,8 @@ class RouterState:
             worker.fingerprint = None
         elif what == "up":
             self.roster.set_capacity(worker)  # `forget` dropped the capacity
+        if self.peers is not None and what in ("ejected", "engine_died", "back"):
+            self.peers.circuit(worker.id, what != "back")
         self.tell_kv(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
@@ -175,7 +184,7 @@ class RouterState:
         metrics.queue_limit.value = self.admission.limit
         metrics.request_buffer.value = self.budget.used
         for worker in self.table.workers.values():
-            metrics.in_flight.child(worker.id).value = worker.in_flight
+            metrics.in_flight.child(worker.id).value = worker.own_in_flight
             metrics.worker_up.child(worker.id).value = int(worker.up)
             metrics.circuit.child(worker.id).value = worker.circuit.state
             metrics.cache_tokens.child(worker.id).value = worker.cache_tokens

@@ -291,6 +291,14 @@ class RequestAdmission:
         if self._queue.depth:
             self.pump()
 
+    def callers(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the in-flight and queued requests of all ("") and of each limited key."""
+        if self.in_flight or self._queue.depth:
+            yield "", self.in_flight, self._queue.depth
+        for caller in self._callers.values():
+            if caller.most and caller.id and caller.busy:
+                yield caller.id, caller.in_flight, len(caller.waiting)
+
     # -- rejection
 
     def _drop(self, ticket: Ticket, refusal: Refusal) -> None:

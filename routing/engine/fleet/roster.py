@@ -108,7 +108,7 @@ class Roster:
         router.metrics.forget_worker(worker.id)
         worker.pool.close()
         worker.probe_pool.close()
-        router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
+        router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.own_in_flight)
 
     def _introduce(self, worker: Worker) -> None:
         policy = self._router.policy
