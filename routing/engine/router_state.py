@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from routing.engine import policies
-from routing.engine.access.admission import RequestAdmission
+from routing.engine.access.admission import PeerDemand, RequestAdmission
 from routing.engine.access.keys import KeyRing
 from routing.engine.access.paths import PathRules
 from routing.engine.config import Config, SessionKey
@@ -129,6 +129,23 @@ class RouterState:
         self.peers = peers
         if self.kv is not None:
             self.kv.peers = peers
+
+    def divide_limits(self, routers: int) -> None:
+        """Apply one part of all limits, as the other routers are unknown; 1: undo."""
+        if routers != self.roster.routers:
+            self.roster.routers = routers
+            self.roster.take_over(self.config)
+        self.admission.divide(routers)
+
+    def heard_peers(self, view: PeerDemand) -> None:
+        """Apply the peers' requests to in-flight limits; start queued requests that may go now."""
+        admission = self.admission
+        if admission.active:
+            eligible = self.table.eligible
+            slots = sum(worker.max_in_flight for worker in eligible) if self._capped else 0
+            admission.leave_room(view, slots)
+            if admission.depth:
+                admission.pump()
 
     def _has_room(self) -> bool:
         """Return True if a worker has a free slot, or if none is up."""

@@ -49,6 +49,7 @@ class Roster:
 
     def __init__(self, router: RosterOwner) -> None:
         self._router = router
+        self.routers = 1  # that divide the limits of workers; 1: not divided
         self._discovered: tuple[WorkerConfig, ...] = ()
         self._policy: RoutingPolicy | None = None
         self._tls: WorkerTlsConfig | None = None
@@ -72,7 +73,7 @@ class Roster:
             if item.id not in table.workers:
                 self._add(item, config)
             most = item.max_in_flight or config.admission.worker_max_in_flight
-            table.workers[item.id].max_in_flight = most or NO_LIMIT
+            table.workers[item.id].max_in_flight = -(-most // self.routers) or NO_LIMIT
         if self._router.policy is not self._policy:
             self._policy = self._router.policy
             for worker in table.workers.values():

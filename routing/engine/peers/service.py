@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.peers import messages
+from routing.engine.peers.limits import SharedLimits
 from routing.engine.peers.link import StoreLink
 from routing.engine.peers.messages import Batch, MessageError
 from routing.engine.peers.metrics import PeerMetrics
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from routing.engine.router_state import RouterState
 
 HEARTBEAT_S = 0.25
+_TIGHT_INTERVAL_S = 0.002
 _ASK_AGAIN_S = 1.0
 _MOST_ASKED = 3
 _MEMORY_BLOCKS = 65_536  # of each worker, for a new router
@@ -47,6 +49,7 @@ class PeerExchange:
         self._metrics: PeerMetrics | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._last = 0.0
+        self._tight = False  # a shared rate is nearly used up
         self._began = perf_counter()
         self._asked = 0
         self._asked_at = 0.0
@@ -84,8 +87,10 @@ class PeerExchange:
             (place, self._private + self.router_id),
             self._heard,
             self._store_changed,
-            self._beat,
+            self._serve,
         )
+        self._limits = SharedLimits(place, self._router.admission, lambda: len(self.view.peers) + 1)
+        self._router.divide_limits(wanted.routers)
         self.away = "connecting"
         self._asked = 0
         self._task = asyncio.get_running_loop().create_task(self.link.run())
@@ -102,6 +107,9 @@ class PeerExchange:
         self.away = ""
         self.view.clear()
         self._router.share_with(None)
+        if self._store is not None:
+            self._router.divide_limits(1)
+            self._router.heard_peers(self.view)
 
     async def close(self) -> None:
         if self._task is not None and self.link.up:
@@ -141,13 +149,15 @@ class PeerExchange:
 
     def _schedule(self) -> None:
         if self.link.up:
-            wait_s = max(self._last + BATCH_INTERVAL_S - perf_counter(), 0.0)
+            interval_s = _TIGHT_INTERVAL_S if self._tight else BATCH_INTERVAL_S
+            wait_s = max(self._last + interval_s - perf_counter(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
         if not self.link.up:
             return
+        self._tight = self._limits.touch()
         if not self.link.congested:
             self._publish(self.outbox.batch(self._callers()))
         if self.outbox.busy:
@@ -161,9 +171,20 @@ class PeerExchange:
     def _callers(self) -> Iterator[tuple[str, int, int]]:
         return self._router.admission.callers()
 
-    async def _beat(self, _client: Redis) -> None:
+    async def _serve(self, client: Redis) -> None:
+        limits = asyncio.create_task(self._limits.run(client))
+        try:
+            await self._beat(limits)
+        finally:
+            limits.cancel()
+            await asyncio.gather(limits, return_exceptions=True)
+
+    async def _beat(self, limits: asyncio.Task[None]) -> None:
         """Send heartbeats and drop silent peers while the store is connected."""
         while True:
+            if limits.done():
+                limits.result()
+            self._limits.refresh()
             self._publish(
                 self.outbox.batch(
                     self._callers(),
@@ -180,11 +201,7 @@ class PeerExchange:
     def tick(self) -> None:
         """Drop silent peers; call at least every second."""
         if self.view.tick(perf_counter()):
-            self._changed()
-
-    def _changed(self) -> None:
-        if self._router.admission.depth:
-            self._router.admission.pump()
+            self._router.heard_peers(self.view)
 
     # -- receiving
 
@@ -202,7 +219,7 @@ class PeerExchange:
             self._count(error.reason)
             return
         self._count("applied")
-        self._changed()
+        self._router.heard_peers(self.view)
         if batch.asks == self.router_id and (self._telling is None or self._telling.done()):
             telling = self._tell_memory(batch.router)
             self._telling = asyncio.get_running_loop().create_task(telling)
@@ -221,6 +238,9 @@ class PeerExchange:
 
     def _store_changed(self, error: str) -> None:
         before, self.away = self.away, error
+        assert self._store is not None
+        if before in ("", "connecting") or not error:
+            self._router.divide_limits(self._store.routers if error else 1)
         log = self._router.log
         if error and (not before or before == "connecting"):
             if self._metrics is not None:

@@ -197,12 +197,15 @@ class PeerView:
                 policy.pending.failed(guess)
         del self.peers[peer.id]
 
-    def callers(self, key: str) -> tuple[int, int]:
-        """Return the peers' in-flight and queued requests of a key, "": of all."""
-        in_flight = waiting = 0
+    def claim(self, key: str, most: int) -> int:
+        """Return the part of an in-flight limit of a key ("": of all) to leave to the peers: what
+        they use, and up to an equal share for what they queue.
+        """
+        share = most // (len(self.peers) + 1)
+        claimed = 0
         for peer in self.peers.values():
             found = peer.callers.get(key)
             if found is not None:
-                in_flight += found[0]
-                waiting += found[1]
-        return in_flight, waiting
+                in_flight, waiting = found
+                claimed += max(in_flight, min(in_flight + waiting, share))
+        return claimed
