@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit
 from routing.engine.config.schema import LabelOrEmpty, StateStoreConfig
 from routing.engine.config.validation import ConfigError, Section, between, read_file
 
+# Where no file can be mounted; never in a command line, which other processes can read.
+PASSWORD_ENV = "EMBERLINE_STATE_STORE_PASSWORD"  # noqa: S105
 _EXAMPLE = "For example redis://10.0.0.5:6379/0, or rediss:// for TLS."
 _MAX_DATABASE = 1023
 
@@ -41,7 +44,7 @@ def parse_state_store(
             "Set hash_key_file.",
         )
     files: list[Path] = []
-    password = ""
+    password = os.environ.get(PASSWORD_ENV, "")
     if fields.password_file:
         path, content = read_file("state_store.password_file", fields.password_file, base_dir)
         files.append(path)
