@@ -8,15 +8,14 @@ the excess is charged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from routing.engine.access.admission import RequestAdmission
     from routing.engine.access.callers import Bucket
+    from routing.engine.peers.connection import StoreConnection
 
 MAX_BUCKETS = 256  # in a settlement
 # KEYS: buckets, each the time at which it is full again. ARGV: seconds to add.
@@ -59,8 +58,8 @@ class SharedLimits:
         self._all = True
         self._wake.set()
 
-    async def run(self, client: Redis) -> None:
-        script = client.register_script(_SETTLE)
+    async def run(self, store: StoreConnection) -> None:
+        name = await store.command("SCRIPT", "LOAD", _SETTLE)
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -68,9 +67,9 @@ class SharedLimits:
             if not part:
                 continue
             costs = [bucket.unsent_s for _, bucket in part]
-            keys = [self._place + name for name, _ in part]
+            keys = [self._place + bucket_name for bucket_name, _ in part]
             asked = perf_counter()
-            found = await cast("Awaitable[list[bytes]]", script(keys=keys, args=costs))
+            found = await store.command("EVALSHA", name, len(keys), *keys, *costs)
             for (_, bucket), used, cost in zip(part, found, costs, strict=True):
                 bucket.settle(float(used), cost, asked, self._routers())
 

@@ -1,27 +1,26 @@
-"""Connection of a router to the state store: publish, subscribe, reconnect.
+"""A router's link to the state store: publish, subscribe, reconnect.
 
-A send never waits; frames that find a full queue are dropped, since the next batch states the load
-again.
+A send never waits; frames beyond what the store takes are dropped, since the next batch states the
+load again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from routing.engine.peers.connection import TIMEOUT_S, Heard, StoreConnection, StoreError
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from routing.engine.config.schema import StateStoreConfig
 
-TIMEOUT_S = 1.0
 FIRST_RETRY_S = 0.1
-LONGEST_RETRY_S = 0.5
-MAX_QUEUED = 64
-_CONGESTED = 8
+LONGEST_RETRY_S = 0.3
+_CHECK_S = 0.25
+_CONGESTED_BYTES = 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 
 
 class StoreLink:
@@ -34,31 +33,27 @@ class StoreLink:
         self,
         store: StateStoreConfig,
         channels: tuple[str, ...],
-        heard: Callable[[bytes, bytes], None],
+        heard: Heard,
         changed: Callable[[str], None],
-        serve: Callable[[Redis], Awaitable[None]],
+        serve: Callable[[StoreConnection], Awaitable[None]],
     ) -> None:
         self.up = False
-        self.unsent = 0
         self._store = store
         self._channels = channels
         self._heard = heard
         self._changed = changed
         self._serve = serve
-        self._frames: deque[tuple[str, bytes]] = deque()
-        self._wake = asyncio.Event()
+        self._publisher: StoreConnection | None = None
 
     @property
     def congested(self) -> bool:
-        return len(self._frames) >= _CONGESTED
+        publisher = self._publisher
+        return publisher is not None and publisher.buffered > _CONGESTED_BYTES
 
-    def send(self, channel: str, frame: bytes) -> bool:
-        if not self.up or len(self._frames) >= MAX_QUEUED:
-            self.unsent += 1
-            return False
-        self._frames.append((channel, frame))
-        self._wake.set()
-        return True
+    def send(self, channel: str, frame: bytes) -> None:
+        publisher = self._publisher
+        if publisher is not None and not publisher.lost.done() and publisher.buffered < _MAX_BYTES:
+            publisher.post("PUBLISH", channel, frame)
 
     async def drained(self) -> None:
         """Wait until there is room for further frames or the store is away."""
@@ -66,19 +61,17 @@ class StoreLink:
             await asyncio.sleep(0.01)
 
     async def written(self) -> None:
-        while self.up and self._frames:
+        while self.up and self._publisher is not None and self._publisher.waiting_s:
             await asyncio.sleep(0.005)
 
     async def run(self) -> None:
         """Keep a connection until cancelled."""
         delay = FIRST_RETRY_S
         while True:
+            error = "closed"
             try:
                 await self._connected()
-                error = "closed"
-            except asyncio.CancelledError:
-                raise
-            except Exception as found:  # noqa: BLE001 - the client library raises many kinds
+            except (OSError, StoreError, TimeoutError) as found:
                 error = f"{type(found).__name__}: {found}"[:200]
             if self.up:
                 delay = FIRST_RETRY_S
@@ -88,69 +81,42 @@ class StoreLink:
             delay = min(2 * delay, LONGEST_RETRY_S)
 
     async def _connected(self) -> None:
-        client, reader = self._client(), self._client()
-        pubsub = reader.pubsub()
-        tasks: list[asyncio.Task[None]] = []
+        publisher = await StoreConnection.to(self._store)
+        subscriber: StoreConnection | None = None
+        serving: asyncio.Task[None] | None = None
         try:
-            await client.ping()
-            await pubsub.subscribe(*self._channels)
-            self._frames.clear()
+            subscriber = await StoreConnection.to(self._store, self._heard)
+            async with asyncio.timeout(TIMEOUT_S):
+                for channel in self._channels:
+                    await subscriber.command("SUBSCRIBE", channel)
+            subscriber.heard_at = perf_counter()
+            self._publisher = publisher
             self.up = True
             self._changed("")
-            tasks = [
-                asyncio.create_task(self._read(pubsub)),
-                asyncio.create_task(self._write(client)),
-                asyncio.ensure_future(self._serve(client)),
-            ]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            serving = asyncio.ensure_future(self._serve(publisher))
+            await self._watch(publisher, subscriber, serving)
         finally:
-            for task in tasks:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            with contextlib.suppress(Exception):
-                await pubsub.aclose()  # type: ignore[no-untyped-call]
-            for one in (client, reader):
-                with contextlib.suppress(Exception):
-                    await one.aclose()
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+            self._publisher = None
+            if serving is not None:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+            for connection in (publisher, subscriber):
+                if connection is not None:
+                    connection.close()
 
-    def _client(self) -> Redis:
-        from redis.asyncio import Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-
-        store = self._store
-        secure: dict[str, Any] = {"ssl": True, "ssl_ca_certs": store.ca and str(store.ca)}
-        return Redis(
-            host=store.host,
-            port=store.port,
-            db=store.database,
-            username=store.username or None,
-            password=store.password or None,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-            client_name="emberline-router",
-            max_connections=4,
-            **(secure if store.tls else {}),
-        )
-
-    async def _read(self, pubsub: Any) -> None:
+    @staticmethod
+    async def _watch(
+        publisher: StoreConnection, subscriber: StoreConnection, serving: asyncio.Task[None]
+    ) -> None:
+        """Return or raise when the connection is of no use any more."""
+        ends: set[asyncio.Future[None]] = {publisher.lost, subscriber.lost, serving}
         while True:
-            # The router's own heartbeats come back, so that silence means a lost subscription.
-            message = await pubsub.get_message(timeout=TIMEOUT_S)
-            if message is None:
-                raise TimeoutError("no message from the store")
-            if message["type"] == "message":
-                self._heard(message["channel"], message["data"])
-
-    async def _write(self, client: Redis) -> None:
-        frames = self._frames
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while frames:
-                channel, frame = frames.popleft()
-                await client.publish(channel, frame)
+            done, _ = await asyncio.wait(
+                ends, timeout=_CHECK_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            for end in done:
+                return end.result()
+            # The router's own heartbeats come back: silence means a lost subscription.
+            silent_s = perf_counter() - subscriber.heard_at
+            if max(publisher.waiting_s, silent_s) > TIMEOUT_S:
+                raise TimeoutError("no reply from the store")

@@ -92,17 +92,21 @@ class Outbox:
         asks: str = "",
         age_s: int = 0,
         leaving: bool = False,
+        hold: bool = False,
     ) -> Batch | None:
         """Return the changes, None if there are none. `complete`: state everything, as a heartbeat.
 
-        `callers`: key, in-flight and queued requests.
+        `callers`: key, in-flight and queued requests. `hold`: keep placements, as peers may not
+        hear them yet.
         """
         loads = self._changed_loads(complete)
         busy = self._changed_callers(callers, complete)
-        changes = bool(self._placed or self._answered or self._failed or self._circuits)
+        changes = bool(
+            (self._placed and not hold) or self._answered or self._failed or self._circuits
+        )
         if not (loads or busy or changes or complete or asks or leaving):
             return None
-        placed = self._next_placements()
+        placed = [] if hold else self._next_placements()
         self.busy = self.busy or bool(self._placed)
         answered, self._answered = self._parted(self._answered)
         failed, self._failed = self._parted(self._failed)

@@ -22,14 +22,14 @@ from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox
 from routing.engine.peers.view import PeerView
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from routing.engine.config import StateStoreConfig
     from routing.engine.kv.progress import ExpectedPrompt
+    from routing.engine.peers.connection import StoreConnection
     from routing.engine.protocols import RoutedRequest
     from routing.engine.router_state import RouterState
 
 HEARTBEAT_S = 0.25
+_SETTLE_S = 0.5  # longer than a router waits before it connects again
 _TIGHT_INTERVAL_S = 0.002
 _ASK_AGAIN_S = 1.0
 _MOST_ASKED = 3
@@ -49,6 +49,7 @@ class PeerExchange:
         self._metrics: PeerMetrics | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._last = 0.0
+        self._connected_at = 0.0  # after a time without the store
         self._tight = False  # a shared rate is nearly used up
         self._began = perf_counter()
         self._asked = 0
@@ -159,7 +160,7 @@ class PeerExchange:
             return
         self._tight = self._limits.touch()
         if not self.link.congested:
-            self._publish(self.outbox.batch(self._callers()))
+            self._publish(self.outbox.batch(self._callers(), hold=self._holds()))
         if self.outbox.busy:
             self._schedule()
 
@@ -168,11 +169,15 @@ class PeerExchange:
         if batch is not None:
             self.link.send(self._channel, messages.encode(batch, self._key))
 
+    def _holds(self) -> bool:
+        """Return True until the peers, too, have had time to connect again."""
+        return perf_counter() < self._connected_at + _SETTLE_S
+
     def _callers(self) -> Iterator[tuple[str, int, int]]:
         return self._router.admission.callers()
 
-    async def _serve(self, client: Redis) -> None:
-        limits = asyncio.create_task(self._limits.run(client))
+    async def _serve(self, store: StoreConnection) -> None:
+        limits = asyncio.create_task(self._limits.run(store))
         try:
             await self._beat(limits)
         finally:
@@ -191,6 +196,7 @@ class PeerExchange:
                     complete=True,
                     asks=self._wanted(),
                     age_s=int(perf_counter() - self._began),
+                    hold=self._holds(),
                 )
             )
             if self.outbox.busy and self._timer is None:
@@ -255,6 +261,8 @@ class PeerExchange:
             )
         elif before and not error:
             self._asked = 0
+            if before != "connecting":
+                self._connected_at = perf_counter()
             log.event("info", "state_store_connected", store=str(self._store))
 
     # -- memory of a new router
