@@ -91,11 +91,14 @@ class RouterModel:
             self.table.add(worker)
         self.table.refresh()
 
+    def picked(self, worker: Worker) -> None:
+        self._picks += 1
+        worker.last_pick = self._picks
+
     def choose(self, facts: RequestFacts, tag: object) -> str:
         pick = self.policy.rank(facts, self.table.fleet)
         worker = self.table.workers[pick.worker.id]
-        self._picks += 1
-        worker.last_pick = self._picks
+        self.picked(worker)
         self.policy.sent(facts, worker)
         if self.outbox is not None:
             self.outbox.sent(facts, worker.id)

@@ -125,6 +125,10 @@ class RouterState:
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
 
+    def picked(self, worker: Worker) -> None:
+        self._picks += 1
+        worker.last_pick = self._picks
+
     def share_with(self, peers: PeerRecorder | None) -> None:
         self.peers = peers
         if self.kv is not None:

@@ -31,6 +31,8 @@ class PeerState(Protocol):
     def table(self) -> WorkerTable: ...
     @property
     def policy(self) -> RoutingPolicy: ...
+    def picked(self, worker: Worker) -> None:
+        """Make the worker the most recently picked one."""
 
 
 class Peer:
@@ -151,6 +153,8 @@ class PeerView:
         backlog = load.backlog - backlog
         decoding = load.decoding - decoding
         if in_flight or backlog or decoding:
+            if in_flight > 0:
+                self._state.picked(worker)
             worker.in_flight += in_flight
             worker.backlog += backlog
             worker.decoding += decoding

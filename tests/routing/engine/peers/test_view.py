@@ -28,9 +28,14 @@ class State:
             worker.up = True
             self.table.add(worker)
         self.table.refresh()
+        self.picks = 0
         name = f"{number:016x}"
         self.outbox = Outbox(name, self.table)
         self.view = PeerView(self, name)
+
+    def picked(self, worker: Worker) -> None:
+        self.picks += 1
+        worker.last_pick = self.picks
 
     def worker(self, index: int) -> Worker:
         return self.table.workers[f"w{index}"]
@@ -66,6 +71,19 @@ def test_load_of_a_peer_counts_until_its_requests_end(pair):
         charge.end()
     two.view.apply(one.batch(), 0.1)
     assert loads(two) == loads(State(3))
+
+
+def test_ties_go_to_the_worker_that_no_router_picked_recently(pair):
+    one, two = pair
+    for index in range(3):
+        RequestCharge(one.worker(index), 0).end()
+        charge = RequestCharge(one.worker(index), 0)
+        two.view.apply(one.batch(), 0.0)
+        charge.end()
+        two.view.apply(one.batch(), 0.0)
+    assert two.table.fleet.least_loaded().id == "w3"
+    two.picked(two.worker(3))
+    assert two.table.fleet.least_loaded().id == "w0"
 
 
 def test_heartbeat_corrects_a_lost_batch(pair):
