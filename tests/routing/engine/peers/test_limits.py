@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from routing.engine.access.callers import Bucket
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import Client, ask, chat, post, until
 from tests.routing.engine.peers.test_service import exchanging, folder, never, peers_of, valkey
 from tests.support.fake_worker import FakeWorker
@@ -55,6 +56,10 @@ def test_bucket_without_a_store_holds_its_share():
     assert (bucket.unsent, bucket.level(1000.0)) == (0, 60)  # refilled: not charged again
 
 
+def buckets(server: RouterServer) -> list[Bucket]:
+    return [bucket for _, bucket in server.router.admission.buckets()]
+
+
 async def test_rate_of_four_routers_is_that_of_one(valkey, folder):
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(FakeWorker())
@@ -76,6 +81,10 @@ async def test_rate_of_four_routers_is_that_of_one(valkey, folder):
         for _ in range(40):
             found = await asyncio.gather(*(ask(one, post(chat("hello"))) for one in routers))
             statuses += [answer.status for answer in found]
+            await until(
+                lambda: not any(bucket.unsent for one in routers for bucket in buckets(one)),
+                "settled",
+            )
         passed = statuses.count(200)
         refilled = loop.time() - began  # one a second
         assert set(statuses) == {200, 429}
