@@ -33,7 +33,13 @@ class RoutingConfig(AppConfig):
                 for url in key_usage.admin_urls(one)
             ]
         )
-        register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
+        register(
+            RouterComponent(
+                provisioner,
+                lambda: settings.EMBERLINE.engine_image,
+                lambda: str(settings.EMBERLINE.l2_secrets),
+            )
+        )
         register_finder(search.find)
         navigation.register_item(navigation.NavItem("Routing", "routing:index", "route", 30))
         navigation.register_tab(

@@ -22,6 +22,7 @@ def main() -> None:
         help="0: constants were chosen on",
     )
     parser.add_argument("--robust", action="store_true", help="constants and fleets varied")
+    parser.add_argument("--routers", action="store_true", help="2, 4, 8 routers that share state")
     flags = parser.parse_args()
     started = time.perf_counter()
     names = flags.workload or workloads.MAIN
@@ -31,6 +32,8 @@ def main() -> None:
     bench = tables.Bench(HARDWARE[flags.hardware], range(1, flags.seeds + 1), flags.half)
     if flags.robust:
         tables.robustness(bench, names)
+    elif flags.routers:
+        tables.several_routers(bench, names, (2, 4, 8))
     else:
         tables.strategies(bench, names)
     print(f"\n{flags.seeds} seeds, half {flags.half}; {time.perf_counter() - started:.0f} s")

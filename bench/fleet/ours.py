@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
+from bench.fleet.peering import DELAY_S, Exchange
 from bench.fleet.told import KvFollower
 from bench.fleet.worker import FleetWorker, Job
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress, Progress
+from routing.engine.peers.outbox import Outbox
 from routing.engine.policies import cost
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
@@ -34,13 +36,16 @@ _SECRET = b"s" * 32
 @dataclass(frozen=True)
 class Setting:
     """Configuration of a run. `spread`: error factor of the estimated prompt length; `routers`:
-    number of routers, which share requests but no state; `told`: they know the workers' memory.
+    number of routers, each request to one by chance; `shared`: they exchange their state, `delay_s`
+    after a change; `told`: they know the workers' memory.
     """
 
     strategy: str = "prefixaware"
     routers: int = 1
     spread: float = 0.0
     told: bool = True
+    shared: bool = False
+    delay_s: float = DELAY_S
 
 
 @contextmanager
@@ -66,14 +71,15 @@ def _policy(strategy: str, count: int, cache_tokens: int) -> RoutingPolicy:
     return policy
 
 
-class _Router:
+class RouterModel:
     """Policy, table and ledger of one router."""
 
     def __init__(self, policy: RoutingPolicy, count: int, chance: random.Random) -> None:
         self.kvaware = policy if isinstance(policy, KvAware) else None
-        self._policy = policy
-        self._table = WorkerTable(lambda _worker, _what: None)
-        self._table.by_turn = policy.by_turn
+        self.policy = policy
+        self.table = WorkerTable(lambda _worker, _what: None)
+        self.outbox: Outbox | None = None
+        self.table.by_turn = policy.by_turn
         self._picks = 0
         self._charges: dict[object, RequestCharge] = {}
         self._guesses: dict[object, tuple[ExpectedPrompt, PrefillProgress]] = {}
@@ -82,23 +88,31 @@ class _Router:
             worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
             worker.last_pick = -chance.getrandbits(48)
             worker.up = True
-            self._table.add(worker)
-        self._table.refresh()
+            self.table.add(worker)
+        self.table.refresh()
 
-    def choose(self, facts: RequestFacts, tag: object) -> str:
-        pick = self._policy.rank(facts, self._table.fleet)
-        worker = self._table.workers[pick.worker.id]
+    def picked(self, worker: Worker) -> None:
         self._picks += 1
         worker.last_pick = self._picks
-        self._policy.sent(facts, worker)
+
+    def choose(self, facts: RequestFacts, tag: object) -> str:
+        pick = self.policy.rank(facts, self.table.fleet)
+        worker = self.table.workers[pick.worker.id]
+        self.picked(worker)
+        self.policy.sent(facts, worker)
+        if self.outbox is not None:
+            self.outbox.sent(facts, worker.id)
         charge = self._charges[tag] = RequestCharge(
             worker, max(0, facts.tokens - pick.cached_tokens)
         )
         if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
             chains = facts.blocks.chains
             held = pick.tiers[worker.id].gpu if pick.tiers and not pick.guessed else 0
+            guess = self.kvaware.pending.sent(worker.id, chains, held)
+            if self.outbox is not None:
+                self.outbox.expected(guess)
             self._guesses[tag] = (
-                self.kvaware.pending.sent(worker.id, chains, held),
+                guess,
                 self.progress.begins(worker.id, chains, facts.tokens, charge, held),
             )
         return worker.id
@@ -108,6 +122,8 @@ class _Router:
         found = self._guesses.pop(tag, None)
         if found is not None and self.kvaware is not None and self.progress is not None:
             self.kvaware.pending.answered(found[0], now)
+            if self.outbox is not None:
+                self.outbox.answered(found[0])
             self.progress.ends(found[1])
 
     def done(self, tag: object) -> None:
@@ -121,10 +137,11 @@ class RouterChooser:
         self._spread = setting.spread
         told = hardware.cache_tokens if setting.told else 0
         self._routers = [
-            _Router(_policy(setting.strategy, count, told), count, self._chance)
+            RouterModel(_policy(setting.strategy, count, told), count, self._chance)
             for _ in range(setting.routers)
         ]
-        self._asked: dict[object, _Router] = {}
+        self._exchange = Exchange(self._routers, setting.delay_s) if setting.shared else None
+        self._asked: dict[object, RouterModel] = {}
         self._told: KvFollower | None = None  # worker events, for kvaware
 
     def look_at(self, workers: list[FleetWorker], /) -> None:
@@ -133,6 +150,7 @@ class RouterChooser:
             self._told = KvFollower(followers, workers)
 
     def choose(self, job: Job, now: float, /) -> int:
+        self._advance(now)
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
         facts = RequestFacts(
             job.chain,
@@ -146,13 +164,31 @@ class RouterChooser:
                 for each in self._routers:
                     if each.progress is not None:
                         each.progress.heard(heard)
-            router.kvaware.pending.tick(now)
+            for each in self._routers:
+                if each.kvaware is not None:
+                    each.kvaware.pending.tick(now)
             facts.blocks = self._told.blocks(job.chain, job.prompt_tokens)
         self._asked[job.tag] = router
-        return int(router.choose(facts, job.tag)[1:])
+        chosen = int(router.choose(facts, job.tag)[1:])
+        self._touch(router, now)
+        return chosen
 
     def first(self, job: Job) -> None:
-        self._asked[job.tag].first(job.tag, job.first_at)
+        self._advance(job.first_at)
+        router = self._asked[job.tag]
+        router.first(job.tag, job.first_at)
+        self._touch(router, job.first_at)
 
     def done(self, job: Job) -> None:
-        self._asked.pop(job.tag).done(job.tag)
+        self._advance(job.done_at)
+        router = self._asked.pop(job.tag)
+        router.done(job.tag)
+        self._touch(router, job.done_at)
+
+    def _advance(self, now: float) -> None:
+        if self._exchange is not None:
+            self._exchange.advance(now)
+
+    def _touch(self, router: RouterModel, now: float) -> None:
+        if self._exchange is not None:
+            self._exchange.touch(self._routers.index(router), now)

@@ -107,6 +107,20 @@ def strategies(bench: Bench, names: Sequence[str]) -> None:
             print(line(replace(two, name=f"{strategy}, two routers"), oracle), flush=True)
 
 
+def several_routers(bench: Bench, names: Sequence[str], counts: Sequence[int]) -> None:
+    """Print routers that exchange state and, last, independent ones; relative to one router."""
+    for workload in names:
+        print(f"\n{bench.hardware.name}, {workload}\n{HEAD.replace('to oracle', 'to one')}")
+        for strategy in CACHE_AWARE:
+            one = bench.ours(workload, Setting(strategy))
+            print(line(one, one), flush=True)
+            for count in counts:
+                many = bench.ours(workload, Setting(strategy, routers=count, shared=True))
+                print(line(replace(many, name=f"{strategy}, {count} routers"), one), flush=True)
+            apart = bench.ours(workload, Setting(strategy, routers=2))
+            print(line(replace(apart, name=f"{strategy}, 2 independent"), one), flush=True)
+
+
 def robustness(bench: Bench, names: Sequence[str]) -> None:
     """Print the default strategy's mean TTFT relative to the oracle's."""
     print(f"\n{bench.hardware.name}: prefixaware to oracle\n{'':30}" + _row(names, "{:>14}"))

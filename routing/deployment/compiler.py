@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cachetier.client.address import AddressError
+from cachetier.client.node_list import Nodes
 from console.provisioners.base import PermanentError
 from endpoints.keys.terms import KeyFacts, KeyTerms
 from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
@@ -47,14 +49,39 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
         "api_keys_file": KEYS_FILE,
         **_worker_section(endpoint, workers),
     }
+    store = state_store(endpoint.spec)
+    if store:
+        config["state_store"] = store
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
     try:
-        # The keys separately, since their file does not exist yet.
-        parse({**config, **_SAMPLE, "api_keys_file": ""}, Path("/"))
+        # The keys separately, since their file does not exist yet, nor does the hash key's.
+        parse({**config, **_SAMPLE, "api_keys_file": "", "state_store": {}}, Path("/"))
     except ConfigError as error:
         raise _config_error(error) from error
     return config
+
+
+def state_store(spec: EndpointSpec) -> dict[str, Any]:
+    """Return the store through which several routers share state: the endpoint's own Redis; {} for
+    one router, no Redis, or one whose cluster or certificates the routers do not support.
+    """
+    l2 = spec.cache.l2
+    if not spec.on_cluster or not l2.enabled or l2.backend != "redis":
+        return {}
+    if max(spec.router.replicas, spec.router.max_replicas) < 2:
+        return {}
+    try:
+        nodes = Nodes.parse(l2.url)
+    except AddressError:
+        return {}
+    address = nodes.addresses[0] if nodes.addresses else None
+    if nodes.kind != "list" or len(nodes.addresses) != 1 or address is None:
+        return {}
+    if address.ca_file or address.cert_file or address.server_name:
+        return {}
+    found = {"url": str(address), "routers": max(spec.router.replicas, 1)}
+    return found | ({"username": address.user} if address.user else {})
 
 
 def _worker_section(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
@@ -80,11 +107,12 @@ def worker_service(endpoint: str) -> str:
 
 
 def _admission(spec: EndpointSpec) -> dict[str, Any]:
-    """Divide the limits per worker among the routers, which do not see each other's requests."""
+    """Return the limits per worker, divided among routers that do not share state."""
     limits, routers = spec.limits, max(spec.router.replicas, 1)
+    shared = bool(state_store(spec))
     found: dict[str, Any] = {}
     if limits.max_concurrent:
-        found["worker_max_in_flight"] = -(-limits.max_concurrent // routers)
+        found["worker_max_in_flight"] = -(-limits.max_concurrent // (1 if shared else routers))
     if limits.max_queue >= 0:
         found["queue"] = {"depth": -(-limits.max_queue * max(spec.replicas, 1) // routers)}
     return found
@@ -102,7 +130,8 @@ def _channels(worker: WorkerFacts) -> dict[str, str]:
 def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
     """Compile the key file with hashes only. An endpoint without keys rejects everyone."""
     spec = endpoint.spec
-    routers = max(spec.router.replicas, 1) if spec.on_cluster else 1
+    divided = spec.on_cluster and not state_store(spec)
+    routers = max(spec.router.replicas, 1) if divided else 1
     ordered = sorted(endpoint.keys, key=lambda key: (key.id, key.sha256))
     data = {"keys": [_key(key, routers) for key in ordered]}
     try:
@@ -129,7 +158,7 @@ def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
 
 
 def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
-    """Divide the limits among the routers, which do not see each other's requests."""
+    """Return the limits, divided among routers that do not share state."""
     wanted = {
         "max_in_flight": terms.max_in_flight,
         "requests_per_minute": terms.requests_per_minute,

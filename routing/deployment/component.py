@@ -41,7 +41,9 @@ ROUTING_FALLBACK = "RoutingFallback"
 
 
 class RouterComponent:
-    """`provisioner` returns that of the endpoint's cluster; `image` is the router image there."""
+    """`provisioner` returns that of the endpoint's cluster; `image` is the router image there;
+    `secrets_folder` holds the files that endpoints may name.
+    """
 
     name = "router"
 
@@ -49,9 +51,11 @@ class RouterComponent:
         self,
         provisioner: Callable[[EndpointFacts], Provisioner],
         image: Callable[[], str] = lambda: "",
+        secrets_folder: Callable[[], str] = lambda: "",
     ) -> None:
         self._provisioner = provisioner
         self._image = image
+        self._secrets_folder = secrets_folder
         self._keys_differ_since: dict[str, float] = {}
 
     def reconcile(
@@ -60,7 +64,7 @@ class RouterComponent:
         wanted = RouterRequirements(compile_config(endpoint, workers), compile_keys(endpoint))
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
         if endpoint.spec.on_cluster:
-            spec = to_pods(spec, endpoint, self._image())
+            spec = to_pods(spec, endpoint, self._image(), self._secrets_folder())
         provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)

@@ -24,8 +24,10 @@ from routing.deployment.compiler import (
     KEYS_FILE,
     as_text,
     hash_key,
+    state_store,
     worker_service,
 )
+from routing.engine.config.state_store import PASSWORD_ENV
 
 _SECRET = (KEYS_FILE, HASH_KEY_FILE)
 SERVICE_PORT = 8080
@@ -37,8 +39,13 @@ _CPU_PERCENT = 70
 """Target utilization of the single core a router can use."""
 
 
-def to_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:
+def to_pods(
+    spec: WorkloadSpec, endpoint: EndpointFacts, image: str, secrets_folder: str = ""
+) -> WorkloadSpec:
+    """`secrets_folder`: the only one from which the state store's password may be read."""
     wanted, router = endpoint.spec, endpoint.spec.router
+    password = wanted.cache.l2.password_file if state_store(wanted) else ""
+    secret = {PASSWORD_ENV: password} if password else {}
     files = tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files)
     return replace(
         spec,
@@ -46,6 +53,8 @@ def to_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> Workload
         live_files=files,
         image=image,
         replicas=router.replicas,
+        secret_env=secret,
+        secrets_within=dict.fromkeys(secret, secrets_folder),
         cpus=router.cpus,
         memory_bytes=int(router.memory_gib * GIB),
         pod=Pod(

@@ -21,6 +21,7 @@ from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import explain_blocks
 from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.decisions import show_candidates
+from routing.engine.peers.service import PeerExchange
 from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
@@ -49,8 +50,15 @@ def _json_answer(data: Any, status: int = 200) -> Answer:
 
 
 class AdminHandler:
-    def __init__(self, router: Router, discovery: Discovery, kvaware: KvAwareService) -> None:
+    def __init__(
+        self,
+        router: Router,
+        discovery: Discovery,
+        kvaware: KvAwareService,
+        exchange: PeerExchange,
+    ) -> None:
         self._router = router
+        self._exchange = exchange
         self._discovery = discovery
         self._kvaware = kvaware
         self._get = {
@@ -64,6 +72,7 @@ class AdminHandler:
             b"/admission": self._admission,
             b"/usage": self._usage,
             b"/misses": self._misses,
+            b"/peers": self._peers,
         }
         self.budget = router.budget
         self._orders = (b"/explain", b"/drain", b"/budgets")
@@ -136,7 +145,8 @@ class AdminHandler:
                 "circuit": STATE_NAMES[worker.circuit.state],
                 "slow_start": worker.slow_since > 0,
                 "cache_tokens": worker.cache_tokens,
-                "in_flight": worker.in_flight,
+                "in_flight": worker.own_in_flight,
+                "peers_in_flight": worker.of_peers[0],
                 "served": worker.served,
                 "failures": worker.failures,
                 "failed_requests": worker.failed_requests,
@@ -190,6 +200,9 @@ class AdminHandler:
         router = self._router
         return _json_answer(router.misses.show(router.identifier.digest))
 
+    def _peers(self, _query: dict[str, list[str]]) -> Answer:
+        return _json_answer({"exchange": self._exchange.show()})
+
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
         shown = {
@@ -240,7 +253,7 @@ class AdminHandler:
         worker.order_draining = wanted
         router.table.refresh()
         return _json_answer(
-            {"worker": name, "draining": worker.draining, "in_flight": worker.in_flight}
+            {"worker": name, "draining": worker.draining, "in_flight": worker.own_in_flight}
         )
 
 

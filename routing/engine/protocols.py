@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker, WorkerTable
     from routing.engine.http.bodies import BufferBudget
     from routing.engine.http.http1 import RequestHead
+    from routing.engine.kv.progress import ExpectedPrompt
     from routing.engine.kvaware.request_state import RequestPlacement
     from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
@@ -100,6 +101,15 @@ class PlacementTracker(Protocol):
 
     def charged(self, exchange: RoutedRequest, charge: RequestCharge) -> None: ...
     def answered(self, exchange: RoutedRequest) -> None: ...
+
+
+class PeerRecorder(Protocol):
+    """Exchange with other routers as seen by the request path (peers.service)."""
+
+    def sent(self, exchange: RoutedRequest, worker_id: str) -> None: ...
+    def answered(self, guess: ExpectedPrompt) -> None: ...
+    def failed(self, guess: ExpectedPrompt) -> None: ...
+    def circuit(self, worker_id: str, opened: bool) -> None: ...
 
 
 class Dispatcher(Protocol):

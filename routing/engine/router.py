@@ -241,6 +241,8 @@ class Router(RouterState):
         self.policy.sent(facts, worker)
         if self.kv is not None:
             self.kv.sent(exchange, pick, idle=not worker.in_flight)
+        if self.peers is not None:
+            self.peers.sent(exchange, worker.id)
         if worker.circuit.state:
             self.table.sent(worker)
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)

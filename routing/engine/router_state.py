@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from routing.engine import policies
-from routing.engine.access.admission import RequestAdmission
+from routing.engine.access.admission import PeerDemand, RequestAdmission
 from routing.engine.access.keys import KeyRing
 from routing.engine.access.paths import PathRules
 from routing.engine.config import Config, SessionKey
@@ -33,7 +33,7 @@ from routing.engine.token_ledger import TokenLedger
 from routing.engine.tokens.usage import BytesPerToken
 
 if TYPE_CHECKING:
-    from routing.engine.protocols import ClientSide
+    from routing.engine.protocols import ClientSide, PeerRecorder
 
 # Burst of the retry budget (router.RETRY_SHARE).
 RETRY_BURST = 100.0
@@ -72,6 +72,7 @@ class RouterState:
         self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
         self.misses = MissLedger(self.metrics.registry)
+        self.peers: PeerRecorder | None = None  # set while a state store is configured
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
@@ -102,6 +103,7 @@ class RouterState:
             if self.kv is not None:
                 self.kv.policy.index.observer = self.misses
             self.misses.configure(config.prefix_block_bytes, self.policy.needs_chain)
+            self.share_with(self.peers)
             self._tell_models()
             self.table.by_turn = self.policy.by_turn
             self._strategy = StrategyMetrics(self.metrics, self.policy.name)
@@ -128,6 +130,32 @@ class RouterState:
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
 
+    def picked(self, worker: Worker) -> None:
+        self._picks += 1
+        worker.last_pick = self._picks
+
+    def share_with(self, peers: PeerRecorder | None) -> None:
+        self.peers = peers
+        if self.kv is not None:
+            self.kv.peers = peers
+
+    def divide_limits(self, routers: int) -> None:
+        """Apply one part of all limits, as the other routers are unknown; 1: undo."""
+        if routers != self.roster.routers:
+            self.roster.routers = routers
+            self.roster.take_over(self.config)
+        self.admission.divide(routers)
+
+    def heard_peers(self, view: PeerDemand) -> None:
+        """Apply the peers' requests to in-flight limits; start queued requests that may go now."""
+        admission = self.admission
+        if admission.active:
+            eligible = self.table.eligible
+            slots = sum(worker.max_in_flight for worker in eligible) if self._capped else 0
+            admission.leave_room(view, slots)
+            if admission.depth:
+                admission.pump()
+
     def _has_room(self) -> bool:
         """Return True if a worker has a free slot, or if none is up."""
         eligible = self.table.eligible
@@ -149,6 +177,8 @@ class RouterState:
             worker.fingerprint = None
         elif what == "up":
             self.roster.set_capacity(worker)  # `forget` dropped the capacity
+        if self.peers is not None and what in ("ejected", "engine_died", "back"):
+            self.peers.circuit(worker.id, what != "back")
         self.tell_kv(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
@@ -181,7 +211,7 @@ class RouterState:
         metrics.queue_limit.value = self.admission.limit
         metrics.request_buffer.value = self.budget.used
         for worker in self.table.workers.values():
-            metrics.in_flight.child(worker.id).value = worker.in_flight
+            metrics.in_flight.child(worker.id).value = worker.own_in_flight
             metrics.worker_up.child(worker.id).value = int(worker.up)
             metrics.circuit.child(worker.id).value = worker.circuit.state
             metrics.cache_tokens.child(worker.id).value = worker.cache_tokens

@@ -25,6 +25,7 @@ from routing.engine.http.listeners import Listener, StartError
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.logs import Log
+from routing.engine.peers.service import PeerExchange
 from routing.engine.router import Router
 
 TICK_S = 0.5
@@ -45,7 +46,8 @@ class RouterServer:
         self._discovery = Discovery(self._discovered, log, self.router.metrics)
         self._kvaware = KvAwareService(self.router)
         KvMetrics(self.router.metrics.registry, self._kvaware)
-        self._admin = AdminHandler(self.router, self._discovery, self._kvaware)
+        self._exchange = PeerExchange(self.router)
+        self._admin = AdminHandler(self.router, self._discovery, self._kvaware, self._exchange)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
         self._tls = config.tls
@@ -73,6 +75,7 @@ class RouterServer:
         self._health.follow(list(self.router.table.workers.values()), config.health)
         self._discovery.follow(config.discovery)
         self._kvaware.follow()
+        self._exchange.follow()
         self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.log.event(
             "info",
@@ -143,6 +146,7 @@ class RouterServer:
         await self._discovery.stop()
         await self._health.stop()
         await self._kvaware.close()
+        await self._exchange.close()
         for worker in list(router.table.workers.values()):
             worker.pool.close()
             worker.probe_pool.close()
@@ -170,6 +174,7 @@ class RouterServer:
         self.router.table.tick(now)
         self.router.admission.tick(now)
         self._kvaware.tick()
+        self._exchange.tick()
         for worker in self.router.table.workers.values():
             worker.pool.tick(now)
         self.reload(False)
@@ -198,6 +203,7 @@ class RouterServer:
         router.metrics.reloads.child("ok").value += 1
         self._health.follow(list(router.table.workers.values()), found.health)
         self._kvaware.follow()
+        self._exchange.follow()
         self.log.event("info", "config_loaded", strategy=found.strategy, workers=len(found.workers))
 
     def _refused(self, error: ConfigError) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import cast
+from typing import Protocol, cast
 
 from console.processkit.metrics import Histogram
 from routing.engine.access.callers import (
@@ -38,10 +38,18 @@ _INITIAL_COMPLETION_TOKENS = 256.0  # initial estimate of completion tokens
 _COMPLETION_WEIGHT = 1 / 32  # EWMA weight of the completion estimate
 _LONGEST_RETRY_S = 3600
 _NO_RATES = Rates()
+NO_LIMIT = 1 << 60
 
 
 def _is_ready(flow: Flow) -> bool:
     return cast(Caller, flow).ready()
+
+
+class PeerDemand(Protocol):
+    """In-flight and queued requests of other routers (peers.view)."""
+
+    def claim(self, key: str, most: int) -> int:
+        """Return the part of an in-flight limit to leave to them."""
 
 
 class RequestAdmission:
@@ -56,6 +64,8 @@ class RequestAdmission:
         self._waited = waited
         self._config = AdmissionConfig()
         self._most = 0  # in-flight limit; 0: none
+        self._here = NO_LIMIT  # part of it, and of the workers' slots, that other routers leave
+        self._routers = 1  # that divide the rates; 1: not divided
         self._limits: dict[str, Key] = {}
         self._callers: dict[str, Caller] = {}
         self._queue = FairQueue()
@@ -90,6 +100,7 @@ class RequestAdmission:
         self._config = config
         self._limits = {key.id: key for key in keys or ()}
         self._most = config.endpoint.max_in_flight
+        self._here = self._most or NO_LIMIT
         self._requests = resize_bucket(self._requests, config.endpoint.requests_per_minute)
         self._tokens = resize_bucket(self._tokens, config.endpoint.tokens_per_minute)
         of_keys = [effective_rates(key, config.per_key) for key in keys or ()]
@@ -104,6 +115,8 @@ class RequestAdmission:
         for ticket in list(self._waiting):
             if ticket.state == WAITING and not ring.holds(ticket.key):
                 self._drop(ticket, Refusal("invalid_api_key", "This API key was withdrawn."))
+        if self._routers > 1:
+            self.divide(self._routers)
         self._shrink()
         self.tick(now)
 
@@ -113,6 +126,8 @@ class RequestAdmission:
         if key is not None:
             rates, weight = effective_rates(key, rates), key.limits.weight
         caller.limit(rates, weight, (self._requests, self._tokens))
+        if self._routers > 1:
+            self._divide_caller(caller, perf_counter())
         self._queue.wake(caller)
 
     # -- request path
@@ -163,9 +178,9 @@ class RequestAdmission:
         return goes
 
     def _free(self, caller: Caller) -> bool:
-        if caller.waiting or self._full or 0 < self._most <= self.in_flight:
+        if caller.waiting or self._full or self._here <= self.in_flight:
             return False
-        if 0 < caller.most <= caller.in_flight:
+        if caller.most and caller.here <= caller.in_flight:
             return False
         self._full = not self._room()
         return not self._full
@@ -252,7 +267,7 @@ class RequestAdmission:
         self._full = False
         try:
             while self._queue.depth:
-                if 0 < self._most <= self.in_flight:
+                if self._here <= self.in_flight:
                     break
                 if not self._room():
                     self._full = True
@@ -290,6 +305,57 @@ class RequestAdmission:
         self._full = False
         if self._queue.depth:
             self.pump()
+
+    # -- other routers
+
+    def buckets(self) -> Iterator[tuple[str, Bucket]]:
+        """Yield the token buckets, each with a name that is the same at all routers."""
+        own = [("endpoint", self._requests, self._tokens)]
+        own += [(f"key:{c.id}", c.requests, c.tokens) for c in self._callers.values() if c.rates]
+        for name, requests, tokens in own:
+            if requests is not None:
+                yield f"{name}:requests", requests
+            if tokens is not None:
+                yield f"{name}:tokens", tokens
+
+    def divide(self, routers: int) -> None:
+        """Allow this router one part of all limits, as the store is away; 1: undo."""
+        now = perf_counter()
+        self._routers = routers
+        for bucket in (self._requests, self._tokens):
+            if bucket is not None:
+                bucket.divide(routers, now)
+        self._here = -(-self._most // routers) or NO_LIMIT
+        for caller in self._callers.values():
+            self._divide_caller(caller, now)
+
+    def _divide_caller(self, caller: Caller, now: float) -> None:
+        for bucket in (caller.requests, caller.tokens):
+            if bucket is not None:
+                bucket.divide(self._routers, now)
+        caller.here = -(-caller.most // self._routers)
+
+    def leave_room(self, peers: PeerDemand, slots: int) -> None:
+        """Leave peers what they use, and up to an equal share of what they wait for.
+
+        `slots`: of all workers; 0: unlimited.
+        """
+        if self._routers > 1:
+            return  # the store is away
+        most = min(self._most or NO_LIMIT, slots or NO_LIMIT)
+        claimed = peers.claim("", most)
+        self._here = most - claimed if claimed else self._most or NO_LIMIT
+        for caller in self._callers.values():
+            if caller.most and caller.id:
+                caller.here = caller.most - peers.claim(caller.id, caller.most)
+
+    def callers(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the in-flight and queued requests of all ("") and of each limited key."""
+        if self.in_flight or self._queue.depth:
+            yield "", self.in_flight, self._queue.depth
+        for caller in self._callers.values():
+            if caller.most and caller.id and caller.busy:
+                yield caller.id, caller.in_flight, len(caller.waiting)
 
     # -- rejection
 

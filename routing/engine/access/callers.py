@@ -10,30 +10,81 @@ from routing.engine.config import Key, Rates
 from routing.engine.errors import Refusal
 
 _MINUTE_S = 60.0
+_ROUNDING = 1e-6
+_RESERVE = 1 / 4  # of a shared rate, left to what other routers admit between two settlements
+_SETTLED_S = 0.01
 
 
 class Bucket:
-    __slots__ = ("_each_s", "_full_at", "per_minute")
+    """Token bucket that holds a minute's worth.
+
+    Shared with other routers it is charged here at once and settled with the store later (`unsent`,
+    `settle`); while there is no store, `divide` gives each router its share.
+    """
+
+    __slots__ = ("_allowed", "_each_s", "_full_at", "_routers", "per_minute", "unsent")
 
     def __init__(self, per_minute: int) -> None:
         self._full_at = 0.0
+        self._allowed = math.inf  # until the next settlement
+        self._routers = 1
+        self.unsent = 0.0  # taken since the last settlement
         self.resize(per_minute)
 
     def resize(self, per_minute: int) -> None:
         self.per_minute = per_minute
-        self._each_s = _MINUTE_S / per_minute
+        self._each_s = _MINUTE_S * self._routers / per_minute
+
+    def divide(self, routers: int, now: float) -> None:
+        """Allow this router one part of the rate."""
+        # What has been refilled meanwhile is not charged again.
+        self.unsent = min(self.unsent, max(self._full_at - now, 0.0) / self._each_s)
+        if routers != self._routers:
+            self._routers = routers
+            self._allowed = math.inf
+            self.resize(self.per_minute)
+
+    @property
+    def unsent_s(self) -> float:
+        """Return `unsent` as the seconds until it is refilled."""
+        return self.unsent * self._each_s
+
+    @property
+    def tight(self) -> bool:
+        """Return True if the rest may be used up before the usual next settlement."""
+        return self._allowed < self.per_minute * _RESERVE
+
+    def settle(self, used_s: float, sent_s: float, now: float, routers: int) -> None:
+        """Take over the store's level, in seconds until the bucket is full; `sent_s`: the charge it
+        includes.
+
+        Until the next settlement `routers` may each use all but a reserve, their part of the level
+        once half of it is used, and at least one token.
+        """
+        self.unsent -= sent_s / self._each_s
+        if abs(self.unsent) < _ROUNDING:
+            self.unsent = 0.0
+        self._full_at = now + used_s + self.unsent_s
+        level = self.level(now)
+        reserve = self.per_minute * _RESERVE
+        part = level - reserve if level > 2 * reserve else level / routers
+        self._allowed = math.inf if routers == 1 else max(math.floor(part), min(level // 1, 1))
 
     def level(self, now: float) -> float:
         """Return the current level; negative: overdrawn."""
-        return self.per_minute - max(self._full_at - now, 0.0) / self._each_s
+        return (_MINUTE_S - max(self._full_at - now, 0.0)) / self._each_s
 
     def wait_s(self, cost: float, now: float) -> float:
         """Return the seconds until `cost` is available; <= 0: now."""
+        if self._allowed <= 0:
+            return max(self._full_at - now - _MINUTE_S + cost * self._each_s, _SETTLED_S)
         spare = _MINUTE_S - cost * self._each_s
         return self._full_at - now - (spare if spare > 0 else 0.0)
 
     def take(self, cost: float, now: float) -> None:
         """Take `cost` unconditionally (see `wait_s`); a negative cost is a refund."""
+        self.unsent += cost
+        self._allowed -= cost
         full_at = self._full_at
         self._full_at = (full_at if full_at > now else now) + cost * self._each_s
 
@@ -82,13 +133,24 @@ RateLimit = tuple[Bucket, bool, str]  # token bucket, True if it counts tokens, 
 class Caller(Flow):
     """Usage of one key; one instance for all callers where no keys are configured."""
 
-    __slots__ = ("held_bytes", "id", "in_flight", "most", "pace", "rates", "requests", "tokens")
+    __slots__ = (
+        "held_bytes",
+        "here",
+        "id",
+        "in_flight",
+        "most",
+        "pace",
+        "rates",
+        "requests",
+        "tokens",
+    )
 
     def __init__(self, key_id: str) -> None:
         super().__init__()
         self.id = key_id
         self.in_flight = 0
         self.most = 0  # in-flight limit; 0: none
+        self.here = 0  # part of it that other routers leave
         self.held_bytes = 0
         self.pace = CallerPace()
         self.requests: Bucket | None = None
@@ -100,12 +162,13 @@ class Caller(Flow):
         return bool(self.in_flight or self.waiting)
 
     def ready(self) -> bool:
-        return not self.most or self.in_flight < self.most
+        return not self.most or self.in_flight < self.here
 
     def limit(self, own: Rates, weight: float, shared: tuple[Bucket | None, Bucket | None]) -> None:
         """Replace the limits; `shared`: the endpoint's request and token buckets."""
         self.weight = weight
-        self.most = own.max_in_flight
+        if self.most != own.max_in_flight:
+            self.most = self.here = own.max_in_flight
         self.requests = resize_bucket(self.requests, own.requests_per_minute)
         self.tokens = resize_bucket(self.tokens, own.tokens_per_minute)
         all_rates = (

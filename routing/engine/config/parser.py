@@ -34,6 +34,7 @@ from routing.engine.config.schema import (
     TracingConfig,
     WorkerConfig,
 )
+from routing.engine.config.state_store import StateStoreFields, parse_state_store
 from routing.engine.config.tls import TlsFiles, WorkerTlsFiles, parse_tls, parse_worker_tls
 from routing.engine.config.validation import (
     ConfigError,
@@ -133,6 +134,7 @@ class _Document(Section, frozen=True):
     tls: TlsFiles = TlsFiles()
     worker_tls: WorkerTlsFiles = WorkerTlsFiles()
     discovery: _Discovery = _Discovery()
+    state_store: StateStoreFields = StateStoreFields()
 
 
 def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
@@ -142,6 +144,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     tls = parse_tls(document.tls, base_dir)
     worker_tls = parse_worker_tls(document.worker_tls, base_dir)
     keys, hash_key, files = _read_files(document, base_dir)
+    store, store_files = parse_state_store(document.state_store, hash_key, base_dir)
     return Config(
         listen=listen[0],
         listen_more=listen[1:],
@@ -170,7 +173,8 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         tls=tls,
         worker_tls=worker_tls,
         discovery=_parse_discovery(document.discovery, base_dir),
-        files=(*files, *(tls.files if tls is not None else ()), *worker_tls.files),
+        state_store=store,
+        files=(*files, *store_files, *(tls.files if tls is not None else ()), *worker_tls.files),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from routing.engine.config.schema import Config, Key
+from routing.engine.config.schema import Config, Key, StateStoreConfig
 
 # Besides bodies: pipelined requests, write buffers on both sides, TLS.
 CLIENT_BUFFER_BYTES = 1024 * 1024
@@ -88,7 +88,12 @@ def show_config(config: Config) -> dict[str, Any]:
         "retry": {"attempts": config.retry_attempts},
         "access_log": _show(config.access_log),
         "tracing": _show(config.tracing),
+        "state_store": _show_store(config.state_store),
     }
+
+
+def _show_store(store: StateStoreConfig | None) -> dict[str, Any] | None:
+    return None if store is None else {"url": str(store), "routers": store.routers}
 
 
 def memory_bounds(config: Config, workers: int) -> dict[str, Any]:

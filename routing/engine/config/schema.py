@@ -263,6 +263,27 @@ class JournalConfig:
     max_bytes: int = 256 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class StateStoreConfig:
+    """Valkey or Redis through which the routers of an endpoint exchange state.
+
+    `routers`: expected number of routers, by which limits are divided while the store is away.
+    """
+
+    host: str
+    port: int
+    database: int = 0
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tls: bool = False
+    ca: Path | None = None
+    routers: int = 1
+
+    def __str__(self) -> str:
+        place = Address(self.host, self.port)
+        return f"redis{'s' if self.tls else ''}://{place}/{self.database}"
+
+
 class TracingConfig(Section, frozen=True):
     """Span export (OTLP over HTTP); share of sampled requests without incoming trace context."""
 
@@ -342,4 +363,5 @@ class Config:
     access_log: AccessLogConfig = field(default_factory=AccessLogConfig)
     journal: JournalConfig | None = None
     tracing: TracingConfig | None = None
+    state_store: StateStoreConfig | None = None
     files: tuple[Path, ...] = ()  # referenced files, watched with the main file

@@ -51,6 +51,7 @@ class Roster:
 
     def __init__(self, router: RosterOwner) -> None:
         self._router = router
+        self.routers = 1  # that divide the limits of workers; 1: not divided
         self._discovered: tuple[WorkerConfig, ...] = ()
         self._policy: RoutingPolicy | None = None
         self._tls: WorkerTlsConfig | None = None
@@ -74,7 +75,7 @@ class Roster:
             if item.id not in table.workers:
                 self._add(item, config)
             most = item.max_in_flight or config.admission.worker_max_in_flight
-            table.workers[item.id].max_in_flight = most or NO_LIMIT
+            table.workers[item.id].max_in_flight = -(-most // self.routers) or NO_LIMIT
         if self._router.policy is not self._policy:
             self._policy = self._router.policy
             for worker in table.workers.values():
@@ -111,7 +112,7 @@ class Roster:
         router.metrics.forget_worker(worker.id)
         worker.pool.close()
         worker.probe_pool.close()
-        router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
+        router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.own_in_flight)
 
     def _introduce(self, worker: Worker) -> None:
         policy = self._router.policy

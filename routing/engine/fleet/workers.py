@@ -56,6 +56,7 @@ class Worker:
         "load",
         "max_in_flight",
         "models",
+        "of_peers",
         "order",
         "order_draining",
         "pool",
@@ -96,6 +97,8 @@ class Worker:
         self.config_cache_tokens = config.cache_tokens  # 0: use its metrics
         self.cache_tokens = config.cache_tokens
         self.started: float | None = None  # process start by the worker's clock
+        # In-flight requests, backlog and decoding of other routers, included in the next three.
+        self.of_peers = (0, 0, 0)
         self.in_flight = 0  # this and the next five are kept by load.py
         self.backlog = 0
         self.decoding = 0
@@ -118,6 +121,11 @@ class Worker:
     @property
     def draining(self) -> bool:
         return self.config_draining or self.order_draining
+
+    @property
+    def own_in_flight(self) -> int:
+        """Return this router's requests in flight."""
+        return self.in_flight - self.of_peers[0]
 
     @property
     def state(self) -> str:
@@ -207,6 +215,11 @@ class WorkerTable:
         if not worker.gone and worker.circuit.failed(perf_counter(), self.rules, fatal=True):
             self._changed(worker, "engine_died")
 
+    def ejected_by_peer(self, worker: Worker) -> None:
+        """Eject a worker whose circuit another router opened."""
+        if worker.circuit.failed(perf_counter(), self.rules, fatal=True):
+            self._changed(worker, "ejected")
+
     def answered(self, worker: Worker) -> None:
         if worker.circuit.answered():
             self.start_slowly(worker)
@@ -222,7 +235,7 @@ class WorkerTable:
         if self._came:
             self._let_in()
         for worker in self.workers.values():
-            if worker.circuit.state and worker.circuit.tick(now, not worker.in_flight):
+            if worker.circuit.state and worker.circuit.tick(now, not worker.own_in_flight):
                 self._changed(worker, "trial")
             if worker.slow_since:
                 self._grow(worker, now)

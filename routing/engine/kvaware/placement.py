@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from routing.engine.observe.logs import Log
     from routing.engine.policies.base import Pick
     from routing.engine.prompt.identity import Identity
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.protocols import PeerRecorder, RoutedRequest
     from routing.engine.tokens.segments import TokenSequence
 
 _KEPT_EXPLANATIONS = 8
@@ -60,6 +60,7 @@ class KvRouting:
         self.denied = 0
         self.relearned = 0  # requests that requested block events again
         self.follower: EventFollower | None = None
+        self.peers: PeerRecorder | None = None
         self._log = log
         self._told = 0
         self.telling = False  # any worker's events are followed
@@ -167,6 +168,8 @@ class KvRouting:
         """Drop the expected blocks of a failed attempt."""
         if placing.guess is not None:
             self.policy.pending.failed(placing.guess)
+            if self.peers is not None:
+                self.peers.failed(placing.guess)
             placing.guess = None
         if placing.seat is not None:
             self.ranks.pending.failed(placing.seat.guess)
@@ -217,6 +220,8 @@ class KvRouting:
         if placing is not None and placing.guess is not None:
             now = perf_counter()
             self.policy.pending.answered(placing.guess, now)
+            if self.peers is not None:
+                self.peers.answered(placing.guess)
             if placing.seat is not None:
                 self.ranks.pending.answered(placing.seat.guess, now)
 

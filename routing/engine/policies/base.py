@@ -167,6 +167,12 @@ class RoutingPolicy:
     def forget(self, worker: RoutingTarget) -> None:
         """Drop the memory of a worker that is gone or lost its cache."""
 
+    def memory(self, _worker_id: str, _most_blocks: int) -> list[tuple[float, Sequence[int]]]:
+        """Return tokens per block and hashes of the prefixes remembered of a worker, least recently
+        used first, for a new router's `sent`.
+        """
+        return []
+
     def sizes(self) -> dict[str, int]:
         return {}
 

@@ -182,6 +182,9 @@ class KvAware(RoutingPolicy):
         self.by_prefix.forget(worker)
         self.pending.forget(worker.id)
 
+    def memory(self, worker_id: str, most_blocks: int) -> list[tuple[float, Sequence[int]]]:
+        return self.by_prefix.memory(worker_id, most_blocks)
+
     def sizes(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for rank in self.index.ranks.values():

@@ -201,6 +201,35 @@ class PrefixIndex:
     def sizes(self) -> dict[str, int]:
         return {worker_id: memory.blocks for worker_id, memory in self.memories.items()}
 
+    def chains(self, worker_id: str, most_blocks: int) -> list[array[int]]:
+        """Return the prefixes remembered of a worker, least recently used first; the oldest are
+        left out beyond `most_blocks`.
+        """
+        memory = self.memories.get(worker_id)
+        covered: set[PrefixRun] = set()
+        found: list[array[int]] = []
+        for run in list(memory.runs) if memory is not None else ():  # ends of prefixes first
+            if run in covered:
+                continue
+            path: list[PrefixRun] = []
+            before: PrefixRun | None = run
+            while before is not None:
+                path.append(before)
+                before = before.parent
+            covered.update(path)
+            chain = array("Q")
+            for part in reversed(path):
+                chain.extend(part.blocks)
+            if memory is not None and run.partly is not None and not run.holders & memory.bit:
+                del chain[len(chain) - len(run.blocks) + run.partly.get(memory.slot, 0) :]
+            found.append(chain)
+        total = 0
+        for index in range(len(found) - 1, -1, -1):
+            total += len(found[index])
+            if total > most_blocks:
+                return found[index + 1 :]
+        return found
+
     def _join(self, worker_id: str, slot: int) -> PrefixMemory:
         assert slot not in self._by_slot
         memory = self.memories[worker_id] = self._by_slot[slot] = PrefixMemory(worker_id, slot)

@@ -6,6 +6,8 @@ together; its size follows the workers' caches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from routing.engine.policies import base, ranking
 from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget
@@ -76,6 +78,9 @@ class PrefixAware(RoutingPolicy):
     def forget(self, worker: RoutingTarget) -> None:
         self._index.forget(worker.id)
         self._capacities.pop(worker.id, None)
+
+    def memory(self, worker_id: str, most_blocks: int) -> list[tuple[float, Sequence[int]]]:
+        return [(self._block_tokens, chain) for chain in self._index.chains(worker_id, most_blocks)]
 
     def sizes(self) -> dict[str, int]:
         return self._index.sizes()

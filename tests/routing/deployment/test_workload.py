@@ -21,6 +21,7 @@ from console.provisioners.base import (
 from console.provisioners.kubernetes.api import capabilities as able
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
+from endpoints.keys.terms import KeyTerms
 from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from routing.deployment.compiler import compile_config, compile_keys
@@ -101,6 +102,43 @@ def test_limits_of_workers_are_shared_among_routers(
     changes: dict[str, Any], expected: dict[str, Any] | None
 ) -> None:
     assert compile_config(on_cluster(**changes), ()).get("admission") == expected
+
+
+REDIS = {
+    "cache.l2.enabled": True,
+    "cache.l2.backend": "redis",
+    "cache.l2.url": "redis://cache:6379/2",
+    "cache.l2.password_file": "/etc/l2/pass",
+    "limits.max_concurrent": 9,
+}
+
+
+def test_routers_share_state_through_the_endpoints_redis() -> None:
+    endpoint = on_cluster(**REDIS)
+    config = compile_config(endpoint, ())
+    assert config["state_store"] == {"url": "redis://cache:6379/2", "routers": 2}
+    assert config["admission"] == {"worker_max_in_flight": 9}  # not divided
+    terms = replace(KEY, terms=KeyTerms(requests_per_minute=600))
+    (key,) = compile_keys(replace(endpoint, keys=(terms,)))["keys"]
+    assert key["limits"] == {"requests_per_minute": 600}
+    spec = to_pods(pods(endpoint), endpoint, "image", "/etc/l2")
+    assert spec.secret_env == {"EMBERLINE_STATE_STORE_PASSWORD": "/etc/l2/pass"}
+    assert spec.secrets_within == {"EMBERLINE_STATE_STORE_PASSWORD": "/etc/l2"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"router.replicas": 1},
+        {"cache.l2.backend": "tieredstorage"},
+        {"cache.l2.url": "redis://a:1,b:1?nodes=cluster"},
+        {"cache.l2.url": "rediss://a:1?ca_file=/in/worker/pods"},
+    ],
+)
+def test_routers_without_a_usable_store_divide_the_limits(changes: dict[str, Any]) -> None:
+    endpoint = on_cluster(**(REDIS | changes))
+    assert "state_store" not in compile_config(endpoint, ())
+    assert not to_pods(pods(endpoint), endpoint, "image").secret_env
 
 
 def resources(endpoint: EndpointFacts) -> dict[str, Any]:

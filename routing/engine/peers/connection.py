@@ -1,0 +1,187 @@
+"""Connection to Valkey or Redis in RESP2: commands without waiting, and published messages.
+
+A library's client costs several times the CPU of the batches it carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from routing.engine.config import StateStoreConfig
+
+MAX_REPLY_BYTES = 4 * 1024 * 1024
+TIMEOUT_S = 1.0
+_MAX_ITEMS = 100_000
+_MAX_DEPTH = 4
+
+Part = bytes | str | int | float
+Heard = Callable[[bytes, bytes], None]
+
+
+class StoreError(Exception):
+    """Error reply, invalid reply or lost connection."""
+
+
+def pack_command(*parts: Part) -> bytes:
+    out = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        out.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(out)
+
+
+def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
+    """Return the value at `at` and the place behind it, None if it is incomplete; an error reply as
+    a StoreError. Raise StoreError for anything else.
+    """
+    end = data.find(b"\r\n", at)
+    if end < 0:
+        return None
+    kind, text = data[at : at + 1], data[at + 1 : end]
+    end += 2
+    if kind == b"+":
+        return text, end
+    if kind == b"-":
+        return StoreError(text.decode("utf-8", "replace")[:200]), end
+    try:
+        number = int(text)
+    except ValueError:
+        raise StoreError("invalid reply") from None
+    if kind == b":":
+        return number, end
+    if kind == b"$" and -1 <= number <= MAX_REPLY_BYTES:
+        if number < 0:
+            return None, end
+        return (
+            (data[end : end + number], end + number + 2) if len(data) >= end + number + 2 else None
+        )
+    if kind == b"*" and -1 <= number <= _MAX_ITEMS and depth < _MAX_DEPTH:
+        items: list[Any] = []
+        for _ in range(number):
+            found = parse_reply(data, end, depth + 1)
+            if found is None:
+                return None
+            items.append(found[0])
+            end = found[1]
+        return items, end
+    raise StoreError("invalid reply")
+
+
+class StoreConnection(asyncio.Protocol):
+    """`heard` gets published messages; every other reply answers the oldest command."""
+
+    def __init__(self, heard: Heard | None = None) -> None:
+        self._heard = heard
+        self._data = b""
+        self._sent: deque[tuple[float, asyncio.Future[Any] | None]] = deque()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.heard_at = perf_counter()
+        self._transport: asyncio.Transport
+
+    @classmethod
+    async def to(cls, store: StateStoreConfig, heard: Heard | None = None) -> StoreConnection:
+        """Connect and log in. Raise OSError, TimeoutError and StoreError."""
+        secure = ssl.create_default_context(cafile=store.ca) if store.tls else None
+        async with asyncio.timeout(TIMEOUT_S):
+            loop = asyncio.get_running_loop()
+            _, connection = await loop.create_connection(
+                lambda: cls(heard), store.host, store.port, ssl=secure
+            )
+            try:
+                if store.password:
+                    names = (store.username,) if store.username else ()
+                    await connection.command("AUTH", *names, store.password)
+                if store.database:
+                    await connection.command("SELECT", store.database)
+                await connection.command("PING")
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    @property
+    def waiting_s(self) -> float:
+        """Return the age of the oldest command without a reply."""
+        return perf_counter() - self._sent[0][0] if self._sent else 0.0
+
+    @property
+    def buffered(self) -> int:
+        """Return the bytes not yet written to the socket."""
+        return self._transport.get_write_buffer_size()
+
+    def command(self, *parts: Part) -> asyncio.Future[Any]:
+        """Send a command; await its reply, which raises StoreError for an error."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._send(pack_command(*parts), future)
+        return future
+
+    def post(self, *parts: Part) -> None:
+        """Send a command whose reply matters only if it is an error."""
+        self._send(pack_command(*parts), None)
+
+    def _send(self, data: bytes, future: asyncio.Future[Any] | None) -> None:
+        if self.lost.done():
+            raise StoreError("connection lost")
+        self._sent.append((perf_counter(), future))
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or StoreError("connection closed"))
+
+    def data_received(self, data: bytes) -> None:
+        self._data = data = self._data + data if self._data else data
+        at = 0
+        try:
+            while at < len(data):
+                found = parse_reply(data, at)
+                if found is None:
+                    break
+                at = found[1]
+                self._receive(found[0])
+        except StoreError as error:
+            self._fail(error)
+            return
+        self._data = data[at:]
+        if len(self._data) > MAX_REPLY_BYTES:
+            self._fail(StoreError("reply too large"))
+
+    def _receive(self, value: Any) -> None:
+        if self._heard is not None and isinstance(value, list) and value[:1] == [b"message"]:
+            self.heard_at = perf_counter()
+            self._heard(*value[1:3])
+            return
+        if not self._sent:
+            raise StoreError("reply without a command")
+        _, future = self._sent.popleft()
+        if isinstance(value, StoreError):
+            if future is None:
+                raise value
+            if not future.done():
+                future.set_exception(value)
+        elif future is not None and not future.done():
+            future.set_result(value)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.lost.done():
+            self.lost.set_exception(error)
+            self.lost.exception()  # may be awaited by nobody
+        for _, future in self._sent:
+            if future is not None and not future.done():
+                future.set_exception(StoreError("connection lost"))
+                future.exception()
+        self._sent.clear()
+        self._transport.abort()

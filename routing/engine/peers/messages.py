@@ -1,0 +1,143 @@
+"""Messages between the routers of an endpoint: msgpack with a keyed digest, strict and bounded.
+
+A batch states absolute loads, so a lost one is corrected by the next. Prompts appear as keyed
+hashes only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from array import array
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+VERSION: Literal[1] = 1
+MAX_BYTES = 1024 * 1024  # of a message
+MAX_PLACEMENTS = 256  # in a batch
+MAX_NAMES = 8192  # hashes of a placement; longer chains are cut
+MAX_WORKERS = 4096
+MAX_NUMBERS = 8192
+MAX_CALLERS = 1024
+_DIGEST_BYTES = 16
+_NAME_BYTES = 8
+
+Count = Annotated[int, Meta(ge=0, le=10**12)]
+Number = Annotated[int, Meta(ge=0, le=2**62)]
+RouterId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{8,32}\Z")]
+RouterIdOrEmpty = Annotated[str, Meta(pattern=r"\A([0-9a-f]{8,32})?\Z")]
+WorkerId = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class MessageError(Exception):
+    """Message to drop; `reason` is its metric label."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class WorkerLoad(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """Load a router has placed on a worker; all zero: none."""
+
+    worker: WorkerId
+    in_flight: Count
+    backlog: Count
+    decoding: Count
+
+
+class Placement(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """Prompt sent to a worker. `block_size` 0: prefix blocks, else KV blocks of that many tokens,
+    which are expected until `number` is listed as answered or failed.
+    """
+
+    number: Number
+    worker: WorkerId
+    block_size: Annotated[int, Meta(ge=0, le=65_536)]
+    block_tokens: Annotated[float, Meta(gt=0, le=1e6)]
+    names: Annotated[bytes, Meta(max_length=MAX_NAMES * _NAME_BYTES)]
+
+
+class CallerLoad(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """In-flight and queued requests of a key; "": of all keys."""
+
+    key: Annotated[str, Meta(max_length=128)]
+    in_flight: Count
+    waiting: Count
+
+
+class CircuitChange(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    worker: WorkerId
+    opened: bool
+
+
+class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """Changes at one router. `complete`: `loads` and `callers` list everything that is not zero.
+    `dialect`: digest of what its hashes depend on; others' placements are of no use. `asks`: the
+    router whose memory is requested.
+    """
+
+    version: Literal[1]
+    router: RouterId
+    sequence: Number
+    dialect: Number
+    complete: bool
+    loads: Annotated[list[WorkerLoad], Meta(max_length=MAX_WORKERS)] = []
+    placed: Annotated[list[Placement], Meta(max_length=MAX_PLACEMENTS)] = []
+    answered: Annotated[list[Number], Meta(max_length=MAX_NUMBERS)] = []
+    failed: Annotated[list[Number], Meta(max_length=MAX_NUMBERS)] = []
+    circuits: Annotated[list[CircuitChange], Meta(max_length=MAX_WORKERS)] = []
+    callers: Annotated[list[CallerLoad], Meta(max_length=MAX_CALLERS)] = []
+    asks: RouterIdOrEmpty = ""
+    age_s: Count = 0
+    leaving: bool = False
+
+
+_decoder = msgspec.msgpack.Decoder(Batch)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def _digest(body: bytes | memoryview, key: bytes) -> bytes:
+    return hashlib.blake2b(
+        body, digest_size=_DIGEST_BYTES, key=key[:64], person=b"router batch"
+    ).digest()
+
+
+def encode(batch: Batch, key: bytes) -> bytes:
+    body = _encoder.encode(batch)
+    return _digest(body, key) + body
+
+
+def decode(message: bytes, key: bytes) -> Batch:
+    """Raise MessageError for a message that is too large, not from a router with this key, or
+    invalid.
+    """
+    if len(message) > MAX_BYTES:
+        raise MessageError("too_large")
+    body = memoryview(message)[_DIGEST_BYTES:]
+    if not hmac.compare_digest(_digest(body, key), message[:_DIGEST_BYTES]):
+        raise MessageError("not_authentic")
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        raise MessageError("invalid") from None
+
+
+def pack_names(names: Sequence[int]) -> bytes:
+    return array("Q", names[:MAX_NAMES]).tobytes()
+
+
+def unpack_names(data: bytes) -> array[int]:
+    """Raise MessageError for a truncated name."""
+    if len(data) % _NAME_BYTES:
+        raise MessageError("invalid")
+    return array("Q", data)
+
+
+def dialect(*parts: object) -> int:
+    """Return a digest of what a router's hashes depend on, besides the key."""
+    text = "\0".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")

@@ -1,0 +1,35 @@
+"""Metrics of the exchange between routers."""
+
+from __future__ import annotations
+
+from routing.engine.observe.metric_types import Registry
+
+RESULTS = ("applied", "too_large", "not_authentic", "invalid", "repeated", "too_many")
+
+
+class PeerMetrics:
+    def __init__(self, registry: Registry) -> None:
+        messages = registry.counter(
+            "emberline_router_peer_messages_total",
+            "Messages of other routers of the endpoint, by outcome.",
+            ("result",),
+        )
+        self.messages = {result: messages.child(result) for result in RESULTS}
+        self.failures = registry.counter(
+            "emberline_router_state_store_failures_total",
+            "Lost connections to the state store.",
+        ).child()
+        self.peers = registry.gauge(
+            "emberline_router_peers", "Other routers of the endpoint that exchange state."
+        ).child()
+        self.up = registry.gauge(
+            "emberline_router_state_store_up", "1 while the state store answers."
+        ).child()
+        placements = registry.counter(
+            "emberline_router_peer_placements_lost_total",
+            "Placements not exchanged: no room while the store was away (dropped), or of unknown "
+            "workers or another configuration (ignored).",
+            ("reason",),
+        )
+        self.dropped = placements.child("dropped")
+        self.ignored = placements.child("ignored")

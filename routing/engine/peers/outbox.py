@@ -1,0 +1,185 @@
+"""Changes at this router since its last batch, for its peers. Pure and bounded.
+
+Loads and callers are read when a batch is made; only placements wait here. The oldest are dropped
+first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from routing.engine.peers import messages
+from routing.engine.peers.messages import Batch, CallerLoad, CircuitChange, Placement, WorkerLoad
+
+if TYPE_CHECKING:
+    from routing.engine.fleet.workers import WorkerTable
+    from routing.engine.kv.progress import ExpectedPrompt
+    from routing.engine.policies.base import RequestFacts
+
+BATCH_INTERVAL_S = 0.01  # between two batches; the first after a pause goes at once
+MAX_HELD = 20_000  # placements
+MAX_HELD_BYTES = 16 * 1024 * 1024
+_BATCH_BYTES = messages.MAX_BYTES // 2
+
+_NO_LOAD = (0, 0, 0)
+
+
+class Outbox:
+    def __init__(self, router_id: str, table: WorkerTable) -> None:
+        self.router_id = router_id
+        self.dialect = 0
+        self.busy = False  # requests were in flight, or placements left, at the last batch
+        self.dropped = 0  # placements that found no room
+        self._table = table
+        self._sequence = 0
+        self._numbers = 0
+        self._placed: deque[Placement] = deque()
+        self._placed_bytes = 0
+        self._expected: dict[ExpectedPrompt, int] = {}
+        self._answered: list[int] = []
+        self._failed: list[int] = []
+        self._circuits: dict[str, bool] = {}
+        self._loads: dict[str, tuple[int, int, int]] = {}  # as published
+        self._callers: dict[str, tuple[int, int]] = {}
+
+    @property
+    def held(self) -> int:
+        return len(self._placed)
+
+    def sent(self, facts: RequestFacts, worker_id: str) -> None:
+        """Record a prompt by its prefix hashes, unless its KV blocks are recorded by `expected`."""
+        if facts.blocks is None and facts.chain:
+            self._place(worker_id, 0, facts.block_tokens, facts.chain)
+
+    def expected(self, guess: ExpectedPrompt) -> None:
+        chains: Mapping[int, Sequence[int]] = guess.chains
+        if not chains:
+            return
+        size = min(chains)  # peers follow the same events; one size locates a prompt
+        self._expected[guess] = self._place(guess.worker, size, float(size), chains[size])
+
+    def answered(self, guess: ExpectedPrompt) -> None:
+        number = self._expected.pop(guess, None)
+        if number is not None:
+            self._answered.append(number)
+
+    def failed(self, guess: ExpectedPrompt) -> None:
+        number = self._expected.pop(guess, None)
+        if number is not None:
+            self._failed.append(number)
+
+    def circuit(self, worker_id: str, opened: bool) -> None:
+        self._circuits[worker_id] = opened
+
+    def _place(
+        self, worker_id: str, block_size: int, block_tokens: float, names: Sequence[int]
+    ) -> int:
+        self._numbers += 1
+        data = messages.pack_names(names)
+        self._placed.append(Placement(self._numbers, worker_id, block_size, block_tokens, data))
+        self._placed_bytes += len(data)
+        while len(self._placed) > MAX_HELD or self._placed_bytes > MAX_HELD_BYTES:
+            self._placed_bytes -= len(self._placed.popleft().names)
+            self.dropped += 1
+        return self._numbers
+
+    def batch(
+        self,
+        callers: Iterable[tuple[str, int, int]] = (),
+        complete: bool = False,
+        asks: str = "",
+        age_s: int = 0,
+        leaving: bool = False,
+        hold: bool = False,
+    ) -> Batch | None:
+        """Return the changes, None if there are none. `complete`: state everything, as a heartbeat.
+
+        `callers`: key, in-flight and queued requests. `hold`: keep placements, as peers may not
+        hear them yet.
+        """
+        loads = self._changed_loads(complete)
+        busy = self._changed_callers(callers, complete)
+        changes = bool(
+            (self._placed and not hold) or self._answered or self._failed or self._circuits
+        )
+        if not (loads or busy or changes or complete or asks or leaving):
+            return None
+        placed = [] if hold else self._next_placements()
+        self.busy = self.busy or bool(self._placed)
+        answered, self._answered = self._parted(self._answered)
+        failed, self._failed = self._parted(self._failed)
+        circuits = [CircuitChange(name, opened) for name, opened in self._circuits.items()]
+        self._circuits.clear()
+        self._sequence += 1
+        return Batch(
+            messages.VERSION,
+            self.router_id,
+            self._sequence,
+            self.dialect,
+            complete,
+            loads,
+            placed,
+            answered,
+            failed,
+            circuits[: messages.MAX_WORKERS],
+            busy,
+            asks,
+            age_s,
+            leaving,
+        )
+
+    def memory(self, chains: Iterable[tuple[str, float, Sequence[int]]]) -> Batch:
+        """Return a batch with what this router remembers, for a new router."""
+        placed = [
+            Placement(0, worker_id, 0, block_tokens, messages.pack_names(chain))
+            for worker_id, block_tokens, chain in chains
+        ]
+        return Batch(messages.VERSION, self.router_id, 0, self.dialect, False, [], placed)
+
+    def _next_placements(self) -> list[Placement]:
+        found: list[Placement] = []
+        room = _BATCH_BYTES
+        while self._placed and len(found) < messages.MAX_PLACEMENTS and room > 0:
+            first = self._placed.popleft()
+            room -= len(first.names)
+            self._placed_bytes -= len(first.names)
+            found.append(first)
+        return found
+
+    @staticmethod
+    def _parted(numbers: list[int]) -> tuple[list[int], list[int]]:
+        return numbers[: messages.MAX_NUMBERS], numbers[messages.MAX_NUMBERS :]
+
+    def _changed_loads(self, complete: bool) -> list[WorkerLoad]:
+        found: list[WorkerLoad] = []
+        published = self._loads
+        busy = False
+        for worker in self._table.workers.values():
+            in_flight, backlog, decoding = worker.of_peers
+            now = (
+                worker.in_flight - in_flight,
+                worker.backlog - backlog,
+                worker.decoding - decoding,
+            )
+            busy = busy or now[0] > 0
+            if now != published.get(worker.id, _NO_LOAD) or (complete and now != _NO_LOAD):
+                published[worker.id] = now
+                found.append(WorkerLoad(worker.id, *now))
+        self.busy = busy
+        for gone in [name for name in published if name not in self._table.workers]:
+            del published[gone]  # dropped by peers with their own worker
+        return found[: messages.MAX_WORKERS]
+
+    def _changed_callers(
+        self, callers: Iterable[tuple[str, int, int]], complete: bool
+    ) -> list[CallerLoad]:
+        before, self._callers = self._callers, {}
+        found: list[CallerLoad] = []
+        for key, in_flight, waiting in callers:
+            now = self._callers[key] = (in_flight, waiting)
+            if complete or before.get(key) != now:
+                found.append(CallerLoad(key, in_flight, waiting))
+        found += [CallerLoad(key, 0, 0) for key in before.keys() - self._callers.keys()]
+        return found[: messages.MAX_CALLERS]

@@ -1,0 +1,318 @@
+"""Exchange of state with the other routers of an endpoint, off the request path.
+
+A pick reads only local state. While the store is away, the router goes on alone; placements wait in
+the outbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from routing.engine.peers import messages
+from routing.engine.peers.limits import SharedLimits
+from routing.engine.peers.link import StoreLink
+from routing.engine.peers.messages import Batch, MessageError
+from routing.engine.peers.metrics import PeerMetrics
+from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox
+from routing.engine.peers.view import PeerView
+
+if TYPE_CHECKING:
+    from routing.engine.config import StateStoreConfig
+    from routing.engine.kv.progress import ExpectedPrompt
+    from routing.engine.peers.connection import StoreConnection
+    from routing.engine.protocols import RoutedRequest
+    from routing.engine.router_state import RouterState
+
+HEARTBEAT_S = 0.25
+_SETTLE_S = 0.5  # longer than a router waits before it connects again
+_TIGHT_INTERVAL_S = 0.002
+_ASK_AGAIN_S = 1.0
+_MOST_ASKED = 3
+_MEMORY_BLOCKS = 65_536  # of each worker, for a new router
+_MEMORY_CHAINS = 64  # in a message
+
+
+class PeerExchange:
+    def __init__(self, router: RouterState) -> None:
+        self.router_id = secrets.token_hex(8)
+        self.away = ""  # reason; "": the store answers, or none is configured
+        self._router = router
+        self._store: StateStoreConfig | None = None
+        self._key = b""
+        self._task: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._metrics: PeerMetrics | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = 0.0
+        self._connected_at = 0.0  # after a time without the store
+        self._tight = False  # a shared rate is nearly used up
+        self._began = perf_counter()
+        self._asked = 0
+        self._asked_at = 0.0
+        self._remembered = 0  # placements received from a peer's memory
+        self.link: StoreLink
+        self.outbox = Outbox(self.router_id, router.table)
+        self.view = PeerView(router, self.router_id)
+
+    @property
+    def active(self) -> bool:
+        return self._task is not None
+
+    # -- configuration
+
+    def follow(self) -> None:
+        """Apply the router's configuration."""
+        config = self._router.config
+        wanted, key = config.state_store, config.hash_key
+        self.outbox.dialect = self.view.dialect = messages.dialect(config.prefix_block_bytes)
+        if (wanted, key) == (self._store, self._key):
+            return
+        self._stop()
+        self._store, self._key = wanted, key
+        if wanted is None:
+            return
+        if self._metrics is None:
+            registry = self._router.metrics.registry
+            self._metrics = PeerMetrics(registry)
+            registry.before_render.append(self._refresh_metrics)
+        place = f"emberline:{config.namespace}/{config.endpoint}:routers"
+        self._channel = place
+        self._private = f"{place}:"
+        self.link = StoreLink(
+            wanted,
+            (place, self._private + self.router_id),
+            self._heard,
+            self._store_changed,
+            self._serve,
+        )
+        self._limits = SharedLimits(place, self._router.admission, lambda: len(self.view.peers) + 1)
+        self._router.divide_limits(wanted.routers)
+        self.away = "connecting"
+        self._asked = 0
+        self._task = asyncio.get_running_loop().create_task(self.link.run())
+        self._router.share_with(self)
+
+    def _stop(self) -> None:
+        for task in (self._task, self._telling):
+            if task is not None:
+                task.cancel()
+        self._task = self._telling = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.away = ""
+        self.view.clear()
+        self._router.share_with(None)
+        if self._store is not None:
+            self._router.divide_limits(1)
+            self._router.heard_peers(self.view)
+
+    async def close(self) -> None:
+        if self._task is not None and self.link.up:
+            self._publish(self.outbox.batch(complete=True, leaving=True))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.link.written(), HEARTBEAT_S)
+        task = self._task
+        self._stop()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+    # -- from the request path
+
+    def sent(self, exchange: RoutedRequest, worker_id: str) -> None:
+        guess = exchange.placing.guess if exchange.placing is not None else None
+        if guess is None:
+            self.outbox.sent(exchange.facts, worker_id)
+        else:
+            self.outbox.expected(guess)
+        if self._timer is None:
+            self._schedule()
+
+    def answered(self, guess: ExpectedPrompt) -> None:
+        self.outbox.answered(guess)
+
+    def failed(self, guess: ExpectedPrompt) -> None:
+        self.outbox.failed(guess)
+
+    def circuit(self, worker_id: str, opened: bool) -> None:
+        if self.view.applying:
+            return  # a peer's own report
+        self.outbox.circuit(worker_id, opened)
+        if self._timer is None:
+            self._schedule()
+
+    # -- sending
+
+    def _schedule(self) -> None:
+        if self.link.up:
+            interval_s = _TIGHT_INTERVAL_S if self._tight else BATCH_INTERVAL_S
+            wait_s = max(self._last + interval_s - perf_counter(), 0.0)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        if not self.link.up:
+            return
+        self._tight = self._limits.touch()
+        if not self.link.congested:
+            self._publish(self.outbox.batch(self._callers(), hold=self._holds()))
+        if self.outbox.busy:
+            self._schedule()
+
+    def _publish(self, batch: Batch | None) -> None:
+        self._last = perf_counter()
+        if batch is not None:
+            self.link.send(self._channel, messages.encode(batch, self._key))
+
+    def _holds(self) -> bool:
+        """Return True until the peers, too, have had time to connect again."""
+        return perf_counter() < self._connected_at + _SETTLE_S
+
+    def _callers(self) -> Iterator[tuple[str, int, int]]:
+        return self._router.admission.callers()
+
+    async def _serve(self, store: StoreConnection) -> None:
+        limits = asyncio.create_task(self._limits.run(store))
+        try:
+            await self._beat(limits)
+        finally:
+            limits.cancel()
+            await asyncio.gather(limits, return_exceptions=True)
+
+    async def _beat(self, limits: asyncio.Task[None]) -> None:
+        """Send heartbeats and drop silent peers while the store is connected."""
+        while True:
+            if limits.done():
+                limits.result()
+            self._limits.refresh()
+            self._publish(
+                self.outbox.batch(
+                    self._callers(),
+                    complete=True,
+                    asks=self._wanted(),
+                    age_s=int(perf_counter() - self._began),
+                    hold=self._holds(),
+                )
+            )
+            if self.outbox.busy and self._timer is None:
+                self._schedule()
+            await asyncio.sleep(HEARTBEAT_S)
+            self.tick()
+
+    def tick(self) -> None:
+        """Drop silent peers; call at least every second."""
+        if self.view.tick(perf_counter()):
+            self._router.heard_peers(self.view)
+
+    # -- receiving
+
+    def _heard(self, channel: bytes, data: bytes) -> None:
+        try:
+            batch = messages.decode(data, self._key)
+            if channel.decode() != self._channel:
+                self.view.remember(batch)
+                self._remembered += len(batch.placed)
+                return
+            if batch.router == self.router_id:
+                return
+            self.view.apply(batch, perf_counter())
+        except MessageError as error:
+            self._count(error.reason)
+            return
+        self._count("applied")
+        self._router.heard_peers(self.view)
+        if batch.asks == self.router_id and (self._telling is None or self._telling.done()):
+            telling = self._tell_memory(batch.router)
+            self._telling = asyncio.get_running_loop().create_task(telling)
+
+    def _count(self, result: str) -> None:
+        if self._metrics is not None:
+            self._metrics.messages[result].value += 1
+
+    def _refresh_metrics(self) -> None:
+        metrics = self._metrics
+        assert metrics is not None
+        metrics.peers.value = len(self.view.peers)
+        metrics.up.value = int(self.active and self.link.up)
+        metrics.dropped.value = self.outbox.dropped
+        metrics.ignored.value = self.view.ignored
+
+    def _store_changed(self, error: str) -> None:
+        before, self.away = self.away, error
+        assert self._store is not None
+        if before in ("", "connecting") or not error:
+            self._router.divide_limits(self._store.routers if error else 1)
+        log = self._router.log
+        if error and (not before or before == "connecting"):
+            if self._metrics is not None:
+                self._metrics.failures.value += 1
+            log.event(
+                "warning",
+                "state_store_away",
+                store=str(self._store),
+                error=error,
+                effect="this router does not see the load and placements of the others",
+                remedy="check the store; the router reconnects by itself",
+            )
+        elif before and not error:
+            self._asked = 0
+            if before != "connecting":
+                self._connected_at = perf_counter()
+            log.event("info", "state_store_connected", store=str(self._store))
+
+    # -- memory of a new router
+
+    def _wanted(self) -> str:
+        """Return the peer whose memory is requested: the one that runs longest; "" for none."""
+        now = perf_counter()
+        if self._remembered or self._asked >= _MOST_ASKED or now - self._asked_at < _ASK_AGAIN_S:
+            return ""
+        older = [peer for peer in self.view.peers.values() if peer.age_s > now - self._began + 1]
+        if not older:
+            return ""
+        self._asked += 1
+        self._asked_at = now
+        older.sort(key=lambda peer: -peer.age_s)
+        return older[(self._asked - 1) % len(older)].id
+
+    async def _tell_memory(self, router_id: str) -> None:
+        """Send what this router remembers, in slices."""
+        policy = self._router.policy
+        for worker_id in list(self._router.table.workers):
+            chains = policy.memory(worker_id, _MEMORY_BLOCKS)
+            for start in range(0, len(chains), _MEMORY_CHAINS):
+                part = chains[start : start + _MEMORY_CHAINS]
+                batch = self.outbox.memory((worker_id, size, chain) for size, chain in part)
+                self.link.send(self._private + router_id, messages.encode(batch, self._key))
+                await self.link.drained()
+                await asyncio.sleep(0)
+
+    # -- status
+
+    def show(self) -> dict[str, Any] | None:
+        if self._store is None:
+            return None
+        now = perf_counter()
+        return {
+            "router": self.router_id,
+            "store": str(self._store),
+            "connected": self.link.up,
+            "error": self.away,
+            "waiting_placements": self.outbox.held,
+            "dropped_placements": self.outbox.dropped,
+            "ignored_placements": self.view.ignored,
+            "remembered_placements": self._remembered,
+            "peers": [
+                {
+                    "router": peer.id,
+                    "silent_s": round(now - peer.heard_at, 3),
+                    "in_flight": sum(load[1] for load in peer.loads.values()),
+                }
+                for peer in self.view.peers.values()
+            ],
+        }

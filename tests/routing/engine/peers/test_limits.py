@@ -1,0 +1,129 @@
+"""Limits that several routers share through a real Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+import pytest
+
+from routing.engine.access.callers import Bucket
+from routing.engine.server import RouterServer
+from tests.routing.engine.harness import Client, ask, chat, post, until
+from tests.routing.engine.peers.test_service import exchanging, folder, never, peers_of, valkey
+from tests.support.fake_worker import FakeWorker
+
+__all__ = ["folder", "valkey"]
+
+
+def test_bucket_settles_what_others_took():
+    bucket = Bucket(60)
+    for _ in range(10):
+        bucket.take(1, 100.0)
+    sent = bucket.unsent_s
+    bucket.take(5, 100.0)  # meanwhile
+    bucket.settle(30.0, sent, 100.0, 1)  # others took 20
+    assert bucket.level(100.0) == pytest.approx(25)
+    assert bucket.unsent == 5
+    bucket.settle(35.0, bucket.unsent_s, 100.0, 1)
+    assert (bucket.unsent, bucket.level(100.0)) == (0, pytest.approx(25))
+
+
+def test_routers_divide_what_is_left_until_the_next_settlement():
+    bucket = Bucket(800)
+    bucket.settle(0.0, 0.0, 100.0, 4)
+    for _ in range(600):  # all but a quarter
+        assert bucket.wait_s(1, 100.0) <= 0
+        bucket.take(1, 100.0)
+    assert bucket.wait_s(1, 100.0) > 0
+    bucket.settle(54.0, bucket.unsent_s, 100.0, 4)  # 80 are left
+    for _ in range(20):
+        assert bucket.wait_s(1, 100.0) <= 0
+        bucket.take(1, 100.0)
+    assert bucket.wait_s(1, 100.0) > 0
+
+
+def test_bucket_without_a_store_holds_its_share():
+    bucket = Bucket(60)
+    bucket.divide(4, 100.0)
+    assert bucket.level(100.0) == 15
+    for _ in range(15):
+        assert bucket.wait_s(1, 100.0) <= 0
+        bucket.take(1, 100.0)
+    assert bucket.wait_s(1, 100.0) == pytest.approx(4.0)
+    bucket.divide(1, 1000.0)
+    assert (bucket.unsent, bucket.level(1000.0)) == (0, 60)  # refilled: not charged again
+
+
+def buckets(server: RouterServer) -> list[Bucket]:
+    return [bucket for _, bucket in server.router.admission.buckets()]
+
+
+async def test_rate_of_four_routers_is_that_of_one(valkey, folder):
+    async with AsyncExitStack() as stack:
+        worker = await stack.enter_async_context(FakeWorker())
+        name = uuid4().hex  # the store keeps the level
+        routers = [
+            await stack.enter_async_context(
+                exchanging(
+                    *(valkey, folder, worker),
+                    endpoint=name,
+                    admission={"requests_per_minute": 60},
+                )
+            )
+            for _ in range(4)
+        ]
+        await until(lambda: all(peers_of(one) == 3 for one in routers), "all connected")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        statuses = []
+        for _ in range(40):
+            found = await asyncio.gather(*(ask(one, post(chat("hello"))) for one in routers))
+            statuses += [answer.status for answer in found]
+            await until(
+                lambda: not any(bucket.unsent for one in routers for bucket in buckets(one)),
+                "settled",
+            )
+        passed = statuses.count(200)
+        refilled = loop.time() - began  # one a second
+        assert set(statuses) == {200, 429}
+        # At most what the others admit before a router has read the level: some two each.
+        assert 60 <= passed <= 60 + refilled + 8
+
+
+async def test_requests_at_a_time_are_those_of_one_router_and_shared_fairly(valkey, folder):
+    async with (
+        FakeWorker() as worker,
+        exchanging(valkey, folder, worker, endpoint="slots", admission={"max_in_flight": 2}) as one,
+        exchanging(valkey, folder, worker, endpoint="slots", admission={"max_in_flight": 2}) as two,
+        AsyncExitStack() as stack,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+        worker.script = never
+        first = [await stack.enter_async_context(await Client.to(one.listen)) for _ in range(4)]
+        for client in first:
+            await client.send(post(chat("hello")))
+        await until(lambda: one.router.admission.in_flight == 2, "slots used")
+        await until(lambda: two.router.table.workers["w0"].in_flight == 2, "known to the other")
+        waiting = await stack.enter_async_context(await Client.to(two.listen))
+        await waiting.send(post(chat("hello")))
+        await until(lambda: two.router.admission.depth == 1, "queued")
+        await until(lambda: one.router.admission._here == 1, "room to leave")
+        first[0].writer.transport.abort()
+        await until(lambda: two.router.admission.in_flight == 1, "the freed slot")
+        assert one.router.admission.in_flight == 1
+
+
+async def test_limits_are_divided_while_the_store_is_away(folder, unused_tcp_port):
+    class Nothing:
+        url = f"redis://127.0.0.1:{unused_tcp_port}/0"
+
+    async with (
+        FakeWorker() as worker,
+        exchanging(
+            *(Nothing, folder, worker), endpoint="alone", admission={"requests_per_minute": 10}
+        ) as one,
+    ):
+        statuses = [(await ask(one, post(chat("hello")))).status for _ in range(8)]
+        assert statuses.count(200) == 5

@@ -1,0 +1,139 @@
+"""Routers that exchange state through a real Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from routing.engine.server import RouterServer
+from tests.routing.engine.harness import (
+    Client,
+    admin,
+    ask,
+    becomes,
+    chat,
+    metric,
+    post,
+    router,
+    until,
+)
+from tests.support.cachenode import Valkey
+from tests.support.fake_worker import Conversation, FakeWorker
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    found: Path = tmp_path_factory.mktemp("store")
+    (found / "password").write_text(PASSWORD)
+    (found / "hash.key").write_text("h" * 32)
+    return found
+
+
+@pytest.fixture(scope="module")
+def valkey(folder: Path) -> Iterator[Valkey]:
+    store = Valkey(folder, password=PASSWORD)
+    yield store
+    store.stop()
+
+
+@asynccontextmanager
+async def exchanging(
+    valkey: Valkey, folder: Path, *fakes: FakeWorker, **settings: Any
+) -> AsyncIterator[RouterServer]:
+    store = {"url": valkey.url, "password_file": str(folder / "password"), "routers": 2}
+    more = {"state_store": store, "hash_key_file": str(folder / "hash.key"), **settings}
+    async with router(*fakes, **more) as server:
+        yield server
+
+
+def peers_of(server: RouterServer) -> int:
+    return len(server._exchange.view.peers)
+
+
+async def never(talk: Conversation) -> None:
+    await talk.gone.wait()
+
+
+async def test_routers_share_load_and_placements(valkey, folder):
+    async with (
+        FakeWorker() as first,
+        FakeWorker() as second,
+        exchanging(valkey, folder, first, second, endpoint="shared") as one,
+        exchanging(valkey, folder, first, second, endpoint="shared") as two,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+        first.script = second.script = never
+        async with await Client.to(one.listen) as client:
+            await client.send(post(chat("a long shared prefix " * 100)))
+            chosen = await until(
+                lambda: next((w for w in two.router.table.workers.values() if w.in_flight), None),
+                "load of the peer",
+            )
+            assert chosen.own_in_flight == 0
+            assert chosen.load > 0
+            assert two.router.policy.sizes() == one.router.policy.sizes() != {}
+        await until(lambda: chosen.in_flight == 0, "load of the ended request removed")
+        first.script = second.script = None
+        found = await ask(two, post(chat("a long shared prefix " * 100)))
+        assert found.headers["x-emberline-worker"] == chosen.id
+        assert await metric(two, "emberline_router_peers") == 1
+        assert (await admin(two, "/peers")).json["exchange"]["connected"]
+        assert PASSWORD not in (await admin(two, "/config")).body.decode()
+
+
+async def test_endpoints_do_not_hear_each_other(valkey, folder):
+    async with (
+        FakeWorker() as worker,
+        exchanging(valkey, folder, worker, endpoint="left") as one,
+        exchanging(valkey, folder, worker, endpoint="right") as two,
+        exchanging(valkey, folder, worker, endpoint="right") as three,
+    ):
+        await until(lambda: one._exchange.link.up and peers_of(two) and peers_of(three))
+        assert peers_of(one) == 0
+        assert await metric(one, "emberline_router_peer_messages_total") == 0
+
+
+async def test_new_router_receives_the_memory_of_the_oldest(valkey, folder):
+    async with FakeWorker() as worker, exchanging(valkey, folder, worker, endpoint="warm") as one:
+        one._exchange._began -= 60
+        for number in range(5):
+            await ask(one, post(chat(f"{number} prefix " * 100)))
+        async with exchanging(valkey, folder, worker, endpoint="warm") as two:
+            await until(lambda: two.router.policy.sizes() == one.router.policy.sizes(), "warm")
+
+
+async def test_router_goes_on_alone_and_returns(folder):
+    store = Valkey(folder, password=PASSWORD)
+    async with (
+        FakeWorker() as worker,
+        exchanging(store, folder, worker, endpoint="away") as one,
+        exchanging(store, folder, worker, endpoint="away") as two,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+        store.stop()
+        await until(lambda: one._exchange.away and not peers_of(one), "alone")
+        assert (await ask(one, post(chat("while away " * 100)))).status == 200
+        await becomes(one, 0, "emberline_router_state_store_up")
+        assert await metric(one, "emberline_router_state_store_failures_total") >= 1
+        back = await asyncio.to_thread(Valkey, folder, password=PASSWORD, port=store.port)
+        try:
+            await until(lambda: peers_of(one) and peers_of(two), "reconnected")
+            await until(lambda: two.router.policy.sizes() == one.router.policy.sizes(), "caught up")
+        finally:
+            back.stop()
+
+
+async def test_hostile_message_is_dropped_and_counted(valkey, folder):
+    async with FakeWorker() as worker, exchanging(valkey, folder, worker, endpoint="evil") as one:
+        await until(lambda: one._exchange.link.up, "connected")
+        async with Redis(port=valkey.port, password=PASSWORD) as client:
+            await client.publish("emberline:default/evil:routers", b"x" * 50)
+        await becomes(one, 1, "emberline_router_peer_messages_total", result="not_authentic")

@@ -1,0 +1,200 @@
+"""Peers' batches applied to load, placements and circuits of a router."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from routing.engine.config import Address, WorkerConfig
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.peers.messages import Batch, MessageError
+from routing.engine.peers.outbox import Outbox
+from routing.engine.peers.view import SILENCE_S, PeerView
+from routing.engine.policies.base import RequestFacts, RoutingPolicy
+from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.prefixaware import PrefixAware
+
+
+class State:
+    """A router's table and policy with its outbox and view."""
+
+    def __init__(self, number: int, policy: RoutingPolicy | None = None, count: int = 4) -> None:
+        self.policy = policy or PrefixAware(1000)
+        self.table = WorkerTable(lambda _worker, _what: None)
+        for index in range(count):
+            worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
+            worker.up = True
+            self.table.add(worker)
+        self.table.refresh()
+        self.picks = 0
+        name = f"{number:016x}"
+        self.outbox = Outbox(name, self.table)
+        self.view = PeerView(self, name)
+
+    def picked(self, worker: Worker) -> None:
+        self.picks += 1
+        worker.last_pick = self.picks
+
+    def worker(self, index: int) -> Worker:
+        return self.table.workers[f"w{index}"]
+
+    def batch(self, complete: bool = False, leaving: bool = False) -> Batch:
+        found = self.outbox.batch(complete=complete, leaving=leaving)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def pair() -> tuple[State, State]:
+    return State(1), State(2)
+
+
+def loads(state: State) -> list[tuple[float, int]]:
+    return [(worker.load, worker.in_flight) for worker in state.table.workers.values()]
+
+
+def facts(*chain: int) -> RequestFacts:
+    return RequestFacts(array("Q", chain), 64 * len(chain), 64.0, b"")
+
+
+def test_load_of_a_peer_counts_until_its_requests_end(pair):
+    one, two = pair
+    charges = [RequestCharge(one.worker(0), 500), RequestCharge(one.worker(1), 70)]
+    charges[0].answered()
+    two.view.apply(one.batch(), 0.0)
+    assert loads(two) == loads(one) != loads(State(3))
+    assert two.worker(0).own_in_flight == 0
+    assert two.outbox.batch() is None  # a peer's load is not published again
+    for charge in charges:
+        charge.end()
+    two.view.apply(one.batch(), 0.1)
+    assert loads(two) == loads(State(3))
+
+
+def test_ties_go_to_the_worker_that_no_router_picked_recently(pair):
+    one, two = pair
+    for index in range(3):
+        RequestCharge(one.worker(index), 0).end()
+        charge = RequestCharge(one.worker(index), 0)
+        two.view.apply(one.batch(), 0.0)
+        charge.end()
+        two.view.apply(one.batch(), 0.0)
+    assert two.table.fleet.least_loaded().id == "w3"
+    two.picked(two.worker(3))
+    assert two.table.fleet.least_loaded().id == "w0"
+
+
+def test_heartbeat_corrects_a_lost_batch(pair):
+    one, two = pair
+    charge = RequestCharge(one.worker(0), 500)
+    two.view.apply(one.batch(), 0.0)
+    charge.end()
+    one.batch()  # lost
+    RequestCharge(one.worker(1), 30)
+    one.batch()  # lost
+    two.view.apply(one.batch(complete=True), 0.1)
+    assert loads(two) == loads(one)
+
+
+def test_silent_or_leaving_peer_contributes_nothing(pair):
+    one, two = pair
+    RequestCharge(one.worker(0), 500)
+    two.view.apply(one.batch(), 0.0)
+    assert not two.view.tick(SILENCE_S)
+    assert two.view.tick(SILENCE_S + 0.01)
+    assert loads(two) == loads(State(3))
+    two.view.apply(one.batch(complete=True), 2.0)
+    assert loads(two) == loads(one)
+    two.view.apply(one.batch(complete=True, leaving=True), 2.0)
+    assert not two.view.peers
+    assert loads(two) == loads(State(3))
+
+
+def test_repeated_batch_is_rejected(pair):
+    one, two = pair
+    RequestCharge(one.worker(0), 500)
+    batch = one.batch()
+    two.view.apply(batch, 0.0)
+    with pytest.raises(MessageError):
+        two.view.apply(batch, 0.1)
+
+
+def test_placement_of_a_peer_is_a_match_of_every_router(pair):
+    one, two = pair
+    one.outbox.sent(facts(1, 2, 3), "w2")
+    two.view.apply(one.batch(), 0.0)
+    pick = two.policy.rank(facts(1, 2, 3, 4), two.table.fleet)
+    assert (pick.worker.id, pick.cached_tokens) == ("w2", 192)
+
+
+def test_placement_with_other_hashes_or_of_an_unknown_worker_is_ignored(pair):
+    one, two = pair
+    one.outbox.dialect = 1
+    one.outbox.sent(facts(1, 2, 3), "w2")
+    two.view.apply(one.batch(), 0.0)
+    one.outbox.dialect = 0
+    one.outbox.sent(facts(1, 2, 3), "elsewhere")
+    two.view.apply(one.batch(), 0.0)
+    assert two.view.ignored == 2
+    assert not two.policy.sizes()
+
+
+def test_expected_blocks_of_a_peer_end_with_its_request():
+    one, two = State(1, KvAware(1000, b"s")), State(2, KvAware(1000, b"s"))
+    assert isinstance(one.policy, KvAware)
+    assert isinstance(two.policy, KvAware)
+    chains = {16: [5, 6, 7]}
+    guesses = [one.policy.pending.sent("w1", chains) for _ in range(3)]
+    for guess in guesses:
+        one.outbox.expected(guess)
+    two.view.apply(one.batch(), 0.0)
+    assert two.policy.pending.matched(chains) == {"w1": 48}
+    one.outbox.failed(guesses[0])
+    one.outbox.answered(guesses[1])
+    two.view.apply(one.batch(), 0.0)
+    two.policy.pending.tick(60.0)
+    assert two.policy.pending.matched(chains) == {"w1": 48}
+    two.view.clear()
+    assert not two.policy.pending.matched(chains)
+
+
+def test_circuit_opened_by_a_peer_ejects_the_worker_here(pair):
+    one, two = pair
+    one.outbox.circuit("w0", True)
+    two.view.apply(one.batch(), 0.0)
+    assert "w0" not in [worker.id for worker in two.table.eligible]
+    one.outbox.circuit("w0", False)
+    two.view.apply(one.batch(), 0.0)
+    assert len(two.table.eligible) == 4
+
+
+def test_peer_that_lost_its_network_ejects_at_most_half_of_the_fleet(pair):
+    one, two = pair
+    for index in range(4):
+        one.outbox.circuit(f"w{index}", True)
+    two.view.apply(one.batch(), 0.0)
+    assert len(two.table.eligible) == 2
+
+
+def test_placements_wait_while_there_is_no_store_and_are_bounded(monkeypatch, pair):
+    monkeypatch.setattr("routing.engine.peers.outbox.MAX_HELD", 300)
+    one, two = pair
+    for number in range(400):
+        one.outbox.sent(facts(number), "w0")
+    assert (one.outbox.held, one.outbox.dropped) == (300, 100)
+    while one.outbox.held:
+        two.view.apply(one.batch(), 0.0)
+    assert two.policy.sizes() == {"w0": 300}
+
+
+def test_memory_of_a_router_makes_another_one_warm(pair):
+    one, two = pair
+    for chain in ((1, 2, 3), (1, 2, 9), (4,), (1, 2, 3, 5)):
+        one.policy.sent(facts(*chain), one.worker(1))
+    found = one.policy.memory("w1", 1000)
+    assert [list(chain) for _, chain in found] == [[1, 2, 9], [4], [1, 2, 3, 5]]
+    two.view.remember(one.outbox.memory(("w1", size, chain) for size, chain in found))
+    assert two.policy.sizes() == one.policy.sizes()
+    assert [list(chain) for _, chain in one.policy.memory("w1", 4)] == [[1, 2, 3, 5]]
