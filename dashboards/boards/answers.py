@@ -1,7 +1,7 @@
 """Cached JSON responses of boards.
 
-Viewers with equal visibility share a rendered board. Annotations depend on the viewer and are never
-shared.
+Viewers with equal visibility and time zone share a rendered board. Annotations depend on the viewer
+and are never shared.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from console.accounts.permissions import Somebody
+from console.core.local_time import get_zone_key
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.boards.results import board, resolution
@@ -91,6 +92,7 @@ class BoardRequest:
             self.query.range.key,
             self.scope,
             self.window,
+            get_zone_key(),
             json.dumps(self.factors, sort_keys=True),
         )
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from console.core.local_time import format_clock, get_axis_zone
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.styled_series import StyledSeries, add_totals, style_series
@@ -27,7 +28,6 @@ from dashboards.boards.results.verdicts import (
     PanelFacts,
     Points,
     State,
-    format_clock,
     judge,
     make_fault_message,
     make_price_message,
@@ -97,6 +97,7 @@ def document(found: BoardResult) -> dict[str, Any]:
         "at": format_clock(found.now, seconds=True),
         "range": found.chosen.key,
         "window": asdict(found.window),
+        "zone": get_axis_zone(found.window.end),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
         "panels": [_render_panel(shown, found) for shown in found.panels],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, Literal
 
+from console.core.local_time import format_clock
 from dashboards.boards.panels.declarations import Factor, Panel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import metric_names as n
@@ -199,11 +199,6 @@ def detect_version(exported: Collection[str]) -> tuple[str, str]:
             return since, before
         before = since
     return "", before
-
-
-def format_clock(moment: float, *, seconds: bool = False) -> str:
-    when = datetime.fromtimestamp(moment, UTC)
-    return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"
 
 
 def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None) -> Message:

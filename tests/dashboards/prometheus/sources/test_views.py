@@ -342,7 +342,7 @@ def test_the_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: 
     run("metrics-source", "update", "central", "--disable")
     assert "(others), disabled" in run("metrics-source", "list")
     assert refused_run("metrics-source", "get", "other")[1].endswith("Known: central.")
-    run("metrics-source", "remove", "central")
+    run("metrics-source", "remove", "central", "--yes")
     assert "No metrics sources besides the built-in one." in run("metrics-source", "list")
 
 
