@@ -179,7 +179,7 @@ def test_a_request_id_is_kept(worker: SimulatedWorker) -> None:
         (["--kv-events", "udp://x"], "cannot publish KV events"),
         (["--l2-url", "redis://user:secret@host"], "must not contain credentials"),
         (["--l1-bytes", "much"], "no size"),
-        (["--speed", "0"], "not more than 0"),
+        (["--speed", "0"], "not above 0"),
     ],
 )
 def test_the_command_line_refuses_clearly(flags: list[str], text: str) -> None:

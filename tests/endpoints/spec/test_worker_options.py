@@ -56,7 +56,7 @@ def test_arguments_of_vllm_pass(args: tuple[str, ...]) -> None:
         (("--enforce-eager=true",), "--enforce-eager takes no value. Write --enforce-eager alone."),
         (("--enforce-eager=false",), "Write --no-enforce-eager to turn it off, or remove it."),
         (("--default-chat-template-kwargs=x",), "Give a JSON object."),
-        (("--enforce-eager", "sk-secret"), "A value belongs to no option."),
+        (("--enforce-eager", "sk-secret"), "A value has no option."),
         (("-zz", "1"), "has no option -zz"),
         (("--nonsense.deep=1",), "has no option --nonsense"),
     ],

@@ -179,13 +179,13 @@ def test_not_knowing_is_no_end_and_is_told_after_a_while(world: World) -> None:
     world.fires("Slow")
     world.look()
     world.look(30)
-    world.why = "Prometheus at http://p:9090 cannot be reached."
+    world.why = "Prometheus at http://p:9090 is unreachable."
     assert world.look(10) == []
     assert Dispatch.objects.get().reason == "PrometheusAway"
     world.look(115)
     (one,) = [*world.look(10), *world.look(35)]
     assert marks(one) == [("NoMetrics", "firing")]
-    assert "cannot be reached" in one.body["alerts"][0]["annotations"]["description"]
+    assert "is unreachable" in one.body["alerts"][0]["annotations"]["description"]
     assert world.look(3600) == []
     assert SeenAlert.objects.get(labels__alertname="Slow").ended_at is None
     world.why = ""

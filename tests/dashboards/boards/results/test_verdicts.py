@@ -65,12 +65,12 @@ def test_what_the_chart_missed_is_told() -> None:
 
 
 def test_what_could_not_be_counted_is_not_denied() -> None:
-    evidence = Evidence(caused=0.0, fault="It did not answer in time.")
+    evidence = Evidence(caused=0.0, fault="It did not respond in time.")
     state, message = judge(TTFT, Points(), facts(TTFT), None, evidence)
     assert state == "quiet"
     assert message is not None
     assert message.title == "Unknown"
-    assert "It did not answer in time." in message.text
+    assert "It did not respond in time." in message.text
 
 
 def test_a_measured_zero_is_not_nothing() -> None:
