@@ -32,7 +32,7 @@ def test_merge_keys_are_no_second_key() -> None:
         ("a: [1, 2", "cannot be read"),
         ("- 1\n- 2\n", "not an object"),
         ("", "no object"),
-        ("a: .nan", "not a number"),
+        ("a: .nan", "not a JSON number"),
         ("1: x", "key is not a string"),
         ("a: !!python/object/apply:os.system ['true']", "cannot be read"),
         ("a: !!binary aGk=", "constructor for the tag"),

@@ -50,7 +50,7 @@ def test_arguments_of_vllm_pass(args: tuple[str, ...]) -> None:
         (("--tensor-parallel-sizes=2",), "Did you mean --tensor-parallel-size?"),
         (("--max-num=1",), "--max-num is ambiguous in vLLM 0.32.0. Write one of: "),
         (("--max-model-len",), "--max-model-len needs a value. Write --max-model-len=VALUE: "),
-        (("--seed=x",), "'x' is not a value of --seed. Give a whole number."),
+        (("--seed=x",), "'x' is not a value of --seed. Give an integer."),
         (("--cpu-offload-gb=much",), "Give a number."),
         (("--kv-cache-dtype=fp9",), "Did you mean fp8? Choose one of: auto, bfloat16"),
         (("--enforce-eager=true",), "--enforce-eager takes no value. Write --enforce-eager alone."),

@@ -134,7 +134,7 @@ def test_a_refusal_of_sts_is_said_without_its_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("jwt-of-the-pod")
     env = {"AWS_ROLE_ARN": "r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
     with http_stub({"/": (403, "<Error><Code>AccessDenied</Code></Error>")}) as stub:
-        with pytest.raises(NoCredentialsError, match=r"^STS refuses: AccessDenied\.$"):
+        with pytest.raises(NoCredentialsError, match=r"^STS denied access: AccessDenied\.$"):
             asked({**env, "AWS_ENDPOINT_URL_STS": stub.url})
     with pytest.raises(NoCredentialsError, match="cannot be read"):
         asked({**env, "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"})
