@@ -35,8 +35,8 @@ def test_endpoints_by_viewer(world: Teams, people: Cast) -> None:
 
 
 def test_sums_and_banners(world: Teams, people: Cast) -> None:
-    assert sum(selectors.phase_counts(world.erin).values()) == 1
-    assert sum(selectors.phase_counts(people.ada).values()) == 3
+    assert sum(selectors.read_fleet(world.erin).phases.values()) == 1
+    assert sum(selectors.read_fleet(people.ada).phases.values()) == 3
     banner = simulated_banner(world.erin)
     assert banner is not None
     assert OURS in banner.text

@@ -11,7 +11,6 @@ from pytest_django.live_server_helper import LiveServer
 from console.accounts.models import User
 from endpoints.models import Endpoint
 from tests.endpoints.pages.detail.test_cluster_views_browser import logged_in, picture
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -109,10 +108,10 @@ def test_what_is_typed_before_the_script_runs_is_validated(
     watched = logged_in(chrome, live_server.url, 1280, "light")
     page: Any = watched.page
     held: list[Any] = []
-    page.route("**/editor*.js", held.append)
-    page.goto(f"{live_server.url}/endpoints/new/", wait_until="commit")
+    page.route("**/editor*.js", lambda route: held.append(route))
+    with page.expect_request("**/editor*.js"):
+        page.goto(f"{live_server.url}/endpoints/new/", wait_until="commit")
     page.fill("[name=name]", "Not a name")
-    until(lambda: held, what="the script is requested")
     held[0].continue_()
     expect(page.locator("#live-name")).to_contain_text("is not a valid name")
     expect(page.locator("[name=name]")).to_have_value("Not a name")
