@@ -25,7 +25,7 @@
   function edited(field) {
     if (!field.name || field.type === "hidden") return false;
     if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
-    if (!field.options) return field.value !== field.defaultValue;
+    if (!field.options) return field.defaultValue !== undefined && field.value !== field.defaultValue;
     var options = Array.prototype.slice.call(field.options);
     var initial = options.filter(function (one) { return one.defaultSelected; });
     if (!initial.length && !field.multiple) initial = options.slice(0, 1);
