@@ -74,7 +74,7 @@ class WorkerWatch:
         return ""
 
     def ready(self) -> str:
-        return "" if self._consuming else "it takes no messages (yet, or any more)"
+        return "" if self._consuming else "it consumes no messages"
 
     def gauges(self) -> Mapping[str, tuple[str, float]]:
         with self._lock:
@@ -82,11 +82,11 @@ class WorkerWatch:
             running = len(self._running)
         age = 0.0 if oldest is None else self._clock() - oldest
         return {
-            "tasks_running": ("Background tasks under way.", running),
-            "task_oldest_seconds": ("Age of the oldest of them.", age),
-            "worker_threads": ("Tasks which can run at once.", self._threads),
+            "tasks_running": ("Running background tasks.", running),
+            "task_oldest_seconds": ("Age of the oldest running background task (s).", age),
+            "worker_threads": ("Maximum number of concurrent background tasks.", self._threads),
             "worker_silent_seconds": (
-                "Since the worker's loop last reported.",
+                "Time since the worker's loop last reported (s).",
                 self._clock() - self._reported_at,
             ),
         }
@@ -109,10 +109,10 @@ class BeatWatch:
 
     def alive(self) -> str:
         late = self._clock() - self._ticked_at
-        return f"the timetable has stood still for {late:.0f} s" if late > TICK_LATE_S else ""
+        return f"the scheduler has been idle for {late:.0f} s" if late > TICK_LATE_S else ""
 
     def ready(self) -> str:
-        return "" if self._ticked else "the timetable has not begun"
+        return "" if self._ticked else "the scheduler has not started"
 
 
 beat_watch = BeatWatch()

@@ -88,7 +88,7 @@ def _run_locally(options: dict[str, Any]) -> context.CommandEnded:
 
 
 def _no_console() -> Client:
-    raise AssertionError("these verbs ask no console")
+    raise AssertionError("verbs without a console")
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ REST_FRAMEWORK: dict[str, Any] = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Emberline API",
-    "DESCRIPTION": "Everything the console does, for automation.",
+    "DESCRIPTION": "REST API of the Emberline console.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,

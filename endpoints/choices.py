@@ -86,7 +86,7 @@ STEP_LABELS = {
     ProgressStep.ROUTER_READY: "Router ready",
     ProgressStep.ROUTE_READY: "Route ready",
     ProgressStep.CERTIFICATE_READY: "Certificate ready",
-    ProgressStep.SERVING: "Answered a request",
+    ProgressStep.SERVING: "Test request answered",
     ProgressStep.WORKERS_STOPPED: "Workers stopped",
     ProgressStep.ROUTER_REMOVED: "Router removed",
 }

@@ -173,8 +173,8 @@ def _of_object(
 ) -> list[Problem]:
     """Map errors to paths in the object. A cluster object without a cluster gives one error."""
     if not where.cluster and any(item.code == "cluster_only" for item in error.errors):
-        message = "This object is for a cluster, and none was named."
-        remedy = "Name one of the page Clusters."
+        message = "The object requires a cluster, and none is given."
+        remedy = "Set a cluster from the Clusters page."
         return [Problem("placement.cluster", "", message, remedy, "cluster_only")]
     return [importer.locate_in_object(item, manifest) for item in error.errors]
 
@@ -190,7 +190,7 @@ def _duplicate_errors(planned: list[PlannedChange]) -> list[Problem]:
             f"[{index}].metadata.name",
             name,
             f"Another object of the text is the endpoint {name}, too.",
-            "Give one of them another name.",
+            "Rename one of them.",
             "duplicate",
         )
         for index, name in enumerate(names)

@@ -36,17 +36,17 @@ def logs_away(reason: str, message: str) -> AwayError:
 
 def no_endpoint(name: str) -> NotFoundError:
     return NotFoundError(
-        "not_found", f"There is no endpoint {name}.", "Choose one from the list of endpoints."
+        "not_found", f"Unknown endpoint {name}.", "Choose one from the list of endpoints."
     )
 
 
 def no_key(key_id: str) -> NotFoundError:
-    return NotFoundError("not_found", f"There is no key {key_id}.", "Choose one from the list.")
+    return NotFoundError("not_found", f"Unknown key {key_id}.", "Choose one from the list.")
 
 
 def no_group(group_id: str) -> NotFoundError:
     remedy = "Choose one from the list of key groups."
-    return NotFoundError("not_found", f"There is no key group {group_id}.", remedy)
+    return NotFoundError("not_found", f"Unknown key group {group_id}.", remedy)
 
 
 def no_revision(name: str, number: int) -> NotFoundError:
@@ -87,7 +87,7 @@ def name_taken(name: str) -> Problem:
     return Problem(
         "name",
         name,
-        f"The endpoint {name} exists or is being deleted.",
+        f"Endpoint {name} already exists or is being deleted.",
         "Choose another name, or wait for the deletion.",
         "name_taken",
     )
@@ -134,7 +134,7 @@ LONGEST_NOTE = 500
 def parse_note(value: Any) -> str:
     note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
-        remedy = f"Give up to {LONGEST_NOTE} printable characters, or none."
+        remedy = f"Enter up to {LONGEST_NOTE} printable characters, or none."
         raise SpecErrors([Problem("note", None, "Invalid note.", remedy, "invalid_note")])
     return note
 
@@ -143,7 +143,7 @@ def key_taken(label: str) -> Problem:
     return Problem(
         "name",
         label,
-        f"The key {label} exists.",
+        f"Key {label} already exists.",
         "Choose another name, or revoke that key first.",
         "name_taken",
     )
@@ -151,7 +151,7 @@ def key_taken(label: str) -> Problem:
 
 def group_taken(label: str) -> Problem:
     return Problem(
-        "name", label, f"The key group {label} exists.", "Choose another name.", "name_taken"
+        "name", label, f"Key group {label} already exists.", "Choose another name.", "name_taken"
     )
 
 

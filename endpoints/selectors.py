@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -167,12 +168,25 @@ def on_cache_tier() -> QuerySet[Endpoint]:
     )
 
 
-def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
-    counts: dict[str, int] = {}
-    for phase, deleted in endpoints(viewer).values_list("status__phase", "deleted_at"):
-        shown = Phase.DELETING if deleted else phase
-        counts[str(shown)] = counts.get(str(shown), 0) + 1
-    return counts
+@dataclass(frozen=True, slots=True)
+class FleetFacts:
+    """Facts of the visible endpoints; `reconciled_at` is the latest update of any status."""
+
+    names: tuple[str, ...] = ()
+    phases: Mapping[str, int] = field(default_factory=dict)
+    served: bool = False
+    reconciled_at: datetime | None = None
+
+
+def read_fleet(viewer: Somebody = None) -> FleetFacts:
+    """Read with one query."""
+    status = ("phase", "served_once", "updated_at")
+    fields = ("name", "deleted_at", *(f"status__{one}" for one in status))
+    rows = list(endpoints(viewer).values_list(*fields))
+    phases = Counter(str(Phase.DELETING if row[1] else row[2]) for row in rows)
+    updates = [row[4] for row in rows if row[4] is not None]
+    served = any(row[3] for row in rows)
+    return FleetFacts(tuple(row[0] for row in rows), phases, served, max(updates, default=None))
 
 
 def endpoint_clusters(only: str = "") -> Iterable[tuple[str, str]]:
@@ -184,16 +198,8 @@ def endpoint_clusters(only: str = "") -> Iterable[tuple[str, str]]:
     return ((name, cluster or "") for name, cluster in told)
 
 
-def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
-    """Return which onboarding steps were done: `made` an endpoint, `served`, created a key
-    (`keyed`).
-    """
-    mine = endpoints(viewer)
-    return {
-        "made": mine.exists(),
-        "served": mine.filter(status__served_once=True).exists(),
-        "keyed": selectors.visible_keys(viewer).exists(),
-    }
+def has_keys(viewer: Somebody = None) -> bool:
+    return selectors.visible_keys(viewer).exists()
 
 
 def cluster_context(endpoint: Endpoint) -> dict[str, Any]:

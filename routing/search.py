@@ -20,12 +20,15 @@ _REQUEST = re.compile(
     r"[0-9a-f]{8}-([0-9a-f]{1,8}|[0-9a-f]{4}(-[0-9a-f]{4}){2}-[0-9a-f]{12})|[0-9a-f]{32}"
 )
 DEADLINE_S = 0.5
-MAX_ROUTERS = 32
+BUDGET_S = 2.0  # for all routers of a search, several at a time
+_MAX_NAMED = 3
 NEWEST = 200  # decisions per router that are searched for a request ID
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
-    """Query the routers of the visible endpoints; only text that can be an ID."""
+    """Query the routers of the visible endpoints; only text that can be an ID. A last hit names
+    the endpoints whose routers did not respond.
+    """
     by_id = _DECISION.fullmatch(text) is not None
     if not by_id and not _REQUEST.fullmatch(text):
         return []
@@ -43,13 +46,21 @@ def find(viewer: Any, text: str) -> Sequence[Hit]:
         newest = admin_client.decisions(url, NEWEST, DEADLINE_S, brief=True)
         return [one for one in newest if one.get("request_id") == text]
 
-    replies = admin_client.query_routers(list(owner)[:MAX_ROUTERS], query)
-    return [
+    replies = admin_client.query_routers(list(owner), query, BUDGET_S)
+    hits = [
         Hit("decision", number, _page(owner[reply.url], number), "route", owner[reply.url])
         for reply in replies
         for number in (str(one.get("id", "")) for one in reply.answer or ())
         if number
     ]
+    silent = sorted({owner[reply.url] for reply in replies if reply.error})
+    return [*hits, _describe_silent(silent)] if silent else hits
+
+
+def _describe_silent(names: Sequence[str]) -> Hit:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    text = f"Not searched, router not responding: {', '.join(names[:_MAX_NAMED])}{more}"
+    return Hit("decision", text, reverse("routing:index"), "alert-triangle")
 
 
 def _page(endpoint: str, number: str) -> str:

@@ -182,7 +182,7 @@ class Membership:
 
     def _find_cluster(self) -> tuple[Address, ...]:
         """Query current nodes, then seeds, until one returns the cluster's nodes."""
-        trouble: Exception = AddressError("no node answered")
+        trouble: Exception = AddressError("no node responded")
         for address in self._cluster_sources():
             asking = CacheClient(address, self._password)
             try:

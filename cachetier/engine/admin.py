@@ -181,13 +181,13 @@ class AdminServer:
             return 403, _JSON, json.dumps({"code": "browser_refused", "detail": refusal}) + "\n"
         if target.path in self._orders:
             if method != "POST":
-                return 405, _TEXT, "POST it\n"
+                return 405, _TEXT, "use POST\n"
             query = dict(parse_qsl(target.query, keep_blank_values=True))
             bearer = headers.get("authorization", "")
             status, body = self._orders.give(target.path, query, bearer, host)
             return status, _JSON, json.dumps(body) + "\n"
         if method not in ("GET", "HEAD"):
-            return 405, _TEXT, "GET it\n"
+            return 405, _TEXT, "use GET\n"
         return self._page(target.path)
 
     def _page(self, path: str) -> AdminResponse:

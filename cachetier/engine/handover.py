@@ -77,7 +77,7 @@ class Peer:
                     self.place.host, self.place.port, ssl=tls, limit=_MAX_LINE
                 )
         except (OSError, TimeoutError) as exc:
-            raise PeerError(f"{self.place} cannot be reached: {exc or 'no reply'}") from None
+            raise PeerError(f"{self.place} is unreachable: {exc or 'no reply'}") from None
         if password:
             user = config.guards.users[0].encode()
             await self._ask([command(b"AUTH", user, password.encode())])

@@ -58,7 +58,7 @@ class Node:
         self.counters = Counters()
         self.census = Census()
         # why local readers cannot use shared memory
-        self.shm_off = "" if config.shm else "not asked for"
+        self.shm_off = "" if config.shm else "not requested"
         self.policy = make_policy(config.policy, config.memory_bytes)
         self.admission = None
         if config.admission:

@@ -46,12 +46,16 @@ def render(spec: CacheSpec) -> Rendered:
 
 def _check_spec(spec: CacheSpec) -> None:
     if spec.l1.size_bytes <= 0:
-        raise RenderError(f"l1.size_bytes: {spec.l1.size_bytes} is not a size: give some bytes")
+        raise RenderError(
+            f"l1.size_bytes: {spec.l1.size_bytes} is not a size above 0: set a number of bytes"
+        )
     if spec.shape.platform not in PLATFORMS:
         known = ", ".join(PLATFORMS)
         raise RenderError(f"shape.platform: {spec.shape.platform!r} is not one of {known}")
     if spec.shape.ranks < 1:
-        raise RenderError(f"shape.ranks: {spec.shape.ranks} is less than 1: give the GPUs a worker")
+        raise RenderError(
+            f"shape.ranks: {spec.shape.ranks} is less than 1: set the number of GPUs per worker"
+        )
     chunk = spec.l1.chunk_tokens
     if chunk % spec.shape.block_tokens:
         raise RenderError(
@@ -70,7 +74,7 @@ def _render_native(spec: CacheSpec) -> Rendered:
     target = None
     if l2 is not None:
         if l2.url_file:
-            raise RenderError("l2.url_file: only LMCache needs one: give l2.url and password_file")
+            raise RenderError("l2.url_file: only LMCache requires it: set l2.url and password_file")
         target = L2Target(url=l2.url, model_id=l2.model_id, ttl_s=l2.ttl_s)
     try:
         config = kv_transfer_config(
@@ -125,7 +129,7 @@ def render_lmcache(spec: CacheSpec) -> Rendered:
             f"ranks, {sizes.format_size(spec.l1.size_bytes)} in total; the memory is "
             "pinned at worker start, which fails if the pod has less."
         ),
-        f"A chunk is {values['chunk_size']} tokens, one object a rank in L2.",
+        f"A chunk is {values['chunk_size']} tokens, one L2 object per rank.",
     )
     return Rendered(
         args=_transfer({"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}),
@@ -143,7 +147,7 @@ def render_lmcache_server(spec: CacheSpec) -> Rendered:
     _require_lru(spec)
     host, _, port = spec.server.rpartition(":")
     if not host or not port.isdigit():
-        raise RenderError(f"server: {spec.server!r} is not HOST:PORT: write localhost:5555")
+        raise RenderError(f"server: {spec.server!r} is not HOST:PORT, such as localhost:5555")
     companion = ["lmcache", "server", "--l1-size-gb", str(_to_gib(spec.l1.size_bytes))]
     if spec.l2 is not None:
         node = _one_node(spec)
@@ -151,7 +155,7 @@ def render_lmcache_server(spec: CacheSpec) -> Rendered:
         companion += ["--l2-adapter", _json(adapter)]
         if spec.l2.password_file or spec.l2.url_file:
             raise RenderError(
-                "l2.password_file: LMCache's server takes no password from a file: use a node "
+                "l2.password_file: LMCache's server accepts no password file: use a node "
                 "without one inside the cluster's network, or the connector native"
             )
     config = {
@@ -186,11 +190,11 @@ def render_mooncake(spec: CacheSpec) -> Rendered:
     _require_gpu(spec)
     store = spec.mooncake
     if store is None or ":" not in store.master:
-        raise RenderError("mooncake.master: is missing: give HOST:PORT of mooncake_master")
+        raise RenderError("mooncake.master: is missing: set HOST:PORT of mooncake_master")
     if store.protocol not in ("rdma", "tcp"):
         raise RenderError(f"mooncake.protocol: {store.protocol!r} is not one of rdma, tcp")
     if spec.l2 is not None:
-        raise RenderError("l2: Mooncake Store is the shared tier itself: leave l2 out")
+        raise RenderError("l2: Mooncake Store is the shared tier: remove l2")
     each = sizes.per_rank(spec.l1.size_bytes, spec.shape)
     content = {
         "mode": "embedded",
@@ -204,7 +208,7 @@ def render_mooncake(spec: CacheSpec) -> Rendered:
     total = (each + _MOONCAKE_BUFFER) * spec.shape.ranks
     lines = (
         f"Each of {spec.shape.ranks} ranks gives {sizes.format_size(each)} to the pool and keeps "
-        f"{sizes.format_size(_MOONCAKE_BUFFER)} to move bytes: "
+        f"{sizes.format_size(_MOONCAKE_BUFFER)} for transfers: "
         f"{sizes.format_size(total)} a worker.",
         "With rdma the memory is registered with the network card: the pod needs the device and "
         "no limit on locked memory.",
@@ -236,8 +240,8 @@ def _remote_url(spec: CacheSpec) -> str:
     assert spec.l2 is not None
     if spec.l2.password_file:
         raise RenderError(
-            "l2.password_file: LMCache takes a password only inside its URL: give l2.url_file, a "
-            "file which holds the whole URL"
+            "l2.password_file: LMCache accepts a password only in its URL: set l2.url_file, a "
+            "file with the complete URL"
         )
     node = _one_node(spec)
     return f"{'rediss' if node.tls else 'redis'}://{node.host}:{node.port}"
@@ -246,12 +250,12 @@ def _remote_url(spec: CacheSpec) -> str:
 def _one_node(spec: CacheSpec) -> Any:
     assert spec.l2 is not None
     if not spec.l2.url:
-        raise RenderError("l2.url: is missing: give redis://HOST:PORT")
+        raise RenderError("l2.url: is missing: set redis://HOST:PORT")
     nodes = Nodes.parse(spec.l2.url)
     if nodes.kind != "list" or len(nodes.addresses) != 1:
         raise RenderError(
-            f"l2.url: {nodes} is more than one node, and LMCache's connector talks to one: name "
-            "one node, or use the connector native"
+            f"l2.url: {nodes} has several nodes, and LMCache's connector supports one: use one "
+            "node, or the connector native"
         )
     return nodes.addresses[0]
 

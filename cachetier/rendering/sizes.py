@@ -43,7 +43,7 @@ def compute_rows(l1: L1, shape: Shape) -> L1Rows:
     if not count:
         raise RenderError(
             f"l1.size_bytes: {l1.size_bytes} is less than one chunk of {tokens} tokens "
-            f"({row} bytes): give at least {row}, or use smaller chunks"
+            f"({row} bytes): set at least {row}, or use smaller chunks"
         )
     return L1Rows(tokens, row, count, count * row)
 

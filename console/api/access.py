@@ -43,7 +43,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         token = credentials.find_token(clear.strip())
         if token is None:
             raise exceptions.AuthenticationFailed(
-                "This token is unknown, expired or revoked. Make a new one on your profile page."
+                "Unknown, expired or revoked token. Create a new one on your profile page."
             )
         token.user.role_cap, token.user.team_cap = token.role, token.team_id
         token.user.expires_cap = token.expires_at
@@ -78,7 +78,7 @@ def identify_sender(scope: Any) -> str:
 
 
 class RolePermission(BasePermission):
-    message = "Your role, or the role of this token, does not allow this."
+    message = "Your role, or the role of this token, does not permit this."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Raise Http404 for an object of a team the caller is not in."""

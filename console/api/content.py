@@ -26,7 +26,7 @@ class TooLarge(APIException):
     default_code = "too_large"
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"The body is too large; at most {most} bytes are read here.")
+        super().__init__(f"The body is too large; at most {most} bytes are accepted.")
 
 
 class StrictJSONParser(JSONParser):
@@ -41,11 +41,11 @@ class StrictJSONParser(JSONParser):
             data = json.loads(text, parse_constant=_refuse_constant)
             json.dumps(data, ensure_ascii=False).encode()
         except RecursionError:
-            raise ParseError("JSON parse error - it is nested too deep.") from None
+            raise ParseError("JSON parse error: nested too deep.") from None
         except UnicodeEncodeError:
-            raise ParseError("JSON parse error - a text holds half of a surrogate pair.") from None
+            raise ParseError("JSON parse error: a string contains an unpaired surrogate.") from None
         except ValueError as error:
-            raise ParseError(f"JSON parse error - {error}") from None
+            raise ParseError(f"JSON parse error: {error}") from None
         return data
 
 
@@ -59,11 +59,11 @@ def read_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
     try:
         return str(raw.decode("utf-8"))
     except UnicodeDecodeError:
-        raise ParseError("The text is not UTF-8.") from None
+        raise ParseError("The body is not UTF-8.") from None
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON.")
+    raise ValueError(f"{word} is not a JSON number.")
 
 
 class Negotiation(DefaultContentNegotiation):

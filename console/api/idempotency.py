@@ -127,25 +127,27 @@ def _fingerprint(request: Request) -> str:
 
 def _bad_key_error(key: str) -> Refused:
     remedy = f"Send 1 to {KEY_LIMIT} printable ASCII characters, such as a UUID."
-    message = "This is no key for a request."
+    message = "Invalid Idempotency-Key."
     return Refused(Problem(HEADER, key[:80], message, remedy, "invalid_idempotency_key"))
 
 
 def _reused_error(key: str) -> Refused:
-    message = "This key was sent with another request before."
-    problem = Problem(HEADER, key, message, "Choose a new key.", "idempotency_key_reused")
+    message = "This key was used for another request."
+    problem = Problem(HEADER, key, message, "Use a new key.", "idempotency_key_reused")
     return Refused(problem, status_code=422)
 
 
 def _busy_error(key: str) -> Refused:
-    message = "Another request with this key has just ended."
-    problem = Problem(HEADER, key, message, "Send it again.", "idempotency_key_busy")
+    message = "Another request with this key has just completed."
+    problem = Problem(HEADER, key, message, "Repeat the request.", "idempotency_key_busy")
     return Refused(problem, status_code=409)
 
 
 def _lost_error(key: str) -> Refused:
-    message = "It was created, but the answer cannot be read with the present encryption key."
-    remedy = "Look at the list; choose a new key to create another one."
+    message = (
+        "The object was created, but the stored response cannot be decrypted with the current key."
+    )
+    remedy = "Check the list. Use a new key to create another object."
     return Refused(
         Problem(HEADER, key, message, remedy, "idempotency_answer_lost"), status_code=409
     )

@@ -128,7 +128,7 @@ class NamedView(ResourceView):
         data, kind = expect_object(request.data), self.resource
         if kind.example_field and not data:
             remedy = f"Send at least one field to change, such as {kind.example_field}."
-            raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
+            raise Refused(Problem("", None, "No changes given.", remedy, "required"))
         rehearsed = is_dry_run(request)
         before = {}
         if rehearsed or kind.existence_public:

@@ -140,9 +140,9 @@ class CursorPages(BasePagination):
             "properties": {
                 "next": {
                     **link,
-                    "description": "The page behind this one; null: this is the last.",
+                    "description": "URL of the next page; null on the last.",
                 },
-                "previous": {**link, "description": "The page before; null: this is the first."},
+                "previous": {**link, "description": "URL of the previous page; null on the first."},
                 "results": schema,
             },
         }
@@ -153,14 +153,14 @@ class CursorPages(BasePagination):
                 "name": CURSOR,
                 "in": "query",
                 "required": False,
-                "description": "From `next` or `previous` of another page; not made by hand.",
+                "description": "From `next` or `previous` of another page; opaque.",
                 "schema": {"type": "string"},
             },
             {
                 "name": SIZE,
                 "in": "query",
                 "required": False,
-                "description": f"Rows of a page, at most {MAX_PAGE_SIZE}.",
+                "description": f"Rows per page, at most {MAX_PAGE_SIZE}.",
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
@@ -177,9 +177,7 @@ def _page_size(text: str | None) -> int:
     plain = text.isascii() and text.isdecimal() and len(text) < 6
     if not plain or not 1 <= int(text) <= MAX_PAGE_SIZE:
         remedy = f"Send a whole number from 1 to {MAX_PAGE_SIZE}."
-        raise Refused(
-            Problem(SIZE, text, "This is no size of a page.", remedy, "invalid_page_size")
-        )
+        raise Refused(Problem(SIZE, text, "Invalid page size.", remedy, "invalid_page_size"))
     return int(text)
 
 
@@ -257,8 +255,6 @@ def _rows_after(keys: list[_OrderColumn], values: list[Any], back: bool) -> Q:
 
 
 def _bad_cursor(text: str) -> Refused:
-    remedy = "Take it from `next` or `previous` of a page, or leave it out to begin."
+    remedy = "Use the value from `next` or `previous` of a page, or omit it for the first page."
     shown = text[:80]
-    return Refused(
-        Problem(CURSOR, shown, "This is no cursor of this list.", remedy, "invalid_cursor")
-    )
+    return Refused(Problem(CURSOR, shown, "Invalid cursor.", remedy, "invalid_cursor"))

@@ -14,25 +14,25 @@ from rest_framework.request import Request
 DRY_RUN: Final = OpenApiParameter(
     "dry_run",
     bool,
-    description="Check everything and say what would change; change nothing.",
+    description="Validate and return what would change, without changing anything.",
     default=False,
 )
 WATCH: Final = OpenApiParameter(
     "watch",
     bool,
-    description="Stay connected: the answer is a stream of server-sent events (text/event-stream), "
-    "an event `status` with the same JSON at once and after each change, `gone` at the end of a "
-    "thing. A reader who comes back sends Last-Event-ID.",
+    description="Return a stream of server-sent events (text/event-stream): an event `status` "
+    "with the same JSON at once and after each change, `gone` "
+    "when the object is deleted. To resume, send Last-Event-ID.",
     default=False,
 )
 LAST_EVENT_ID: Final = OpenApiParameter(
-    "Last-Event-ID", str, "header", description="With `watch`: the `id` of the last event seen."
+    "Last-Event-ID", str, "header", description="With `watch`: `id` of the last received event."
 )
 IF_MATCH: Final = OpenApiParameter(
     "If-Match",
     str,
     "header",
-    description="The ETag the change is made for; refused with 412 if the thing has moved on.",
+    description="ETag on which the change is based; 412 if the object has changed since.",
 )
 
 

@@ -54,11 +54,11 @@ def require_match(request: Request, data: Any) -> None:
         raise _mismatch_error(text)
     now = request.accepted_renderer.render(data, request.accepted_media_type, {})
     if found[1] != digest(now if isinstance(now, bytes) else now.encode()):
-        raise stale_error("It was changed meanwhile.")
+        raise stale_error("The object was changed meanwhile.")
 
 
 def stale_error(message: str) -> Refused:
-    remedy = "Load it again and repeat the change."
+    remedy = "Reload it and repeat the change."
     return Refused(Problem("If-Match", None, message, remedy, STALE), status_code=412)
 
 
@@ -90,8 +90,8 @@ def not_modified(response: HttpResponseBase, if_none_match: str) -> HttpResponse
 def _mismatch_error(text: str) -> Refused:
     """Return the error for a foreign ETag (no match) or malformed text (invalid)."""
     if parse_etags(text):
-        return stale_error("The ETag in If-Match is not that of what is there now.")
-    message, remedy = "This is no ETag.", "Send the ETag of one answer, or leave it out."
+        return stale_error("The ETag in If-Match does not match the current version.")
+    message, remedy = "Invalid ETag.", "Send the ETag of one response, or omit it."
     return Refused(Problem("If-Match", text[:80], message, remedy, "invalid_etag"))
 
 

@@ -71,16 +71,20 @@ def _class_of(view: Any) -> Any:
 def _validate(name: str, values: list[str], known: Mapping[str, dict[str, Any]]) -> Problem | None:
     schema = known.get(name)
     if schema is None:
-        known_ones = f"Known are: {', '.join(sorted(known))}." if known else "There are none here."
-        message = "There is no such parameter here."
+        known_ones = (
+            f"Known parameters: {', '.join(sorted(known))}."
+            if known
+            else "This request has no parameters."
+        )
+        message = "Unknown parameter."
         return Problem(name[:80], _shorten(values[-1]), message, known_ones, "unknown_parameter")
     if len(values) > 1 and schema.get("type") != "array":
-        message = "It is given more than once."
+        message = "The parameter is repeated."
         return Problem(name, values, message, "Send it once.", "repeated_parameter")
     for value in values:
         remedy = _expected_format(schema, value)
         if remedy:
-            message = "This is no value of this parameter."
+            message = "Invalid parameter value."
             return Problem(name, _shorten(value), message, remedy, "invalid_parameter")
     return None
 
@@ -88,7 +92,7 @@ def _validate(name: str, values: list[str], known: Mapping[str, dict[str, Any]])
 def _expected_format(schema: Mapping[str, Any], value: str) -> str:
     """Return the expected format; "" if the value matches the schema."""
     if "\0" in value:
-        return "Send no zero bytes."
+        return "Remove NUL characters."
     kind = schema.get("type")
     if "enum" in schema:
         choices = [str(choice) for choice in schema["enum"]]

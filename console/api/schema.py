@@ -24,17 +24,17 @@ IDEMPOTENCY_KEY: Final = OpenApiParameter(
     str,
     "header",
     description="1 to 255 characters of your choice. The same request with the same key, within "
-    "24 hours, creates nothing again: it gets the same answer.",
+    "24 hours, creates nothing: the first response is returned.",
 )
 _IF_NONE_MATCH: Final = OpenApiParameter(
-    "If-None-Match", str, "header", description="An ETag; 304 without a body if it is still so."
+    "If-None-Match", str, "header", description="An ETag; 304 without a body if unchanged."
 )
 _ETAG: Final = OpenApiParameter(
     "ETag",
     str,
     "header",
     response=["200"],
-    description="Names this very answer; for If-None-Match, and for If-Match of a change.",
+    description="Version of the response; for If-None-Match, and for If-Match of a change.",
 )
 _EXTENSIONS: Final = (
     OpenApiAuthenticationExtension,
@@ -45,17 +45,17 @@ _EXTENSIONS: Final = (
 )
 _BODY_METHODS = ("POST", "PUT", "PATCH")
 _ERRORS = {
-    "400": ("The request cannot be understood, or a value is refused.", "required"),
-    "401": ("Nobody is logged in, or the token is not valid any more.", "not_authenticated"),
-    "403": ("The role, or the role of the token, does not allow it.", "permission_denied"),
-    "404": ("There is no such thing, or none you may see.", "not_found"),
-    "406": ("Only JSON is spoken here.", "not_acceptable"),
-    "409": ("It is not in a state in which this can be done.", "conflict"),
-    "412": ("It has changed since the ETag in If-Match.", "stale"),
-    "413": ("The body is too large.", "too_large"),
-    "415": ("The body is of a kind that is not read here.", "unsupported_media_type"),
-    "422": ("This Idempotency-Key was used for another request.", "idempotency_key_reused"),
-    "503": ("What would have to answer does not: a router, a cluster.", "away"),
+    "400": ("Malformed request or invalid value.", "required"),
+    "401": ("Not logged in, or the token is not valid.", "not_authenticated"),
+    "403": ("The role of the user or token does not permit this.", "permission_denied"),
+    "404": ("Not found, or not visible to the caller.", "not_found"),
+    "406": ("Only JSON is available.", "not_acceptable"),
+    "409": ("The current state does not allow this action.", "conflict"),
+    "412": ("The object has changed since the ETag in If-Match.", "stale"),
+    "413": ("The body exceeds the size limit.", "too_large"),
+    "415": ("Unsupported content type.", "unsupported_media_type"),
+    "422": ("The Idempotency-Key was used for another request.", "idempotency_key_reused"),
+    "503": ("A required component, such as a router or a cluster, does not respond.", "away"),
     "429": ("Too many requests, or too many open streams; see Retry-After.", "throttled"),
 }
 
@@ -96,7 +96,7 @@ class ConsoleAutoSchema(AutoSchema):
                 content.setdefault("example", _example(example, text))
             found[code] = answer
         if self.method == "GET" and "200" in found:
-            found.setdefault("304", {"description": "It is as If-None-Match says."})
+            found.setdefault("304", {"description": "Not modified."})
         return dict(sorted(found.items()))
 
     def _errors(self, documented: dict[str, Any]) -> list[str]:

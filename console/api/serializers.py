@@ -11,17 +11,19 @@ from rest_framework.response import Response
 
 
 class ErrorItemSerializer(serializers.Serializer[Any]):
-    code = serializers.CharField(help_text="Stable; a program may decide by it.")
-    detail = serializers.CharField(help_text="What is wrong, for a person.")
-    field = serializers.CharField(allow_null=True, help_text="Dotted; null: not about one field.")
-    value = serializers.JSONField(allow_null=True, help_text="What was sent there.")
-    remedy = serializers.CharField(allow_blank=True, help_text="What to do instead.")
+    code = serializers.CharField(help_text="Stable code for programs.")
+    detail = serializers.CharField(help_text="Description of the error.")
+    field = serializers.CharField(
+        allow_null=True, help_text="Dotted field name; null: concerns no single field."
+    )
+    value = serializers.JSONField(allow_null=True, help_text="The rejected value.")
+    remedy = serializers.CharField(allow_blank=True, help_text="How to fix the error.")
 
 
 class ErrorSerializer(ErrorItemSerializer):
     """Error response; the first fields repeat the first item of `errors`."""
 
-    request_id = serializers.CharField(help_text="As in the log and in the audit trail.")
+    request_id = serializers.CharField(help_text="As in the log and the audit log.")
 
     def get_fields(self) -> dict[str, Any]:
         """Add `errors`, which cannot be declared: serializers have a property of that name."""
@@ -34,7 +36,7 @@ class ChangeSerializer(serializers.Serializer[Any]):
     field = serializers.CharField()
     before = serializers.JSONField(allow_null=True)
     after = serializers.JSONField(allow_null=True)
-    effect = serializers.CharField(help_text="Such as live or restart; empty where it has none.")
+    effect = serializers.CharField(help_text="Such as live or restart; empty if none.")
 
     def get_fields(self) -> dict[str, Any]:
         """Add `label`, which cannot be declared: serializers have an attribute of that name."""

@@ -31,14 +31,14 @@ class Me(APIView):
     read_role = "member"
 
     @extend_schema(
-        summary="Who calls",
+        summary="Read the caller",
         tags=["me"],
         responses=inline_serializer(
             "Me",
             {
                 "username": serializers.CharField(),
-                "role": serializers.CharField(help_text="What this call may do."),
-                "token": serializers.CharField(allow_null=True, help_text="The token's name."),
+                "role": serializers.CharField(help_text="Permissions of this request."),
+                "token": serializers.CharField(allow_null=True, help_text="Token name."),
             },
         ),
     )

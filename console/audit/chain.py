@@ -169,7 +169,7 @@ def reseal_chain() -> str:
         try:
             problem = verify_chain().problem
         except encryption.Unreadable:
-            problem, chain.key = "the key of the chain cannot be read", new_key()
+            problem, chain.key = "the key of the audit log cannot be read", new_key()
         chain.first_sequence, chain.first_seal = 0, ""
         chain.last_sequence, chain.last_seal = 0, ""
         chain.problem, chain.checked_sequence = "", 0
@@ -212,18 +212,18 @@ def _problem(
         return wrong, 0
     stray = AuditEvent.objects.filter(sequence__lte=chain.first_sequence).first()
     if stray is not None:
-        return f"{_describe_row(stray)} is before the beginning of the chain: it was inserted", 0
+        return f"{_describe_row(stray)} precedes the first sealed row: it was inserted", 0
     for event in AuditEvent.objects.filter(sequence=None).order_by("pk").iterator(BATCH):
         if not hmac.compare_digest(event.seal, compute_row_seal(key, event)):
-            return f"{_describe_row(event)} was not written by the console, or changed since", 0
+            return f"{_describe_row(event)} was not written by the console, or was changed later", 0
     return _links(key, chain, max(start, chain.first_sequence), limit)
 
 
 def _wrong_ends(key: bytes, chain: AuditChain, highest: int) -> str:
     if not hmac.compare_digest(chain.seal, compute_ends_seal(key, chain)):
-        return "the ends of the chain (audit_auditchain) were changed"
+        return "the recorded ends of the log (audit_auditchain) were changed"
     if highest > chain.last_sequence:
-        return f"a row at place {highest} is behind the end of the chain: it was inserted"
+        return f"row {highest} follows the last sealed row: it was inserted"
     return ""
 
 
@@ -243,12 +243,12 @@ def _links(key: bytes, chain: AuditChain, start: int, limit: int | None) -> tupl
         if not hmac.compare_digest(
             event.seal, compute_link_seal(key, before, event.sequence, event)
         ):
-            return f"{_describe_row(event)} was changed, or is not in its place", place - start
+            return f"{_describe_row(event)} was changed or moved", place - start
         before, place = event.seal, event.sequence
     if place < end:
         return _missing_row(place + 1, end), place - start
     if end == chain.last_sequence and before != chain.last_seal:
-        return f"the last row, at place {end}, is not the one that was linked last", place - start
+        return f"the last row ({end}) is not the one that was sealed last", place - start
     return "", place - start
 
 
@@ -258,8 +258,8 @@ def _rows_between(start: int, end: int) -> Iterator[AuditEvent]:
 
 
 def _missing_row(first: int, last: int) -> str:
-    which = f"the row at place {first} is" if first == last else f"rows {first} to {last} are"
-    return f"{which} missing: deleted, or moved elsewhere"
+    which = f"row {first} is" if first == last else f"rows {first} to {last} are"
+    return f"{which} missing: deleted or moved"
 
 
 def _describe_row(event: AuditEvent) -> str:

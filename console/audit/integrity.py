@@ -13,7 +13,7 @@ from console.vault.key_rotation import EncryptedColumns
 
 _TARGET = "audit/log"
 BROKEN_REMEDY = (
-    "Compare the row with a backup or with shipped logs. When that is done: emberline audit reseal,"
+    "Compare the row with a backup or shipped logs. Then run emberline audit reseal,"
     " which accepts the rows as they are and records that."
 )
 

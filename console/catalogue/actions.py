@@ -51,7 +51,7 @@ def remove_instance_type(actor: User, name: str) -> bool:
             text = (
                 f"{name} is built in and has no changes to reset."
                 if name in BUILTIN
-                else f"There is no instance type {name}."
+                else f"Instance type {name} does not exist."
             )
             remedy = "Change it to override the built-in values."
             raise Refused(

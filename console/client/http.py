@@ -161,7 +161,7 @@ class Http:
                     raise
             self.pause(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def _once(self, request: httpx.Request) -> HttpAnswer:
         answer = self.client.send(request, stream=True)

@@ -50,7 +50,7 @@ class Watch:
         """Yield until the object is deleted; raise `TimedOut` at the deadline."""
         self._end = None if self.timeout_s is None else time.monotonic() + self.timeout_s
         if not self.http.live:
-            self.fallback = "the console is asked in this process"
+            self.fallback = "the console runs in this process"
         while not self.fallback:
             try:
                 for event in self._streamed():
@@ -60,7 +60,7 @@ class Watch:
             except NotFound:
                 return
             except (Refused, Throttled) as error:
-                self.fallback = f"the console grants no stream ({error.code})"
+                self.fallback = f"the console rejected the stream ({error.code})"
             except Unreachable:
                 # Ended early: the console may be restarting. Polling shows whether it is back.
                 self._pause(POLL_S)
@@ -76,7 +76,7 @@ class Watch:
             self.path, {"watch": True}, accept=STREAM, headers=headers, silence_s=silence
         ) as answer:
             if not answer.headers.get("Content-Type", "").startswith(STREAM):
-                self.fallback = "this console has no stream of it"
+                self.fallback = "this console has no such stream"
                 return
             for event in parse_events(answer):
                 self._seen = event.id or self._seen

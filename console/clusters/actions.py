@@ -39,9 +39,9 @@ def add_cluster(actor: User | None, name: Any, data: Mapping[str, Any]) -> Clust
     try:
         return _create(actor, str(name), facts)
     except IntegrityError:
-        text = f"There is a cluster {name} already."
+        text = f"Cluster {name} already exists."
         raise Refused(
-            Problem("name", name, text, "Choose another name, or change that one.", "taken"),
+            Problem("name", name, text, "Use another name, or edit the existing cluster.", "taken"),
             status_code=409,
         ) from None
 
@@ -112,9 +112,7 @@ def remove_cluster(
         used_by = related_objects.list_users(name)
         if used_by:
             text = f"Cluster {name} is used by {', '.join(used_by)}."
-            remedy = (
-                "Delete them first: without the cluster, their objects could no longer be removed."
-            )
+            remedy = "Delete them first: their objects cannot be removed without the cluster."
             raise Refused(Problem("name", name, text, remedy, "in_use"), status_code=409)
         cluster.delete()
         record(actor, "delete", f"cluster/{name}")
@@ -145,7 +143,10 @@ def _find_cluster(name: str, among: QuerySet[Cluster] | None = None) -> Cluster:
     cluster = (among if among is not None else Cluster.objects.all()).filter(name=name).first()
     if cluster is None:
         text = f"Cluster {name} does not exist."
-        raise Refused(Problem("name", name, text, "Choose another.", "not_found"), status_code=404)
+        raise Refused(
+            Problem("name", name, text, "Choose one from the list of clusters.", "not_found"),
+            status_code=404,
+        )
     return cluster
 
 

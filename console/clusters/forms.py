@@ -14,13 +14,13 @@ from console.provisioners.kubernetes.api.kubeconfig import MAX_BYTES
 from console.web.forms import PLAIN_INPUT, ActionForm, HiddenTextarea
 
 _KINDS = (
-    (KUBECONFIG, "a kubeconfig, kept encrypted by the console"),
-    (CONTEXT, "a context of the kubeconfig on the console's own machine"),
-    (IN_CLUSTER, "the cluster the console runs in, by its service account"),
+    (KUBECONFIG, "a kubeconfig, stored encrypted"),
+    (CONTEXT, "a context of the kubeconfig on the console host"),
+    (IN_CLUSTER, "the console's own cluster, by its service account"),
 )
 _REACHES = (
-    (Reach.PODS, "pods and the API server (it runs in the cluster, or in a routed network)"),
-    (Reach.API, "the API server only"),
+    (Reach.PODS, "pods and API server (console in the cluster or a routed network)"),
+    (Reach.API, "API server only"),
 )
 
 
@@ -72,7 +72,7 @@ class ClusterForm(ActionForm):
         for name in self._unasked():
             del self.fields[name]
         if cluster is not None and "kubeconfig" in self.fields:
-            self.fields["kubeconfig"].help_text = "Leave empty to keep the present one."
+            self.fields["kubeconfig"].help_text = "Leave empty to keep the current one."
 
     def _unasked(self) -> tuple[str, ...]:
         if self.cluster is None:

@@ -45,8 +45,8 @@ class RemainingObjects:
     @property
     def message(self) -> str:
         return (
-            f"Nothing was removed in cluster {self.cluster}. Should it come back, whatever was in "
-            f"its namespace {self.namespace} goes on there, with its keys. It carries the label "
+            f"Nothing was removed in cluster {self.cluster}. If the cluster returns, the objects "
+            "in its namespace {self.namespace} goes on there, with its keys. It carries the label "
             f"{self.selector}: {self.command}. To remove it: kubectl delete configmaps "
             f"-n {self.namespace} -l {self.selector} (what they own goes with them)."
         )

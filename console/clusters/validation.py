@@ -74,17 +74,17 @@ def _kind(value: Any) -> str:
 
 def _name(value: Any, kind: str | None) -> str:
     if not isinstance(value, str) or len(value) > _NAME_MAX or not _LABEL.fullmatch(value):
-        remedy = f"Write 1 to {_NAME_MAX} small letters, digits and dashes."
+        remedy = f"Write 1 to {_NAME_MAX} lower-case letters, digits and hyphens."
         raise Refused(_problem("name", value, remedy))
     if value == IN_CLUSTER and kind not in (None, IN_CLUSTER):
-        remedy = "Choose another name: this one is reserved for the cluster the console runs in."
+        remedy = "Use another name: this one is reserved for the console's own cluster."
         raise Refused(_problem("name", value, remedy))
     return value
 
 
 def _namespace(value: Any) -> str:
     if not isinstance(value, str) or not _LABEL.fullmatch(value):
-        remedy = "Write 1 to 63 small letters, digits and dashes."
+        remedy = "Use 1 to 63 lower-case letters, digits and hyphens."
         raise Refused(_problem("namespace", value, remedy))
     return value
 
@@ -100,15 +100,15 @@ def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -
     text, context = data.get("kubeconfig") or "", data.get("context") or ""
     for field, value in (("kubeconfig", text), ("context", context)):
         if not isinstance(value, str):
-            raise Refused(Problem(field, None, "This is not a text.", "Send a string.", "type"))
+            raise Refused(Problem(field, None, "Not a string.", "Send a string.", "type"))
     if kind != KUBECONFIG and text:
-        remedy = f"Leave it out, or choose the kind {KUBECONFIG}."
+        remedy = f"Omit it, or choose the kind {KUBECONFIG}."
         raise Refused(
             Problem("kubeconfig", None, f"{kind} has no such context.", remedy, "invalid")
         )
     if kind == IN_CLUSTER:
         if context:
-            remedy = "Leave it out: the service account of the console is used."
+            remedy = "Omit it: the console's service account is used."
             raise Refused(_problem("context", context, remedy))
         return {"namespace": own_namespace()}
     if kind == CONTEXT:
@@ -138,10 +138,10 @@ def _kept(text: str, context: str) -> dict[str, Any]:
         parts = urlsplit(url)
         refused = address_problem(parts.hostname, parts.port or 443) if parts.hostname else ""
         if refused:
-            remedy = "Name the address under which the API server is reached from the console."
+            remedy = "Enter the API server address as seen from the console."
             raise Refused(Problem("kubeconfig", None, f"{key}: {refused}", remedy, "forbidden"))
     return {"kubeconfig": found.only(chosen), "context": chosen, "namespace": login.namespace}
 
 
 def _problem(field: str, value: Any, remedy: str) -> Problem:
-    return Problem(field, value, f"{value!r} cannot be used.", remedy, "invalid")
+    return Problem(field, value, f"Invalid value: {value!r}.", remedy, "invalid")

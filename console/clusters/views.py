@@ -61,7 +61,7 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
         return render(request, "clusters/form.html", context, status=status)
 
     def done(made: Cluster) -> HttpResponse:
-        told = "changed; checking it again" if found else "added; checking its capabilities"
+        told = "changed; its check has started" if found else "added; its check has started"
         messages.success(request, f"Cluster {made.name} is {told}.")
         return redirect("clusters:cluster", made.name)
 
@@ -109,7 +109,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
         lambda: actions.remove_cluster(actor_of(request), name),
         page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
         words=("remove", "removed"),
-        done=(f"Cluster {name} and its credentials are removed.", "clusters:list"),
+        done=(f"Cluster {name} and its credentials removed.", "clusters:list"),
     )
 
 

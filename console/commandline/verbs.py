@@ -7,7 +7,7 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import CommandContext, CommandResult
-from console.commandline.input import parse_facts
+from console.commandline.input import confirm, parse_facts
 
 _FORMS = (output.TABLE, output.JSON, output.YAML)
 OUTPUT: dict[str, Any] = {
@@ -67,6 +67,7 @@ class Verb:
     def __init__(self, parser: Any, call: Call | str, show: Show) -> None:
         self.parser, self._call, self._show = parser, call, show
         self.form: Mapping[str, Any] | None = None
+        self._consequence = ""
         if isinstance(show, Table):
             self.form = show.form
         elif callable(show):
@@ -95,10 +96,20 @@ class Verb:
             self.parser.add_argument("-o", "--output", **self.form)
         self.form = None
 
+    def ask_first(self, consequence: str = "") -> None:
+        """Add `--yes`; without it the verb asks. `consequence` is a sentence that may refer to
+        options, as in "{name}"; "" if the call confirms by itself.
+        """
+        self._consequence = consequence
+        self.parser.add_argument("-y", "--yes", action="store_true", help="skip the confirmation")
+
     def one_of(self, *, required: bool = False) -> Any:
         return self.parser.add_mutually_exclusive_group(required=required)
 
     def _run(self, asked: CommandContext) -> CommandResult:
+        if self._consequence:
+            named = str(asked.options[self._positional[0]])
+            confirm(asked, named, self._consequence.format_map(asked.options))
         if isinstance(self._call, str):
             found = self._call_client(self._call, asked)
         else:

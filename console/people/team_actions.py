@@ -45,7 +45,7 @@ def create(actor: User, data: Mapping[str, Any]) -> Team:
             "slug",
             wanted["slug"],
             "Invalid slug.",
-            "Use up to 40 lower-case letters, digits and dashes.",
+            "Use up to 40 lower-case letters, digits and hyphens.",
             "invalid_slug",
         )
     with transaction.atomic():
@@ -108,7 +108,7 @@ def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
         raise _refusal("role", role, "Unknown team role.", remedy, "unknown_role")
     user = User.objects.filter(username=username).first()
     if user is None:
-        text = f"There is no user {username}."
+        text = f"User {username} does not exist."
         remedy = "Ask an administrator to add the user, or ask the user to log in once."
         raise _refusal("username", username, text, remedy, "unknown_user", 404)
     found = Membership.objects.filter(team=team, user=user).first()
@@ -217,7 +217,7 @@ def _lock_team(slug: str) -> Team:
     team = Team.objects.select_for_update().filter(slug=slug).first()
     if team is None:
         remedy = "Use an existing team."
-        raise _refusal("team", slug, f"There is no team {slug}.", remedy, "not_found", 404)
+        raise _refusal("team", slug, f"Team {slug} does not exist.", remedy, "not_found", 404)
     return team
 
 

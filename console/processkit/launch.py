@@ -31,7 +31,7 @@ from console.processkit import leftovers
 from console.processkit.files import write_private
 
 LAUNCH_DIR = ".emberline"
-ENDED = "launch: ended by itself"
+ENDED = "launch: exited"
 """Prefix of the line that separates runs in a log."""
 _FORWARDED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *_FORWARDED)
@@ -100,7 +100,7 @@ def main(folder: Path) -> int:
         last = replace(last, deaths=last.deaths + 1, last_exit="killed")
     left = leftovers.end_leftovers(folder, last.group, grace_s=_LEFTOVER_GRACE_S)
     if left:
-        _print_line(f"processes of an earlier run cannot be ended: {left}")
+        _print_line(f"processes of an earlier run cannot be stopped: {left}")
     run = replace(last, alive=True, group=os.getpgrp())
     run.write(folder)
     status, asked = _supervise(_start(launch, folder), launch.grace_s)
@@ -195,7 +195,7 @@ def _end_descendants() -> None:
             return
         if pid == 0:
             signal.sigtimedwait((signal.SIGCHLD,), 0.1)
-    _print_line("something the command started cannot be killed")
+    _print_line("a child process cannot be killed")
 
 
 def end_with_parent(number: signal.Signals) -> None:

@@ -96,12 +96,12 @@ def request_problem(path: str, header: Header, *, is_local: bool, is_order: bool
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if is_local and name and not is_loopback(name):
         return (
-            f"this port is for this machine only and is not called {name[:100]!r}: "
+            f"this port accepts local requests only, not for host {name[:100]!r}: "
             "use 127.0.0.1 or localhost"
         )
     if header("origin") is not None or header("sec-fetch-site") not in (None, "none"):
-        return "web pages may not use the admin port: call it from a program or with curl"
+        return "browser requests to the admin port are rejected: use curl or another client"
     kind = (header("content-type") or "").partition(";")[0].strip().lower()
     if is_order and kind in _FORM_TYPES:
-        return f"content-type {kind} is refused, as a web page could send it: leave it out"
+        return f"content-type {kind} is rejected, as a web page could send it: omit it"
     return ""

@@ -150,7 +150,7 @@ def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUs
     social = adapter.get_provider()
     state = _unstash(request, social)
     if "error" in request.GET or "code" not in request.GET:
-        raise Rejected("the provider refused")
+        raise Rejected("the provider rejected the request")
     facts = load_metadata(adapter, provider)
     try:
         client = adapter.get_client(request, social.app)
@@ -168,9 +168,9 @@ def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUs
     except OSError as error:  # requests' exceptions derive from it
         raise ProviderUnavailable(type(error).__name__) from error
     except _BROKEN as error:
-        raise Rejected(f"the provider did not accept the code ({type(error).__name__})") from error
+        raise Rejected(f"the provider rejected the code ({type(error).__name__})") from error
     if more and more.get("sub") != claims["sub"]:
-        raise Rejected("userinfo is about somebody else")
+        raise Rejected("userinfo has another subject")
     end = facts.get("end_session_endpoint", "")
     return ProviderUser(
         provider, claims["sub"], {**more, **claims}, state, end if is_safe_url(end) else ""
@@ -184,7 +184,7 @@ def _unstash(request: HttpRequest, social: Any) -> dict[str, Any]:
         stashed = {}
     state: dict[str, Any] | None = stashed.get("data")
     if state is None:
-        raise Rejected("this attempt was not begun in this browser, or it is over (state)")
+        raise Rejected("the login was not started in this browser, or has expired (state)")
     return state
 
 
@@ -199,7 +199,7 @@ def load_metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
     except _BROKEN as error:
         raise ProviderUnavailable("its metadata cannot be read") from error
     if issuer != provider.issuer:
-        raise Rejected(f"the metadata is of another issuer: {str(issuer)[:200]}")
+        raise Rejected(f"the metadata has another issuer: {str(issuer)[:200]}")
     if missing:
         raise ProviderUnavailable(f"its metadata lacks {', '.join(missing)}")
     return found

@@ -133,7 +133,7 @@ def _create_user(person: ProviderUser, rights: Rights) -> User:
         text = f"{provider.name} sent an unusable user name. Contact an administrator."
         raise SignOnRefused("name is unusable", text) from None
     except IntegrityError:
-        raise SignOnRefused("at once twice", "Sign on again.") from None
+        raise SignOnRefused("two simultaneous logins", "Log in again.") from None
     return user
 
 

@@ -33,6 +33,6 @@ def rounds_seen(request: HttpRequest) -> HttpResponse:
 @role_required("operator")
 def log(request: HttpRequest, name: str) -> HttpResponse:
     if not selectors.is_known(name):
-        raise Http404(f"There is no program {name}.")
+        raise Http404(f"Process {name} does not exist.")
     context = {"name": name, "text": selectors.log_tail(name), "lines": selectors.LOG_LINES}
     return responses.render(request, "system/log.html", "system/htmx/log.html", context)

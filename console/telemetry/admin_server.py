@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/readyz":
             self._verdict(self.subject.alive() or self.subject.ready())
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "Ask for /healthz, /readyz or /metrics.\n")
+            self._answer(HTTPStatus.NOT_FOUND, "Use /healthz, /readyz or /metrics.\n")
 
     def _verdict(self, why_not: Problem) -> None:
         status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils import timezone
 
-from console.core import request_log
+from console.core import local_time, request_log
 from console.telemetry import meters
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -107,13 +107,22 @@ class TimeZoneMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         zone = None if request.path.startswith("/api/") else _find_zone(request)
         if zone is None:
-            timezone.deactivate()
+            _activate(None)
             return self.get_response(request)
-        timezone.activate(zone)
+        _activate(zone)
         response = self.get_response(request)
         if not response.streaming:
-            timezone.deactivate()
+            _activate(None)
         return response
+
+
+def _activate(zone: ZoneInfo | None) -> None:
+    """Set the zone of Django and of modules without it; None: UTC."""
+    local_time.use_zone(zone)
+    if zone is None:
+        timezone.deactivate()
+    else:
+        timezone.activate(zone)
 
 
 def _find_zone(request: HttpRequest) -> ZoneInfo | None:

@@ -30,14 +30,14 @@ _described = partial(extend_schema, tags=["boards"])
 _MOMENT = {"type": "integer", "minimum": 0, "maximum": 2**40}
 _PARAMETERS = [
     OpenApiParameter("board", str, OpenApiParameter.PATH, enum=list(BOARDS)),
-    OpenApiParameter("endpoint", str, description="Of this one; without, of all you may see."),
-    OpenApiParameter("worker", str, description="Only of this worker of the endpoint."),
+    OpenApiParameter("endpoint", str, description="Endpoint name; default: all visible endpoints."),
+    OpenApiParameter("worker", str, description="Only this worker of the endpoint."),
     OpenApiParameter("panel", str, description="Only this panel."),
     OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE.key),
-    OpenApiParameter("from", _MOMENT, description="Fixed times instead of a range: epoch seconds."),
-    OpenApiParameter("to", _MOMENT, description="Without: now."),
+    OpenApiParameter("from", _MOMENT, description="Fixed start instead of a range: epoch seconds."),
+    OpenApiParameter("to", _MOMENT, description="Default: now."),
     OpenApiParameter(
-        "compare", str, enum=[answers.PREVIOUS], description="With the period before."
+        "compare", str, enum=[answers.PREVIOUS], description="Include the previous period."
     ),
 ]
 
@@ -46,17 +46,17 @@ class PanelSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     title = serializers.CharField()
     about = serializers.CharField()
-    unit = serializers.CharField(help_text="Of the values: seconds, share (0 to 1), per_s, …")
-    kind = serializers.CharField(help_text="How it is drawn.")
-    needs = serializers.CharField(help_text='The exporter it lives on; "" for the console\'s own.')
+    unit = serializers.CharField(help_text="Unit of the values: seconds, share (0 to 1), per_s, …")
+    kind = serializers.CharField(help_text="Chart kind.")
+    needs = serializers.CharField(help_text='Required exporter; "" for the console\'s own metrics.')
 
 
 class BoardSerializer(serializers.Serializer[Any]):
     key = serializers.CharField()
     title = serializers.CharField()
     about = serializers.CharField()
-    fleet = PanelSerializer(many=True, help_text="Its panels of many endpoints; maybe none.")
-    endpoint = PanelSerializer(many=True, help_text="Its panels of one endpoint; maybe none.")
+    fleet = PanelSerializer(many=True, help_text="Panels of the fleet board; may be empty.")
+    endpoint = PanelSerializer(many=True, help_text="Panels of the endpoint board; may be empty.")
 
 
 class BoardLineSerializer(serializers.Serializer[Any]):
@@ -90,13 +90,13 @@ class WindowSerializer(serializers.Serializer[Any]):
 
 class NumbersSerializer(serializers.Serializer[Any]):
     board = serializers.CharField()
-    endpoint = serializers.CharField(help_text='"": of all you may see.')
+    endpoint = serializers.CharField(help_text='"": all visible endpoints.')
     window = WindowSerializer()
-    scraped = serializers.CharField(help_text="How many targets answer Prometheus now.")
-    fault = MessageSerializer(allow_null=True, help_text="What is wrong with Prometheus itself.")
+    scraped = serializers.CharField(help_text="Targets up and known.")
+    fault = MessageSerializer(allow_null=True, help_text="Prometheus error, if any.")
     panels = PanelNumbersSerializer(many=True)
     notes = serializers.ListField(
-        child=serializers.DictField(), help_text="What happened meanwhile, the latest first."
+        child=serializers.DictField(), help_text="Annotations, latest first."
     )
     notes_left_out = serializers.IntegerField()
 
@@ -122,7 +122,7 @@ class Boards(GenericAPIView[Any]):
 
 class BoardView(APIView):
     @_described(
-        summary="Read the numbers of a board",
+        summary="Read the values of a board",
         parameters=_PARAMETERS,
         responses={200: NumbersSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
@@ -158,7 +158,7 @@ class BoardView(APIView):
 def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
     wrong = []
     if chosen.worker and not place.endpoint:
-        text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."
+        text, remedy = "A worker requires its endpoint.", "Set the parameter endpoint, too."
         wrong.append(Problem("worker", chosen.worker, text, remedy, "invalid"))
     if not place.panels:
         text = "This board requires an endpoint."

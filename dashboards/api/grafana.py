@@ -21,11 +21,11 @@ from dashboards.grafana.export import dashboard as export
 from dashboards.grafana.views import console_url
 
 _described = partial(extend_schema, tags=["grafana"])
-_RECORDED = "Boards of a large fleet ask what recording rules have added up; these come along."
+_RECORDED = "For large fleets: dashboards query recording rules, which are included."
 
 
 class DashboardSerializer(serializers.Serializer[Any]):
-    uid = serializers.CharField(help_text="Never changes: an import replaces the last one.")
+    uid = serializers.CharField(help_text="Stable: an import replaces the previous one.")
     title = serializers.CharField()
     board = serializers.CharField(source="board.key")
     scope = serializers.ChoiceField(choices=("fleet", "endpoint"))
@@ -33,7 +33,7 @@ class DashboardSerializer(serializers.Serializer[Any]):
 
 
 class FileSerializer(serializers.Serializer[Any]):
-    path = serializers.CharField(help_text="Inside the export.")
+    path = serializers.CharField(help_text="Path inside the export.")
     text = serializers.CharField()
     media_type = serializers.CharField()
 

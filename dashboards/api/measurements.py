@@ -26,11 +26,15 @@ from endpoints import selectors as endpoint_selectors
 class CostsSerializer(serializers.Serializer[Any]):
     range = serializers.ChoiceField(choices=list(RANGES))
     usd_hour_now = serializers.FloatField(allow_null=True)
-    cost_usd = serializers.FloatField(allow_null=True, help_text="Of the range; known prices only.")
-    saved_usd = serializers.FloatField(allow_null=True, help_text="Negative when loads cost more.")
-    problem = serializers.CharField(help_text='"" when Prometheus answered.')
+    cost_usd = serializers.FloatField(
+        allow_null=True, help_text="Cost over the range; known prices only."
+    )
+    saved_usd = serializers.FloatField(
+        allow_null=True, help_text="Negative if the cache costs more than it saves."
+    )
+    problem = serializers.CharField(help_text='"" unless Prometheus failed.')
     endpoints = serializers.ListField(
-        child=serializers.DictField(), help_text="As the CSV's columns; null: not known."
+        child=serializers.DictField(), help_text="Columns as in the CSV; null: unknown."
     )
 
 
@@ -82,7 +86,7 @@ class CostsView(APIView):
 
 class SwitchSerializer(serializers.Serializer[Any]):
     auto_calibration = serializers.BooleanField(
-        allow_null=True, help_text="null: the default of this console applies."
+        allow_null=True, help_text="null: the console's default applies."
     )
     effective = serializers.BooleanField(read_only=True)
 
@@ -90,7 +94,11 @@ class SwitchSerializer(serializers.Serializer[Any]):
 class SwitchView(APIView):
     """Default of the automatic calibration, for endpoints without an own value."""
 
-    @extend_schema(tags=["costs"], summary="Read the default", responses=SwitchSerializer)
+    @extend_schema(
+        tags=["costs"],
+        summary="Read the default of automatic calibration",
+        responses=SwitchSerializer,
+    )
     def get(self, _request: Request) -> Response:
         return Response(_as_switch(calibration_switches.read_switches().default))
 
@@ -107,7 +115,11 @@ class SwitchView(APIView):
 
 
 class EndpointSwitchView(APIView):
-    @extend_schema(tags=["costs"], summary="Read an endpoint's switch", responses=SwitchSerializer)
+    @extend_schema(
+        tags=["costs"],
+        summary="Read automatic calibration of an endpoint",
+        responses=SwitchSerializer,
+    )
     def get(self, request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name, viewer=request.user)
         switches = calibration_switches.read_switches()

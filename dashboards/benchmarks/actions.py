@@ -160,7 +160,7 @@ def delete(actor: Any, run: Benchmark) -> None:
         raise ConflictError(
             "benchmark_running",
             "The benchmark is running, or its process is still ending.",
-            "Abort it and wait for its end.",
+            "Abort it and wait until it ends.",
         )
     with transaction.atomic():
         target = f"endpoint/{run.endpoint.name}"
@@ -179,5 +179,5 @@ def _make_running_conflict(name: str) -> ConflictError:
     return ConflictError(
         "benchmark_running",
         f"A benchmark of {name} is already queued or running.",
-        "Wait for its end, or abort it.",
+        "Wait until it ends, or abort it.",
     )

@@ -96,7 +96,7 @@ def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:
     found = []
     other = list_differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
-        listed = "; ".join(other) or "another trace"
+        listed = "; ".join(other) or "different trace"
         found.append(f"The runs have different parameters: {listed}.")
     for which, row in (("A", a), ("B", b)):
         if row.state != BenchmarkState.DONE:

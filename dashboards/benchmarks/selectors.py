@@ -66,6 +66,6 @@ def list_followers(run: Benchmark) -> Iterable[Benchmark]:
 
 
 def make_not_found(run: Any) -> Refused:
-    remedy = "Choose one of the list of benchmarks."
-    problem = Problem("run", str(run)[:80], "There is no such benchmark.", remedy, "not_found")
+    remedy = "Choose one from the list of benchmarks."
+    problem = Problem("run", str(run)[:80], "Benchmark not found.", remedy, "not_found")
     return Refused(problem, status_code=404)

@@ -1,7 +1,7 @@
 """Board requests: location, time range and options from the URL, and their cached JSON responses.
 
-Viewers with equal visibility share a rendered board. Annotations depend on the viewer and are never
-shared.
+Viewers with equal visibility and time zone share a rendered board. Annotations depend on the viewer
+and are never shared.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from console.accounts.permissions import Somebody
 from console.core.errors import Problem
+from console.core.local_time import (
+    format_clock,
+    get_zone_key,
+    get_zone_name,
+    localize,
+    parse_local,
+)
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel, Range
 from dashboards.boards.queries import SCRAPE_S, Scope
@@ -136,7 +142,8 @@ def parse_query(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple
 def make_fixed_range(start: int, end: int) -> Range:
     length = end - start
     step = next((step for step in _STEPS if length <= step * _POINTS), _STEPS[-1])
-    label = f"{_format_clock(start)} to {_format_clock(end)} UTC"
+    begin, zone = format_clock(start), get_zone_name(localize(end))
+    label = f"{begin.removesuffix(f' {zone}')} to {format_clock(end)}"
     return Range(CUSTOM, label, max(length, step), step, 0)
 
 
@@ -155,7 +162,7 @@ def _parse_fixed_range(given: Mapping[str, Any], now: float, problems: list[Prob
     for field in ("from", "to"):
         moment = _parse_moment(given.get(field, ""))
         if moment is None and (field == "from" or given.get(field)):
-            remedy = "Enter epoch seconds or a UTC time such as 2026-11-21T10:00."
+            remedy = "Enter epoch seconds or a time such as 2026-11-21T10:00Z."
             problems.append(_make_problem(field, given.get(field, ""), remedy))
             return BoardQuery()
         ends.append(int(now) if moment is None else min(moment, int(now)))
@@ -171,16 +178,11 @@ def _parse_fixed_range(given: Mapping[str, Any], now: float, problems: list[Prob
 
 
 def _parse_moment(text: str) -> int | None:
-    """Parse epoch seconds, or UTC as written by an input of type datetime-local."""
+    """Parse epoch seconds or ISO 8601; a time without an offset is in the reader's zone."""
     try:
-        return int(text) if text.lstrip("-").isdecimal() else _parse_iso(text)
+        return int(text) if text.lstrip("-").isdecimal() else parse_local(text)
     except (ValueError, OverflowError):
         return None
-
-
-def _parse_iso(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
 def _read_text(given: Mapping[str, Any], field: str, longest: int) -> str:
@@ -191,11 +193,6 @@ def _make_problem(field: str, value: str, remedy: str) -> Problem:
     return Problem(
         field, value[:80], f'Invalid value for {field}: "{value[:80]}".', remedy, "invalid"
     )
-
-
-def _format_clock(moment: int) -> str:
-    when = datetime.fromtimestamp(moment, UTC)
-    return f"{when:%b} {when.day}, {when:%H:%M}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +296,7 @@ def _make_cache_key(
         look.range.key,
         request.scope,
         request.window,
+        get_zone_key(),
         json.dumps(request.factors, sort_keys=True),
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from django.urls.converters import SlugConverter
 from django.utils.text import slugify
 
 from console.core.errors import Problem
+from console.core.local_time import get_zone_name, localize
 from dashboards.boards.answers import LONGEST_S, REFRESHES, BoardLocation, BoardQuery
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.panels.declarations import RANGES
@@ -74,6 +75,8 @@ def build_time_controls(look: BoardQuery, data_url: str) -> dict[str, Any]:
         if look.fixed
         else "",
         "zoom_out_url": f"?{_zoom_out(look).query()}" if look.until is not None else "",
+        "begin": (look.until or 0) - look.range.length_s,
+        "zone": get_zone_name(localize(look.until or time.time())),
         "to_field": _format_datetime_local(look.until) if look.until is not None else "",
     }
 
@@ -143,7 +146,7 @@ def _format_interval(seconds: int) -> str:
 
 
 def _format_datetime_local(moment: int) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
+    return f"{localize(moment):%Y-%m-%dT%H:%M:%S}"
 
 
 class BoardKey(SlugConverter):

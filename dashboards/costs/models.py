@@ -35,8 +35,8 @@ class CostPlace(models.TextChoices):
 
     HERE = "here", "This machine"
     CLUSTER = "cluster", "A cluster"
-    FOREIGN = "foreign", "Somebody's Redis"
-    GONE = "gone", "Deleted before it was looked at: how large it was is not known"
+    FOREIGN = "foreign", "External Redis"
+    GONE = "gone", "Deleted before it was measured: its size is unknown"
     KEPT = "kept", "Reckoned when only its cost was kept: stays as it is"
 
 

@@ -10,10 +10,12 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from console.accounts.permissions import Somebody
+from console.core.local_time import format_clock, get_axis_zone, get_zone_key
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.answers import CACHE, BoardLocation, BoardQuery, render
@@ -21,7 +23,7 @@ from dashboards.boards.panels import Panel
 from dashboards.boards.panels.declarations import Board, PanelSection
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.boards.results.board import BoardRequest, Factors, document
-from dashboards.boards.results.verdicts import Message, format_clock
+from dashboards.boards.results.verdicts import Message
 from dashboards.costs.prices.factors import factors
 from dashboards.custom_boards import query_panels, selectors
 from dashboards.custom_boards.documents import PANEL, PROMQL, BoardPanel
@@ -123,7 +125,9 @@ def measure_board(
         asker = sources.fleet()
         jobs.append(lambda: _render_queries(asker, planned.queries, look, end))
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(jobs)))) as pool:
-        answers = list(pool.map(lambda job: job(), jobs))
+        # Each thread has the reader's time zone.
+        contexts = [copy_context() for _ in jobs]
+        answers = list(pool.map(lambda context, job: context.run(job), contexts, jobs))
     shown = {key: _make_notice(key, message) for key, message in planned.notices.items()}
     for group, answer in zip(planned.groups, answers, strict=False):
         by_id = {one["id"]: one for one in answer["panels"]}
@@ -138,6 +142,7 @@ def measure_board(
         "at": format_clock(end, seconds=True),
         "range": chosen.key,
         "window": window,
+        "zone": get_axis_zone(window["end"]),
         "fault": next((answer["fault"] for answer in answers if answer["fault"]), None),
         "scraped": answers[0]["scraped"] if len(planned.groups) == 1 else "",
         "panels": [shown[panel.id] for panel in panels],
@@ -150,7 +155,7 @@ def _render_queries(
     """Return the document of PromQL panels, rendered once for all viewers of a moment."""
     source = asker.parts if isinstance(asker, Federated) else asker
     window = Window.ending(end, look.range.length_s, look.range.step_s)
-    key = ("promql", source, tuple(panels), look.range, look.compare, window)
+    key = ("promql", source, tuple(panels), look.range, look.compare, window, get_zone_key())
     found: dict[str, Any] = CACHE.get(
         key, SCRAPE_S - 1, lambda: document(query_panels.ask(asker, panels, look, end))
     )

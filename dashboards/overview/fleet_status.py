@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
 
@@ -22,6 +21,7 @@ from endpoints.choices import Phase
 from endpoints.models import Endpoint
 from endpoints.pages.head import STALE_S, TROUBLED
 from endpoints.pages.list import query
+from endpoints.selectors import FleetFacts
 
 MAX_UNHEALTHY = 6
 MAX_CHANGES = 6
@@ -46,42 +46,43 @@ class RecentChange:
     url: str
 
 
-def count_phases(viewer: Somebody) -> list[tuple[str, int]]:
-    counts = selectors.phase_counts(viewer)
-    return [(str(phase), counts.get(str(phase), 0)) for phase in query.SEVERITY]
+def count_phases(fleet: FleetFacts) -> list[tuple[str, int]]:
+    return [(str(phase), fleet.phases.get(str(phase), 0)) for phase in query.SEVERITY]
 
 
-def list_unhealthy(viewer: Somebody) -> tuple[list[Endpoint], int]:
+def list_unhealthy(viewer: Somebody, fleet: FleetFacts) -> tuple[list[Endpoint], int]:
     """Return the first Failed or Degraded endpoints, longest first, and their total number."""
+    number = sum(fleet.phases.get(str(phase), 0) for phase in TROUBLED)
+    if not number:
+        return [], 0
     found = selectors.endpoints(viewer).filter(
         status__phase__in=[str(phase) for phase in TROUBLED], deleted_at__isnull=True
     )
     rows = list(found.order_by("-status__phase", "status__phase_since")[:MAX_UNHEALTHY])
-    return rows, found.count() if len(rows) == MAX_UNHEALTHY else len(rows)
+    return rows, max(number, len(rows))
 
 
-def list_recent_changes(viewer: Somebody) -> list[RecentChange]:
+def list_recent_changes(viewer: Somebody, fleet: FleetFacts) -> list[RecentChange]:
     rows = list(
         trail.events_visible_to(viewer).filter(at__gte=timezone.now() - A_DAY)[:MAX_CHANGES]
     )
-    names = [row.target.removeprefix(_ENDPOINT) for row in rows]
+    changed = {row.target.removeprefix(_ENDPOINT) for row in rows}
     urls = {
         f"{_ENDPOINT}{name}": reverse("endpoints:detail", args=[name])
-        for name in selectors.existing(names, viewer)
+        for name in changed.intersection(fleet.names)
     }
     return [RecentChange(row, urls.get(row.target, "")) for row in rows]
 
 
-def find_overdue_reconcile(viewer: Somebody) -> datetime | None:
+def find_overdue_reconcile(fleet: FleetFacts) -> datetime | None:
     """Return the time of the last reconcile pass if it is overdue, else None."""
-    seen = selectors.endpoints(viewer).aggregate(latest=Max("status__updated_at"))["latest"]
+    seen = fleet.reconciled_at
     if seen is None or (timezone.now() - seen).total_seconds() <= STALE_S:
         return None
-    return cast("datetime", seen)
+    return seen
 
 
-def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
-    done = selectors.first_steps(viewer)
+def list_setup_steps(viewer: Somebody, fleet: FleetFacts) -> Sequence[SetupStep]:
     known = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"
     measured = connections.any_known()
@@ -108,21 +109,21 @@ def list_setup_steps(viewer: Somebody) -> Sequence[SetupStep]:
         SetupStep(
             "First endpoint",
             "A model with its workers, router and caches. Start from a template.",
-            done["made"],
+            bool(fleet.names),
             reverse("endpoints:new") if allows_in_any_team(viewer, "operator") else "",
             "Create endpoint",
         ),
         SetupStep(
             "First request",
             "The console sends a test request once the router is ready. Then send a prompt.",
-            done["served"],
+            fleet.served,
             endpoints_url,
             "Open endpoints",
         ),
         SetupStep(
             "Inference key",
             "Create a key for each application on the endpoint's Access tab. It is shown once.",
-            done["keyed"],
+            selectors.has_keys(viewer),
             endpoints_url,
             "Open endpoints",
         ),

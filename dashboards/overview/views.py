@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Case, Q, When
 from django.http import (
     Http404,
     HttpRequest,
@@ -38,6 +39,7 @@ from dashboards.proof import cache_proof
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.selectors import FleetFacts
 
 GUIDE = "overview.guide"
 AWAY = "away"
@@ -47,9 +49,10 @@ SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     chosen, problems = answers.parse_query(_default_to_hour(request.GET), time.time())
+    fleet = endpoint_selectors.read_fleet(request.user)
     context: dict[str, Any] = {
-        **_build_status_context(request),
-        **_build_guide_context(request),
+        **_build_status_context(request, fleet),
+        **_build_guide_context(request, fleet),
         "sections": [
             {
                 "title": "",
@@ -62,7 +65,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         **page.build_time_controls(
             chosen, f"{reverse('dashboards:overview_data')}?{chosen.query()}"
         ),
-        **_proof_context(request, _select_endpoint(request)),
+        **_proof_context(request, _select_endpoint(request), fleet.names),
     }
     return render(request, "dashboards/overview.html", context)
 
@@ -71,7 +74,8 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 def now(request: HttpRequest) -> HttpResponse:
     """Render the part that comes from the database and refreshes itself."""
-    context = {**_build_status_context(request), "partial": True}
+    fleet = endpoint_selectors.read_fleet(request.user)
+    context = {**_build_status_context(request, fleet), "partial": True}
     return render(request, "dashboards/htmx/now.html", context)
 
 
@@ -91,25 +95,25 @@ def guide(request: HttpRequest) -> HttpResponseBase:
     return redirect("dashboards:overview")
 
 
-def _build_status_context(request: HttpRequest) -> dict[str, Any]:
-    phases = fleet_status.count_phases(request.user)
-    rows, number = fleet_status.list_unhealthy(request.user)
+def _build_status_context(request: HttpRequest, fleet: FleetFacts) -> dict[str, Any]:
+    phases = fleet_status.count_phases(fleet)
+    rows, number = fleet_status.list_unhealthy(request.user, fleet)
     return {
         "phases": phases,
         "always_shown": fleet_status.ALWAYS_SHOWN,
         "total": sum(count for _, count in phases),
         "troubled": rows,
         "troubled_count": number,
-        "changes": fleet_status.list_recent_changes(request.user),
-        "not_seen_since": fleet_status.find_overdue_reconcile(request.user),
+        "changes": fleet_status.list_recent_changes(request.user, fleet),
+        "not_seen_since": fleet_status.find_overdue_reconcile(fleet),
     }
 
 
-def _build_guide_context(request: HttpRequest) -> dict[str, Any]:
+def _build_guide_context(request: HttpRequest, fleet: FleetFacts) -> dict[str, Any]:
     """Return no steps when all are done or the user hid them."""
     if preferences.get_preference(request.user, GUIDE) == AWAY:
         return {"steps": (), "guide_hidden": True}
-    steps = fleet_status.list_setup_steps(request.user)
+    steps = fleet_status.list_setup_steps(request.user, fleet)
     left = [step for step in steps if not step.done]
     if not left:
         return {"steps": ()}
@@ -177,14 +181,18 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
 
 
 def _select_endpoint(request: HttpRequest) -> Endpoint | None:
-    mine = endpoint_selectors.endpoints(request.user)
-    ready = mine.filter(status__phase="Ready", deleted_at__isnull=True)
+    """Return the named endpoint, else the first that is Ready, else the first."""
+    ready = Q(status__phase="Ready", deleted_at__isnull=True)
     name = request.GET.get("endpoint", "").replace("\0", "")
-    return (mine.filter(name=name).first() if name else None) or ready.first() or mine.first()
+    rank = Case(When(name=name, then=0), When(ready, then=1), default=2)
+    return endpoint_selectors.endpoints(request.user).order_by(rank, "name").first()
 
 
-def _proof_context(request: HttpRequest, endpoint: Endpoint | None) -> dict[str, Any]:
-    names = endpoint_selectors.endpoints(request.user).values_list("name", flat=True)
+def _proof_context(
+    request: HttpRequest, endpoint: Endpoint | None, names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    if names is None:
+        names = endpoint_selectors.read_fleet(request.user).names
     run = selectors.get_latest_proof(endpoint) if endpoint is not None else None
     return {
         "proof_names": list(names),

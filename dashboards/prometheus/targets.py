@@ -121,7 +121,7 @@ def targets(request: HttpRequest) -> HttpResponse:
         return JsonResponse(make_document(list_targets()), safe=False)
     in_use = metrics.list_in_use()
     if source not in {metrics.OWN, *(one.name for one in in_use)}:
-        text = f"No metrics source {source} is in use.\n"
+        text = f"Metrics source {source} does not exist or is disabled.\n"
         return HttpResponse(text, status=404, content_type="text/plain")
     return JsonResponse(
         make_document(select_source_targets(list_targets(), source, in_use)), safe=False
@@ -129,7 +129,7 @@ def targets(request: HttpRequest) -> HttpResponse:
 
 
 def _make_refusal() -> HttpResponse:
-    text = "Bring the token of var/secrets/targets_token as a bearer token.\n"
+    text = "Send the token of var/secrets/targets_token as a bearer token.\n"
     refused = HttpResponse(text, status=401, content_type="text/plain")
     refused["WWW-Authenticate"] = 'Bearer realm="emberline targets"'
     return refused

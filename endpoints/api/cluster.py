@@ -32,14 +32,14 @@ _TAIL = OpenApiParameter(
         "maximum": sources.MOST_LINES,
         "default": sources.TAIL_LINES,
     },
-    description="Lines of each.",
+    description="Lines per worker.",
 )
 
 
 class DriftView(GenericAPIView[Endpoint]):
     serializer_class = DriftSerializer
 
-    @operation("What others changed in the cluster", DriftSerializer(many=True))
+    @operation("List drift", DriftSerializer(many=True))
     def get(self, _request: Request, name: str) -> Response:
         """Drift per workload, as of the last observation."""
         page = self.paginate_queryset(selectors.get(name).status.drift)
@@ -49,7 +49,7 @@ class DriftView(GenericAPIView[Endpoint]):
 class Heal(GenericAPIView[Endpoint]):
     serializer_class = HealSerializer
 
-    @operation("Set every drifted field as wanted again", {202: EndpointSerializer}, *REFUSALS)
+    @operation("Revert drift", {202: EndpointSerializer}, *REFUSALS)
     def post(self, request: Request, name: str) -> Response:
         """Returns immediately; `drift` is empty once the fields are healed."""
         workload = (
@@ -64,7 +64,7 @@ class Heal(GenericAPIView[Endpoint]):
 class Adopt(GenericAPIView[Endpoint]):
     serializer_class = AdoptSerializer
 
-    @operation("Leave a drifted field as it was found", {202: EndpointSerializer}, *REFUSALS)
+    @operation("Adopt a drifted field", {202: EndpointSerializer}, *REFUSALS)
     def post(self, request: Request, name: str) -> Response:
         """Adopts the value into the spec (a new revision) if the spec has such a field; otherwise
         releases the field.
@@ -76,7 +76,11 @@ class Adopt(GenericAPIView[Endpoint]):
 
 class Logs(GenericAPIView[Endpoint]):
     @operation(
-        "The end of each worker's log", {200: OpenApiTypes.OBJECT}, 404, 503, parameters=[_TAIL]
+        "Read the latest log lines of all workers",
+        {200: OpenApiTypes.OBJECT},
+        404,
+        503,
+        parameters=[_TAIL],
     )
     def get(self, request: Request, name: str) -> Response:
         """Log tail per worker. Needs the operator role: logs may contain request data."""
@@ -91,5 +95,5 @@ class Logs(GenericAPIView[Endpoint]):
 
 def _require_text(value: Any, field: str) -> str:
     if not isinstance(value, str):
-        raise SpecErrors([bad_body(field, value, "Send a text.")])
+        raise SpecErrors([bad_body(field, value, "Send a string.")])
     return value

@@ -27,7 +27,7 @@ class FollowSerializer(serializers.Serializer[Any]):
     phase = serializers.CharField()
     reason = serializers.CharField()
     message = serializers.CharField()
-    objects = serializers.IntegerField(help_text="How many are there.")
+    objects = serializers.IntegerField(help_text="Number of followed objects.")
     seen_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     created_by = serializers.CharField()
@@ -37,14 +37,14 @@ class NewFollowSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField()
     namespace = serializers.CharField()
     foreign = serializers.BooleanField(
-        default=False, help_text="Also where somebody else has installed the definition."
+        default=False, help_text="Also if the CRD was installed by others."
     )
 
 
 class Follows(GenericAPIView[Any]):
     serializer_class = FollowSerializer
 
-    @operation("Followed namespaces", FollowSerializer(many=True), tag="follows")
+    @operation("List followed namespaces", FollowSerializer(many=True), tag="follows")
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(selectors.visible_follows(request.user)) or []
         return self.get_paginated_response([selectors.document(row) for row in page])
@@ -71,13 +71,13 @@ class Follows(GenericAPIView[Any]):
 
 
 class OneFollow(APIView):
-    @operation("One followed namespace", {200: FollowSerializer}, 404, tag="follows")
+    @operation("Read a followed namespace", {200: FollowSerializer}, 404, tag="follows")
     def get(self, request: Request, follow_id: str) -> Response:
         if str(follow_id) not in {str(row.pk) for row in selectors.visible_follows(request.user)}:
             raise actions.not_followed()
         return _follow_response(follow_id)
 
-    @operation("Follow a namespace no longer", {202: FollowSerializer}, 404, tag="follows")
+    @operation("Stop following a namespace", {202: FollowSerializer}, 404, tag="follows")
     def delete(self, request: Request, follow_id: str) -> Response:
         """Needs the admin role. The endpoints stay and can be edited in the console again."""
         actions.unfollow(request.user, follow_id)

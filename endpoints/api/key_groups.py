@@ -45,13 +45,13 @@ class Groups(GenericAPIView[KeyGroup]):
     def get_queryset(self) -> QuerySet[KeyGroup]:
         return selectors.groups(self.request.user).order_by("name")
 
-    @key_operation("Groups of keys", GroupSerializer(many=True))
+    @key_operation("List key groups", GroupSerializer(many=True))
     def get(self, _request: Request) -> Response:
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(GroupSerializer(page, many=True).data)
 
     @key_operation(
-        "Make a group of keys", {201: GroupSerializer}, *REFUSALS, request=WantedGroupSerializer
+        "Create a key group", {201: GroupSerializer}, *REFUSALS, request=WantedGroupSerializer
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -65,17 +65,17 @@ class OneGroup(GenericAPIView[KeyGroup]):
     write_somewhere = True
     serializer_class = GroupSerializer
 
-    @key_operation("Read a group", {200: GroupSerializer}, *REFUSALS)
+    @key_operation("Read a key group", {200: GroupSerializer}, *REFUSALS)
     def get(self, request: Request, group_id: str) -> Response:
         return Response(GroupSerializer(_group(request, group_id)).data)
 
     @key_operation(
-        "Say anew what a group is", {200: GroupSerializer}, *REFUSALS, request=WantedGroupSerializer
+        "Change a key group", {200: GroupSerializer}, *REFUSALS, request=WantedGroupSerializer
     )
     def put(self, request: Request, group_id: str) -> Response:
         return Response(GroupSerializer(_save_group(request, str(group_id))).data)
 
-    @key_operation("Delete a group and its keys", {204: None}, 404)
+    @key_operation("Delete a key group and its keys", {204: None}, 404)
     def delete(self, request: Request, group_id: str) -> Response:
         actions.delete_group(request.user, str(group_id))
         return Response(status=204)
@@ -85,13 +85,13 @@ class GroupKeys(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = KeySerializer
 
-    @key_operation("Keys of a group", KeySerializer(many=True))
+    @key_operation("List keys of a group", KeySerializer(many=True))
     def get(self, request: Request, group_id: str) -> Response:
         page = self.paginate_queryset(selectors.keys_of_group(_group(request, group_id))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
     @key_operation(
-        "Make a key of a group", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer
+        "Create a key of a group", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer
     )
     @idempotent
     def post(self, request: Request, group_id: str) -> Response:
@@ -110,7 +110,7 @@ class GroupKey(GenericAPIView[InferenceKey]):
         return Response(KeySerializer(find_key(_group(request, group_id).keys, key_id)).data)
 
     @key_operation(
-        "Change what a key of a group may do",
+        "Change a key of a group",
         {200: KeySerializer},
         *REFUSALS,
         request=KeyChangeSerializer,
@@ -129,7 +129,7 @@ class GroupKeyRotation(GenericAPIView[InferenceKey]):
     serializer_class = RotateSerializer
 
     @key_operation(
-        "Give a key of a group a new secret",
+        "Rotate the secret of a group's key",
         {200: NewKeySerializer},
         *REFUSALS,
         request=RotateSerializer,
@@ -149,7 +149,7 @@ def _save_group(request: Request, group_id: str | None) -> KeyGroup:
     data = terms_of(request.data)
     for field, value in data.items():
         if field not in _FIELDS:
-            remedy = f"Known are: {', '.join(_FIELDS)}."
+            remedy = f"Known fields: {', '.join(_FIELDS)}."
             raise SpecErrors([bad_body(field, value, remedy, "unknown_field")])
     return actions.save_group(
         request.user,

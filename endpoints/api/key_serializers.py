@@ -22,22 +22,25 @@ class TermsSerializer(serializers.Serializer[Any]):
     models = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text='Models and adapters it may name in "model"; empty: all.',
+        help_text="Allowed models and adapters; empty: all.",
     )
-    pin = serializers.BooleanField(required=False, help_text="It may choose the worker itself.")
+    pin = serializers.BooleanField(required=False, help_text="Allows pinning requests to a worker.")
     control = serializers.BooleanField(
-        required=False, help_text="It may use paths which control a worker, such as /sleep."
+        required=False, help_text="Allows worker control paths, such as /sleep."
     )
     expires_at = serializers.DateTimeField(
-        required=False, allow_null=True, help_text="Refused from then on; null: never."
+        required=False, allow_null=True, help_text="Expiry time; null: none."
     )
-    max_in_flight = _most("Requests at a time; more wait for their turn.")
-    requests_per_minute = _most("More are refused with 429 and Retry-After.")
-    tokens_per_minute = _most("Prompt and completion.")
+    max_in_flight = _most("Concurrent requests; further ones are queued.")
+    requests_per_minute = _most("Requests above the limit get 429 with Retry-After.")
+    tokens_per_minute = _most("Prompt and completion tokens.")
     weight = serializers.FloatField(
-        required=False, min_value=0.01, max_value=1000, help_text="Its share while several wait."
+        required=False,
+        min_value=0.01,
+        max_value=1000,
+        help_text="Share of capacity while several keys queue.",
     )
-    budget_tokens = _most("Of one period; then 429 insufficient_quota until the next begins.")
+    budget_tokens = _most("Tokens per period; then 429 insufficient_quota until the next period.")
     budget_period = serializers.ChoiceField(
         choices=list(PERIODS), required=False, help_text="A UTC day or month."
     )
@@ -49,33 +52,33 @@ class KeyChangeSerializer(TermsSerializer):
         allow_null=True,
         min_value=1,
         max_value=DAYS_MAX,
-        help_text="Instead of expires_at.",
+        help_text="Alternative to expires_at.",
     )
 
 
 class WantedKeySerializer(KeyChangeSerializer):
-    name = serializers.CharField(max_length=60, help_text="The program that will use it.")
+    name = serializers.CharField(max_length=60, help_text="Client application.")
 
 
 class RotateSerializer(serializers.Serializer[Any]):
     grace_s = serializers.IntegerField(
-        required=False, min_value=0, help_text="For how long the present secret is let in too."
+        required=False, min_value=0, help_text="Time for which the current secret stays valid (s)."
     )
 
 
 class KeySerializer(serializers.Serializer[InferenceKey]):
     id = serializers.UUIDField()
     name = serializers.CharField()
-    prefix = serializers.CharField(help_text="How the key begins, to recognise it by.")
+    prefix = serializers.CharField(help_text="First characters of the key.")
     endpoint = serializers.CharField(allow_null=True)
     group = serializers.CharField(allow_null=True)
     terms = TermsSerializer()
     pin = serializers.BooleanField(help_text="As in terms.")
     spent_until = serializers.DateTimeField(
-        allow_null=True, help_text="Its budget is used up until then."
+        allow_null=True, help_text="Budget exhausted until this time."
     )
     old_until = serializers.DateTimeField(
-        allow_null=True, help_text="Until then its former secret is let in too."
+        allow_null=True, help_text="Expiry of the previous secret."
     )
     last_used_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -99,13 +102,13 @@ class KeySerializer(serializers.Serializer[InferenceKey]):
 
 
 class NewKeySerializer(KeySerializer):
-    key = serializers.CharField(help_text="The key itself, in this answer only.")
+    key = serializers.CharField(help_text="Clear-text key, returned in this response only.")
 
 
 class WantedGroupSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=60)
     description = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    endpoints = serializers.ListField(child=serializers.CharField(), help_text="Their names.")
+    endpoints = serializers.ListField(child=serializers.CharField(), help_text="Endpoint names.")
 
 
 class GroupSerializer(WantedGroupSerializer):
@@ -126,14 +129,14 @@ class UsedSerializer(serializers.Serializer[Any]):
     """Token counts reported by engines, or estimated by routers."""
 
     key_id = serializers.CharField(help_text='A key\'s id, "console", or "" without keys.')
-    key_name = serializers.CharField(help_text="Empty when the key is long gone.")
+    key_name = serializers.CharField(help_text="Empty if the key was pruned.")
     requests = serializers.IntegerField()
-    failed = serializers.IntegerField(help_text="Of the requests.")
+    failed = serializers.IntegerField(help_text="Failed requests.")
     prompt_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField(help_text="Of the prompt tokens.")
     completion_tokens = serializers.IntegerField()
     unreported = serializers.IntegerField(
-        help_text="Requests whose tokens no engine reported: they are estimated."
+        help_text="Requests without reported usage, whose tokens are estimated."
     )
     estimated_prompt_tokens = serializers.IntegerField(help_text="Of the prompt tokens.")
     estimated_completion_tokens = serializers.IntegerField(help_text="Of the completion tokens.")
@@ -141,6 +144,6 @@ class UsedSerializer(serializers.Serializer[Any]):
 
 class UsageSerializer(serializers.Serializer[Any]):
     endpoint = serializers.CharField()
-    since = serializers.DateTimeField(help_text="The beginning of an hour, UTC.")
+    since = serializers.DateTimeField(help_text="Start of an hour, UTC.")
     total = UsedSerializer()
     keys = UsedSerializer(many=True)

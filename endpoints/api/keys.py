@@ -33,7 +33,7 @@ from endpoints.models import InferenceKey, KeyUsage
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
 
-DAYS = OpenApiParameter("days", int, description=f"How far back, 1 to {KEPT_DAYS}; 30 without it.")
+DAYS = OpenApiParameter("days", int, description=f"Number of days, 1 to {KEPT_DAYS}; default 30.")
 
 
 def key_operation(summary: str, responses: Any, *errors: int, **more: Any) -> Callable[[F], F]:
@@ -43,12 +43,12 @@ def key_operation(summary: str, responses: Any, *errors: int, **more: Any) -> Ca
 class EndpointKeys(GenericAPIView[InferenceKey]):
     serializer_class = KeySerializer
 
-    @key_operation("Keys of an endpoint's callers", KeySerializer(many=True))
+    @key_operation("List keys of an endpoint", KeySerializer(many=True))
     def get(self, _request: Request, name: str) -> Response:
         page = self.paginate_queryset(keys_selectors.valid_keys(selectors.get(name))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
-    @key_operation("Make a key", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer)
+    @key_operation("Create a key", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         """The secret is returned in this response only."""
@@ -63,9 +63,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
     def get(self, _request: Request, name: str, key_id: str) -> Response:
         return Response(KeySerializer(find_key(selectors.get(name).keys, key_id)).data)
 
-    @key_operation(
-        "Change what a key may do", {200: KeySerializer}, *REFUSALS, request=KeyChangeSerializer
-    )
+    @key_operation("Change a key", {200: KeySerializer}, *REFUSALS, request=KeyChangeSerializer)
     def patch(self, request: Request, name: str, key_id: str) -> Response:
         """Omitted fields keep their values. Routers apply the change within seconds, without a
         restart.
@@ -83,7 +81,7 @@ class EndpointKeyRotation(GenericAPIView[InferenceKey]):
     serializer_class = RotateSerializer
 
     @key_operation(
-        "Give a key a new secret", {200: NewKeySerializer}, *REFUSALS, request=RotateSerializer
+        "Rotate the secret of a key", {200: NewKeySerializer}, *REFUSALS, request=RotateSerializer
     )
     def post(self, request: Request, name: str, key_id: str) -> Response:
         """Name, limits and usage are kept. The new secret is returned in this response only."""
@@ -93,9 +91,7 @@ class EndpointKeyRotation(GenericAPIView[InferenceKey]):
 class EndpointKeyUsage(GenericAPIView[KeyUsage]):
     serializer_class = UsageSerializer
 
-    @key_operation(
-        "What each key used of an endpoint", {200: UsageSerializer}, *REFUSALS, parameters=[DAYS]
-    )
+    @key_operation("Read usage by key", {200: UsageSerializer}, *REFUSALS, parameters=[DAYS])
     def get(self, request: Request, name: str) -> Response:
         """Hourly usage, updated every few seconds. Includes revoked keys."""
         endpoint = selectors.get(name)

@@ -27,8 +27,8 @@ from endpoints.spec.endpoint_spec import SpecErrors
 
 STREAM_S = 600.0
 _WHICH = [
-    OpenApiParameter("worker", str, description="The first, if none is named."),
-    OpenApiParameter("container", str, description="Of the worker; its first, if none is named."),
+    OpenApiParameter("worker", str, description="Default: the first."),
+    OpenApiParameter("container", str, description="Container of the worker; default: the first."),
     OpenApiParameter(
         "tail", int, description=f"So many of its last lines: 0 to {MOST_LINES}, {TAIL_LINES}."
     ),
@@ -39,13 +39,17 @@ class LogEndSerializer(serializers.Serializer[Any]):
     worker = serializers.CharField()
     container = serializers.CharField()
     state = serializers.CharField()
-    others = serializers.IntegerField(help_text="How many more logs this endpoint has.")
-    marks = serializers.BooleanField(help_text="Its stream goes on after any line, by its id.")
+    others = serializers.IntegerField(help_text="Number of other logs of this endpoint.")
+    marks = serializers.BooleanField(
+        help_text="The stream can be resumed after any line by its ID."
+    )
     lines = serializers.ListField(child=serializers.CharField())
 
 
 class LogLines(APIView):
-    @operation("The end of one log", {200: LogEndSerializer}, *REFUSALS, 503, parameters=_WHICH)
+    @operation(
+        "Read the latest lines of a log", {200: LogEndSerializer}, *REFUSALS, 503, parameters=_WHICH
+    )
     def get(self, request: Request, name: str) -> Response:
         """Log of a worker or a router. Needs the operator role: logs may contain request data."""
         endpoint, at, tail = _parse_query(request, name)
@@ -67,13 +71,13 @@ class LogLines(APIView):
 
 class LogStream(APIView):
     @operation(
-        "One log as it is written",
+        "Stream a log",
         {(200, stream.CONTENT_TYPE): OpenApiTypes.STR},
         *REFUSALS,
         503,
         parameters=[
             *_WHICH,
-            OpenApiParameter("Last-Event-ID", str, "header", description="Go on after this line."),
+            OpenApiParameter("Last-Event-ID", str, "header", description="Resume after this line."),
         ],
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:

@@ -60,8 +60,8 @@ class Apply(APIView):
         409,
         parameters=[
             DRY_RUN,
-            OpenApiParameter("cluster", str, description="Where they go."),
-            OpenApiParameter("namespace", str, description="For objects which name none."),
+            OpenApiParameter("cluster", str, description="Target cluster."),
+            OpenApiParameter("namespace", str, description="For objects without a namespace."),
         ],
         request={"application/yaml": OpenApiTypes.STR, "application/json": OpenApiTypes.OBJECT},
     )
@@ -87,7 +87,7 @@ class Apply(APIView):
 
 class Export(APIView):
     @operation(
-        "An endpoint as an InferenceEndpointConfig",
+        "Export an endpoint as an InferenceEndpointConfig",
         {
             (200, "application/yaml"): OpenApiTypes.OBJECT,
             (200, "application/json"): OpenApiTypes.OBJECT,

@@ -106,7 +106,7 @@ class CheckModel(APIView):
         data = request.data if isinstance(request.data, dict) else {}
         name, cluster = data.get("name"), data.get("cluster", "")
         if not isinstance(name, str) or not isinstance(cluster, str):
-            raise Refused(bad_body("name", name, "Send the model's name as a text."))
+            raise Refused(bad_body("name", name, "Send the model's name as a string."))
         problem = model_problem(name)
         if problem is not None:
             raise Refused(Problem("name", name, *problem))
@@ -119,7 +119,7 @@ def _known_cluster(name: str) -> str:
     names = clusters.names()
     if name and name not in names:
         remedy = f"Choose one of: {', '.join(names) or 'none yet'}."
-        message = f"There is no cluster {name}."
+        message = f"Unknown cluster {name}."
         raise Refused(Problem("cluster", name, message, remedy, "unknown_cluster"))
     return name
 

@@ -71,7 +71,7 @@ _NOTE = serializers.CharField(
 )
 # Request form of a spec; its sections keep their component names in the document.
 WishSerializer = type("EndpointWishSerializer", (SpecSerializer,), {"note": _NOTE})
-_TEAM = serializers.CharField(required=False, allow_null=True, help_text="The slug of its team.")
+_TEAM = serializers.CharField(required=False, allow_null=True, help_text="Team slug.")
 NewEndpointSerializer = type("NewEndpointSerializer", (WishSerializer,), {"team": _TEAM})
 
 
@@ -80,17 +80,17 @@ class ScaleSerializer(serializers.Serializer[Any]):
         min_value=0, max_value=MAX_REPLICAS, help_text="0 pauses the endpoint."
     )
     generation = serializers.IntegerField(
-        required=False, help_text="Refuse with 409 unless the endpoint is at this generation."
+        required=False, help_text="Reject with 409 unless the endpoint is at this generation."
     )
 
 
 class MoveSerializer(serializers.Serializer[Any]):
-    team = serializers.CharField(allow_null=True, help_text="The team's slug; null: nobody's.")
+    team = serializers.CharField(allow_null=True, help_text="Team slug; null: no team.")
 
 
 class RollbackSerializer(serializers.Serializer[Any]):
-    revision = serializers.IntegerField(help_text="The number of an earlier revision.")
-    note = serializers.CharField(required=False, max_length=500, help_text="Why.")
+    revision = serializers.IntegerField(help_text="Number of an earlier revision.")
+    note = serializers.CharField(required=False, max_length=500, help_text="Reason.")
 
 
 class StepSerializer(serializers.Serializer[Any]):
@@ -110,9 +110,9 @@ class WorkerSerializer(serializers.Serializer[Any]):
     restarts = serializers.IntegerField()
     simulated = serializers.BooleanField()
     message = serializers.CharField()
-    reason = serializers.CharField(help_text="Why it is not ready, where the platform says.")
-    stage = serializers.CharField(help_text="How far it has come, on a cluster.")
-    node = serializers.CharField(help_text="The machine it runs on, on a cluster.")
+    reason = serializers.CharField(help_text="Reason for not being ready, if reported.")
+    stage = serializers.CharField(help_text="Startup stage, on a cluster.")
+    node = serializers.CharField(help_text="Node, on a cluster.")
     containers = serializers.ListField(child=serializers.CharField())
 
 
@@ -121,22 +121,22 @@ class ConditionSerializer(serializers.Serializer[Any]):
 
     workload = serializers.CharField()
     part = serializers.CharField()
-    ready = serializers.BooleanField(allow_null=True, help_text="null while nobody says.")
+    ready = serializers.BooleanField(allow_null=True, help_text="null: unknown.")
     reason = serializers.CharField()
     message = serializers.CharField()
-    since = serializers.FloatField(help_text="Epoch seconds, 0 if not known.")
+    since = serializers.FloatField(help_text="Epoch seconds; 0: unknown.")
 
 
 class DriftSerializer(serializers.Serializer[Any]):
     """A field in the cluster that differs from the desired value."""
 
     workload = serializers.CharField()
-    key = serializers.CharField(help_text="Names it to adopt it.")
+    key = serializers.CharField(help_text="Key for adopting it.")
     object = serializers.CharField()
     path = serializers.CharField()
     wanted = serializers.JSONField()
     found = serializers.JSONField()
-    manager = serializers.CharField(help_text="Who set it, empty if nobody owns it any more.")
+    manager = serializers.CharField(help_text="Field manager; empty if the field has no owner.")
     since = serializers.FloatField()
 
 
@@ -145,10 +145,10 @@ class AbandonedSerializer(serializers.Serializer[Any]):
 
     cluster = serializers.CharField()
     namespace = serializers.CharField()
-    selector = serializers.CharField(help_text="A label selector which finds it.")
+    selector = serializers.CharField(help_text="Label selector of the remaining objects.")
     command = serializers.CharField()
     message = serializers.CharField()
-    why = serializers.CharField(help_text="How the cluster was seen to be gone.")
+    why = serializers.CharField(help_text="Evidence that the cluster is lost.")
 
 
 class RolledBackSerializer(serializers.Serializer[Any]):
@@ -162,40 +162,38 @@ class RolledBackSerializer(serializers.Serializer[Any]):
 
 
 class HealSerializer(serializers.Serializer[Any]):
-    workload = serializers.CharField(required=False, help_text="Left out: the workers'.")
+    workload = serializers.CharField(required=False, help_text="Default: the workers.")
 
 
 class AdoptSerializer(serializers.Serializer[Any]):
-    key = serializers.CharField(help_text="Of a line of drift.")
+    key = serializers.CharField(help_text="Key of a drift entry.")
 
 
 class EndpointSerializer(serializers.Serializer[Endpoint]):
     id = serializers.CharField()
     name = serializers.CharField()
-    team = serializers.CharField(
-        allow_null=True, help_text="The slug of its team, null for no team."
-    )
+    team = serializers.CharField(allow_null=True, help_text="Team slug; null: no team.")
     phase = serializers.CharField(help_text=f"One of {', '.join(Phase)}.")
     reason = serializers.CharField(help_text="A stable CamelCase code.")
-    message = serializers.CharField(help_text="The cause; of a crash, the decisive log line.")
+    message = serializers.CharField(help_text="Cause; for a crash, the decisive log line.")
     remedy = serializers.CharField(help_text="The fix, empty if no action is needed.")
     detail = serializers.CharField(help_text="The last log lines of a failing worker.")
-    generation = serializers.IntegerField(help_text="Counts changes of what is wanted.")
+    generation = serializers.IntegerField(help_text="Number of spec changes.")
     observed_generation = serializers.IntegerField(
-        help_text="The change to which phase, reason and steps belong."
+        help_text="Generation of phase, reason and steps."
     )
-    url = serializers.CharField(help_text="Where callers send requests.")
+    url = serializers.CharField(help_text="URL for client requests.")
     replicas = serializers.IntegerField()
     ready_replicas = serializers.IntegerField()
-    wanted_replicas = serializers.IntegerField(help_text="By an autoscaler, or as `replicas`.")
-    served_revision = serializers.IntegerField(help_text="The last that answered; 0: none yet.")
-    public_url = serializers.CharField(help_text="For callers outside the cluster, if exposed.")
+    wanted_replicas = serializers.IntegerField(help_text="Desired by an autoscaler, or `replicas`.")
+    served_revision = serializers.IntegerField(help_text="Last revision that served; 0: none.")
+    public_url = serializers.CharField(help_text="URL outside the cluster, if exposed.")
     rolled_back = RolledBackSerializer(allow_null=True)
     conditions = ConditionSerializer(many=True)
     drift = DriftSerializer(many=True)
     simulated = serializers.BooleanField()
     phase_since = serializers.DateTimeField()
-    seen_at = serializers.DateTimeField(help_text="When it was last looked at.")
+    seen_at = serializers.DateTimeField(help_text="Time of the last observation.")
     created_at = serializers.DateTimeField()
     changed_at = serializers.DateTimeField()
     created_by = serializers.CharField()
@@ -234,9 +232,9 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 class NoteSerializer(serializers.Serializer[Any]):
     """Advisory on a manifest."""
 
-    field = serializers.CharField(help_text="A path in the object.")
+    field = serializers.CharField(help_text="Field path in the object.")
     code = serializers.CharField()
-    kind = serializers.CharField(help_text="warning, or kept: only AWS has a use for it.")
+    kind = serializers.CharField(help_text="warning, or kept: applies to AWS only.")
     message = serializers.CharField()
     remedy = serializers.CharField()
 
@@ -262,12 +260,12 @@ class WouldSerializer(AppliedObjectSerializer):
 
 NEW_ENDPOINT: Final = [
     OpenApiExample(
-        "The least",
+        "Minimal",
         value={"name": "chat", "model": "smollm2-135m-instruct"},
         request_only=True,
     ),
     OpenApiExample(
-        "Two workers which share a warm cache",
+        "Two workers sharing a warm cache",
         value={
             "name": "documents",
             "model": "smollm2-135m-instruct",

@@ -26,12 +26,12 @@ from endpoints.spec.rules import standing_errors, start_errors
 class LineSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     value = serializers.FloatField()
-    unit = serializers.CharField(help_text="bytes, tokens, or a word.")
+    unit = serializers.CharField(help_text="bytes, tokens or a term.")
     formula = serializers.CharField(help_text="Derivation of the value.")
 
 
 class FitFindingSerializer(serializers.Serializer[Any]):
-    field = serializers.CharField(help_text="What the remedy changes.")
+    field = serializers.CharField(help_text="Field changed by the remedy.")
     message = serializers.CharField()
     remedy = serializers.CharField()
     code = serializers.CharField()
@@ -54,14 +54,14 @@ class RoutersSerializer(serializers.Serializer[Any]):
     cpus = serializers.FloatField(help_text="CPU requests of all routers together.")
     memory_bytes = serializers.IntegerField(help_text="Memory requests of all together.")
     usd_hour = serializers.FloatField(
-        allow_null=True, help_text="Their share of the first machine; null: not known."
+        allow_null=True, help_text="Share of the first machine; null: unknown."
     )
 
 
 class FitSerializer(serializers.Serializer[Any]):
     model = serializers.CharField()
     params = serializers.IntegerField(help_text="0: the size of the model is unknown.")
-    judged = JudgedSerializer(many=True, help_text="In the order of preference.")
+    judged = JudgedSerializer(many=True, help_text="In order of preference.")
     routers = RoutersSerializer(allow_null=True, help_text="null: they run on this machine.")
 
 

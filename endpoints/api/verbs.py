@@ -64,7 +64,7 @@ class Move(GenericAPIView[Endpoint]):
 class Pause(GenericAPIView[Endpoint]):
     serializer_class = EndpointSerializer
 
-    @_verb("Stop all workers, keep the configuration", request=None)
+    @_verb("Pause an endpoint", request=None)
     def post(self, request: Request, name: str) -> Response:
         require_empty(request.data)
         return run_verb(request, name, actions.pause, name)
@@ -73,7 +73,7 @@ class Pause(GenericAPIView[Endpoint]):
 class Resume(GenericAPIView[Endpoint]):
     serializer_class = EndpointSerializer
 
-    @_verb("Want as many workers as before the pause", request=None)
+    @_verb("Resume an endpoint", request=None)
     def post(self, request: Request, name: str) -> Response:
         require_empty(request.data)
         return run_verb(request, name, actions.resume, name)
@@ -82,7 +82,7 @@ class Resume(GenericAPIView[Endpoint]):
 class Rollback(GenericAPIView[Endpoint]):
     serializer_class = RollbackSerializer
 
-    @_verb("Want again what an earlier revision wanted", IF_MATCH)
+    @_verb("Roll back to an earlier revision", IF_MATCH)
     def post(self, request: Request, name: str) -> Response:
         data, generation, note = parse_change(request)
         number = parse_only_field(data, "revision")

@@ -64,20 +64,21 @@ def _phase_filter(value: str) -> Q:
 
 
 FILTERS = (
-    Filter("search", ("name__icontains", "spec__model__icontains"), "In the name or the model."),
-    Filter("phase", _phase_filter, "In this phase.", choices=[str(phase) for phase in Phase]),
-    Filter("strategy", "spec__routing__strategy", "Routed this way.", choices=STRATEGIES),
-    Filter("cluster", "spec__placement__cluster", "On this cluster."),
-    Filter("team", "team__slug", "Of this team, by its slug."),
-    Filter("model", "spec__model", "Of exactly this model."),
+    Filter("search", ("name__icontains", "spec__model__icontains"), "Part of name or model."),
+    Filter("phase", _phase_filter, "Filter by phase.", choices=[str(phase) for phase in Phase]),
+    Filter("strategy", "spec__routing__strategy", "Filter by strategy.", choices=STRATEGIES),
+    Filter("cluster", "spec__placement__cluster", "Filter by cluster."),
+    Filter("team", "team__slug", "Filter by team slug."),
+    Filter("model", "spec__model", "Filter by model, exact."),
 )
 
 
 _ABANDON = OpenApiParameter(
     "abandon",
     bool,
-    description="Its cluster is gone for good: forget it, and remove nothing there. Refused while "
-    "the cluster answers. What may be left has the label emberline.dev/owner=endpoint.NAME.",
+    description="For a permanently lost cluster: delete the endpoint from the console only. "
+    "Rejected while the cluster responds. Remaining objects have the label "
+    "emberline.dev/owner=endpoint.NAME.",
 )
 
 
@@ -168,7 +169,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         generation = expected_generation(request)
         if read_flag(request, "abandon"):
             if is_dry_run(request):
-                remedy = "Leave one of the two out."
+                remedy = "Omit one of the two."
                 raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
             left = abandonment.abandon(
                 request.user,
@@ -181,7 +182,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         )
 
 
-@operation("What happened, latest first")
+@operation("List events, latest first")
 class Events(ListAPIView[EndpointEvent]):
     serializer_class = EventSerializer
 
@@ -191,7 +192,7 @@ class Events(ListAPIView[EndpointEvent]):
         return selectors.events(selectors.get(self.kwargs["name"]))
 
 
-@operation("Revisions, latest first")
+@operation("List revisions, latest first")
 class Revisions(ListAPIView[Revision]):
     serializer_class = RevisionSerializer
 

@@ -190,7 +190,7 @@ def _held_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
         raise ConflictError(
             "console_key",
             "The console needs its own key to prove that the endpoint serves.",
-            "Choose another key.",
+            "Use another key.",
         )
     return key
 
@@ -198,7 +198,7 @@ def _held_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
 def _living_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
     key = _held_key(actor, key_id, within)
     if key.revoked_at is not None:
-        raise ConflictError("revoked", f"{key.name} is revoked.", "Make another key.")
+        raise ConflictError("revoked", f"{key.name} is revoked.", "Create another key.")
     return key
 
 
@@ -230,7 +230,7 @@ def _nudge_all(opened: Iterable[Endpoint]) -> None:
 
 def _members(actor: Actor, names: Any) -> list[Endpoint]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise SpecErrors([bad_body("endpoints", names, "Send a list of endpoints' names.")])
+        raise SpecErrors([bad_body("endpoints", names, "Send a list of endpoint names.")])
     found = {one.name: one for one in Endpoint.objects.filter(name__in=names)}
     for name in names:
         if name not in found:

@@ -93,7 +93,7 @@ def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None
     for name, value in found.items():
         if name not in NAMES:
             known = ", ".join(sorted(NAMES | {"expires_in_days"}))
-            errors.append(_error(name, value, "There is no such field.", f"Known are: {known}."))
+            errors.append(_error(name, value, "Unknown field.", f"Known fields: {known}."))
         else:
             values[name] = _read(name, value, now, errors)
     if errors:
@@ -106,7 +106,7 @@ def _read(name: str, value: Any, now: datetime, errors: list[Problem]) -> Any:
         return _whole(name, value, errors)
     if name in ("pin", "control"):
         if not isinstance(value, bool):
-            errors.append(_error(name, value, "This is not yes or no.", "Send true or false."))
+            errors.append(_error(name, value, "Not a boolean.", "Send true or false."))
         return value
     if name == "expires_at":
         return _moment(value, now, errors)
@@ -115,18 +115,16 @@ def _read(name: str, value: Any, now: datetime, errors: list[Problem]) -> Any:
     if name == "weight":
         good = isinstance(value, int | float) and not isinstance(value, bool)
         if not good or not 0.01 <= value <= 1000:
-            errors.append(
-                _error(name, value, "This is no weight.", "Give 0.01 to 1000; 1 is usual.")
-            )
+            errors.append(_error(name, value, "Invalid weight.", "Send 0.01 to 1000; default 1."))
         return value
     if value not in PERIODS:
-        errors.append(_error(name, value, "There is no such period.", "Choose day or month."))
+        errors.append(_error(name, value, "Unknown period.", "Choose day or month."))
     return value
 
 
 def _whole(name: str, value: Any, errors: list[Problem]) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_RATE:
-        text = "This is not a whole number in range."
+        text = "Not an integer in range."
         errors.append(_error(name, value, text, f"Give 0 (no limit) to {MAX_RATE}."))
     return value
 
@@ -137,8 +135,8 @@ def _models(value: Any, errors: list[Problem]) -> tuple[str, ...]:
         isinstance(one, str) and 0 < len(one) <= _LONGEST_MODEL and one.isprintable()
         for one in value
     ):
-        remedy = f"Give a list of up to {_MODELS_MAX} names; an empty one allows every model."
-        errors.append(_error("models", value, "This is no list of model names.", remedy))
+        remedy = f"Give a list of up to {_MODELS_MAX} names; an empty list allows all models."
+        errors.append(_error("models", value, "Not a list of model names.", remedy))
         return ()
     return tuple(dict.fromkeys(value))
 
@@ -147,8 +145,8 @@ def _expiry_in_days(days: Any, now: datetime, errors: list[Problem]) -> datetime
     if days is None:
         return None
     if isinstance(days, bool) or not isinstance(days, int) or not 0 < days <= DAYS_MAX:
-        remedy = f"Give 1 to {DAYS_MAX}, or leave it out for a key without an end."
-        errors.append(_error("expires_in_days", days, "This is no number of days.", remedy))
+        remedy = f"Send 1 to {DAYS_MAX}, or omit it for a key without expiry."
+        errors.append(_error("expires_in_days", days, "Invalid number of days.", remedy))
         return None
     return now + timedelta(days=days)
 
@@ -157,16 +155,18 @@ def _moment(value: Any, now: datetime, errors: list[Problem]) -> datetime | None
     """Parse a time, UTC without a zone. None means no expiry."""
     if value is None or isinstance(value, datetime):
         return value
-    remedy = "Give a time to come such as 2027-01-31T00:00:00Z, or null for none."
+    remedy = "Send a future time such as 2027-01-31T00:00:00Z, or null for none."
     try:
         found = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        errors.append(_error("expires_at", value, "This is no point in time.", remedy))
+        errors.append(_error("expires_at", value, "Invalid time.", remedy))
         return None
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     if not now < found <= now + timedelta(days=DAYS_MAX):
-        errors.append(_error("expires_at", value, "It is past, or too far away.", remedy))
+        errors.append(
+            _error("expires_at", value, "The time is in the past or too far in the future.", remedy)
+        )
         return None
     return found
 

@@ -35,7 +35,7 @@ async def stream(lines: Lines, seconds: float = STREAM_S) -> AsyncIterator[bytes
     """Yield events. For one consumer task."""
     yield f"retry: {AGAIN_MS}\n\n".encode()
     if not _free.acquire(blocking=False):
-        yield problem(f"{MAX_STREAMS} log streams are open already; close one of them.")
+        yield problem(f"{MAX_STREAMS} log streams are already open; close one of them.")
         return
     pump = _Pump(lines, asyncio.get_running_loop())
     try:

@@ -18,11 +18,11 @@ Spec = Mapping[str, Any]
 Found = Iterator[Note]
 _AWS = "amazonaws.com"
 _ONLY_AWS = (
-    ("endpointName", "No SageMaker endpoint is made; callers use the router's address."),
-    ("dataCapture", "Nothing is captured into S3."),
-    ("dnsConfig", "No record is made in Route 53."),
+    ("endpointName", "No SageMaker endpoint is created; clients use the router's address."),
+    ("dataCapture", "No data is captured to S3."),
+    ("dnsConfig", "No Route 53 record is created."),
     ("tlsConfig", "Certificates of ACM and S3 are not used; see exposure.tls and exposure.issuer."),
-    ("modelVersion", "It is a word for people; nothing depends on it."),
+    ("modelVersion", "Informational; has no effect."),
 )
 
 
@@ -31,7 +31,7 @@ def notes(manifest: Manifest) -> list[Note]:
     name = name_of(manifest)
     if name not in (manifest.name, manifest.annotations.get(extensions.key_of("name"))):
         text = f"The endpoint is called {name}: names have up to 40 letters, digits and dashes."
-        found.append(Note("metadata.name", "renamed", text, "Say another by emberline.dev/name."))
+        found.append(Note("metadata.name", "renamed", text, "Set another with emberline.dev/name."))
     if manifest.kind != schemas.KIND:
         return [*found, *jumpstart.notes(manifest)]
     for rule in _RULES:
@@ -44,18 +44,18 @@ def _overridden_fields(manifest: Manifest) -> Found:
     for path, value in extensions.fields(manifest.annotations).items():
         if path in bare and path not in ("name", "engine") and bare[path] != value:
             place = extensions.place_of(path)
-            yield Note(place, "annotation_wins", f"It wins over what the object says of {path}.")
+            yield Note(place, "annotation_wins", f"It overrides the object's {path}.")
 
 
 def _placement(spec: Spec) -> Found:
     if not any(spec.get(name) for name in ("instanceType", "instanceTypes", "nodeAffinity")):
         message = (
-            "Any node with what is asked for may be taken; the reference wants one of "
+            "Any node with the requested resources can be used; the reference requires one of "
             "instanceType, instanceTypes and nodeAffinity."
         )
         yield Note("spec.instanceType", "no_placement", message)
     if any(not kind.startswith("ml.") for kind in spec.get("instanceTypes") or []):
-        message = "In the reference the name of an instance type begins with ml."
+        message = "In the reference, instance type names begin with ml."
         yield Note("spec.instanceTypes", "not_portable", message)
 
 
@@ -71,19 +71,19 @@ def _cache(spec: Spec) -> Found:
         yield Note(
             "spec.kvCacheSpec.cacheConfigFile",
             "not_read",
-            "In the reference this file overrides every other cache field. Here it is kept and not "
-            "read: the fields count.",
-            "Say what it says by annotations, such as emberline.dev/cache.l1.size_gib.",
+            "In the reference, this file overrides all other cache fields. Here it is stored but "
+            "not read; the fields apply.",
+            "Set its values with annotations, such as emberline.dev/cache.l1.size_gib.",
         )
     second = given.get("l2CacheSpec") or {}
     if second and not given.get("enableL2Cache", False):
-        message = "L2 is off, so this does nothing."
+        message = "L2 is off, so this has no effect."
         yield Note("spec.kvCacheSpec.l2CacheSpec", "unused", message, "Set enableL2Cache: true.")
     if str(second.get("l2CacheBackend", "")).lower() == "tieredstorage" and second.get(
         "l2CacheLocalUrl"
     ):
         path = "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl"
-        yield Note(path, "unused", "The address is for redis only.", "Remove it.")
+        yield Note(path, "unused", "The URL applies to redis only.", "Remove it.")
 
 
 def _server(spec: Spec) -> Found:
@@ -93,7 +93,7 @@ def _server(spec: Spec) -> Found:
             yield Note(
                 "spec.loadBalancer.healthCheckPath",
                 "ping_on_vllm",
-                "/ping is the default, and vLLM's own health is at /health. Emberline asks the "
+                "/ping is the default, and vLLM's own health is at /health. Emberline checks the "
                 "router and the workers, not this path.",
                 "Write /health.",
             )
@@ -117,12 +117,12 @@ def _metrics(spec: Spec) -> Found:
         yield Note(
             "spec.metrics.modelMetrics.port",
             "port_mismatch",
-            f"Metrics are asked for at {given}, and the worker listens at {port}: in the reference "
-            "its dashboards stay empty. Emberline asks the worker's own port.",
+            f"Metrics are asked for at {given}, and the worker listens at {port}: in the "
+            "reference its dashboards stay empty. Emberline scrapes the worker's own port.",
             f"Write {port}.",
         )
     if worker.get("requestLimits") and not metrics.get("enabled", True):
-        message = "In the reference limits work only with metrics on; here they always do."
+        message = "In the reference, limits require metrics; here they always apply."
         yield Note("spec.worker.requestLimits", "limits_need_metrics", message)
 
 
@@ -133,7 +133,7 @@ def _arguments(spec: Spec) -> Found:
     port = worker["modelInvocationPort"]["containerPort"]
     kept = arguments(given, mount, port, spec["modelName"])
     if len(kept) != len(given):
-        message = "Some arguments repeat what other fields say; they are not passed twice."
+        message = "Some arguments repeat other fields; they are passed once."
         yield Note("spec.worker.args", "repeated", message)
 
 
@@ -149,7 +149,7 @@ def _scaling(spec: Spec) -> Found:
                 message = f"{name}List wins over it."
                 yield Note(f"spec.{path}.{name}", "unused", message, "Remove it.")
         if path != "autoScalingSpec":
-            message = "The router is scaled between these numbers by its own load, not by triggers."
+            message = "The router is scaled within these limits by its own load, not by triggers."
             yield Note(f"spec.{path}", "router_scaling", message)
     yield from _prometheus(spec.get("autoScalingSpec") or {})
 
@@ -158,7 +158,7 @@ def _prometheus(given: Spec) -> Found:
     many = [given.get("prometheusTrigger"), *(given.get("prometheusTriggerList") or [])]
     for item in filter(None, many):
         if item.get("serverAddress") and _AWS not in item["serverAddress"]:
-            message = "The reference takes only addresses of Amazon's own Prometheus."
+            message = "The reference accepts only Amazon Managed Service for Prometheus URLs."
             yield Note("spec.autoScalingSpec.prometheusTrigger", "not_portable", message)
 
 
@@ -179,8 +179,8 @@ def _secrets(spec: Spec) -> Found:
             yield Note(
                 f"spec.worker.environmentVariables[{index}]",
                 "secret_in_clear",
-                f"{item['name']} sounds like a secret, and its value can be read by everybody who "
-                "may read the object.",
+                f"{item['name']} looks like a secret, and its value is visible to everyone who "
+                "can read the object.",
                 "Use valueFrom.secretKeyRef.",
             )
 
@@ -198,7 +198,7 @@ def _only_aws(spec: Spec) -> Found:
             yield Note(f"spec.{name}", "only_aws", message, "", NoteMark.KEPT)
     if (spec.get("loadBalancer") or {}).get("routingAlgorithm"):
         path = "spec.loadBalancer.routingAlgorithm"
-        yield Note(path, "only_aws", "The router spreads requests here.", "", NoteMark.KEPT)
+        yield Note(path, "only_aws", "Here the router distributes requests.", "", NoteMark.KEPT)
 
 
 _RULES: tuple[Callable[[Spec], Found], ...] = (

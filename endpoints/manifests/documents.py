@@ -43,7 +43,7 @@ def check_documents(found: list[Any]) -> list[dict[str, Any]]:
     _require_plain(found)
     objects = [item for document in found for item in _items(document)]
     if not objects:
-        raise _unreadable("There is no object in the text.", "Send at least one.")
+        raise _unreadable("The text contains no object.", "Send at least one.")
     return objects
 
 
@@ -72,21 +72,23 @@ def _require_plain(found: list[Any]) -> None:
         value, depth = stack.pop()
         left -= 1
         if left < 0 or depth > _MAX_DEPTH:
-            raise _unreadable("The text holds too many or too deep values.", "Send fewer objects.")
+            raise _unreadable(
+                "The text contains too many or too deeply nested values.", "Send fewer objects."
+            )
         if isinstance(value, dict):
             if any(not isinstance(key, str) for key in value):
-                raise _unreadable("A key is not a text.", "Put it between quotes.")
+                raise _unreadable("A key is not a string.", "Put it in quotes.")
             stack += [(item, depth + 1) for item in value.values()]
         elif isinstance(value, list):
             stack += [(item, depth + 1) for item in value]
         elif isinstance(value, float) and not math.isfinite(value):
-            raise _unreadable(f"{value} is not a number that JSON knows.", "Give a number.")
+            raise _unreadable(f"{value} is not a JSON number.", "Use a JSON number.")
         elif not isinstance(value, str | int | float | bool | None):
-            raise _unreadable(f"{type(value).__name__} is no JSON value.", "Use plain values.")
+            raise _unreadable(f"{type(value).__name__} is not a JSON value.", "Use plain values.")
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise _unreadable("A text holds half of a surrogate pair.", "Remove it.") from None
+        raise _unreadable("A string contains an unpaired surrogate.", "Remove it.") from None
 
 
 def _unreadable(message: str, remedy: str) -> SpecErrors:

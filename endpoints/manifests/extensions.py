@@ -49,16 +49,16 @@ def problems(annotations: Mapping[str, str]) -> Iterator[Problem]:
             continue
         path = key.removeprefix(PREFIX)
         if path in _ELSEWHERE:
-            remedy = "Remove it: the cluster is said when the object is applied."
-            message = "This is not said by an annotation."
+            remedy = "Remove it: the cluster is chosen when the object is applied."
+            message = "Not available as an annotation."
             yield schema_error(place_of(path), text, message, remedy, "unknown_field")
         elif path not in BY_PATH:
             yield schema_error(
-                place_of(path), text, "There is no such field.", _suggestion(path), "unknown_field"
+                place_of(path), text, "Unknown field.", _suggestion(path), "unknown_field"
             )
         elif not _parsed(path, text)[1]:
-            remedy = f"{BY_PATH[path].remedy} It is read as JSON."
-            yield schema_error(place_of(path), None, "This cannot be read.", remedy, "type")
+            remedy = f"{BY_PATH[path].remedy} The value is parsed as JSON."
+            yield schema_error(place_of(path), None, "Invalid value.", remedy, "type")
 
 
 def text_of(path: str, value: Any) -> str:

@@ -62,7 +62,7 @@ def errors(manifest: Manifest) -> Iterator[Problem]:
             "spec.model.modelId",
             model,
             "Only AWS can read this model's weights from its hub.",
-            f"Say where else they are, such as {PREFIX}source.location: organisation/name.",
+            f"Set another source, such as {PREFIX}source.location: organisation/name.",
             "unknown_model",
         )
     if not manifest.spec["model"].get("acceptEula") and "llama" in model.lower():
@@ -79,20 +79,20 @@ def notes(manifest: Manifest) -> Iterator[Note]:
         yield Note(
             "spec.model.modelId",
             "taken_from_publisher",
-            f"The weights are taken from Hugging Face: {KNOWN[model]}.",
-            f"Say otherwise by {location}.",
+            f"The weights are downloaded from Hugging Face: {KNOWN[model]}.",
+            f"Override it with {location}.",
         )
     for name in ("modelVersion", "modelHubName", "gatedModelDownloadRole", "additionalConfigs"):
         if name in manifest.spec["model"]:
             path = f"spec.model.{name}"
-            yield Note(path, "only_aws", "Only AWS's hub has a use for it.", "", NoteMark.KEPT)
+            yield Note(path, "only_aws", "Applies to AWS's hub only.", "", NoteMark.KEPT)
     for name in ("acceleratorPartitionType", "executionRole", "namespace"):
         if name in manifest.spec["server"]:
             path = f"spec.server.{name}"
-            yield Note(path, "only_aws", "Nothing is done for it here.", "", NoteMark.KEPT)
+            yield Note(path, "only_aws", "Has no effect here.", "", NoteMark.KEPT)
     yield Note(
         "spec.server.instanceType",
         "resources_unsaid",
-        "The kind says no processors, memory or GPUs: an endpoint's defaults are taken.",
-        f"Say them by annotations, such as {place_of('resources.gpus')}.",
+        "The kind has no vCPUs, memory or GPUs: the endpoint defaults apply.",
+        f"Set them with annotations, such as {place_of('resources.gpus')}.",
     )

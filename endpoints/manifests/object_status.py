@@ -22,9 +22,10 @@ _STATES: Final = {
     "Deleting": "DeletionInProgress",
 }
 _DEPARTED_REASONS: Final = {
-    "AsSaid": "The endpoint is as the object says.",
-    "RolledBack": "The object's last change failed: the endpoint went back to what served last.",
-    "ChangedElsewhere": "The endpoint was changed since; the object's next change sets it right.",
+    "AsSaid": "The endpoint matches the object.",
+    "RolledBack": "The object's last change failed: the endpoint was rolled back to the last "
+    "revision that served.",
+    "ChangedElsewhere": "The endpoint was changed later; the object's next change overrides it.",
 }
 _LONGEST = 4000
 
@@ -86,8 +87,8 @@ def _conditions(
     ready = seen.phase == "Ready" and seen.current
     wanted = [
         (ACCEPTED, not seen.refused, seen.refused_reason if seen.refused else "Applied",
-         seen.refused or "The object is what is wanted of the endpoint."),
-        (READY, ready, seen.reason or "Pending", seen.message or "Nothing runs yet."),
+         seen.refused or "The object was applied to the endpoint."),
+        (READY, ready, seen.reason or "Pending", seen.message or "No workload is running yet."),
     ]  # fmt: skip
     if seen.phase:
         reason = seen.departed or "AsSaid"

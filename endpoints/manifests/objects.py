@@ -70,7 +70,7 @@ def read(document: Mapping[str, Any]) -> Manifest:
     ]
     spec = document.get("spec")
     if spec is None:
-        errors.append(schema_error("spec", None, "This is required.", "Add it.", "required"))
+        errors.append(schema_error("spec", None, "Missing value.", "Add it.", "required"))
     else:
         errors += placeholders(spec, "spec")
         told = {error.field for error in errors}
@@ -116,31 +116,29 @@ def placeholders(value: Any, path: str) -> Iterator[Problem]:
         for index, item in enumerate(value):
             yield from placeholders(item, f"{path}[{index}]")
     elif isinstance(value, str) and _PLACEHOLDER.search(value):
-        remedy = "Put the value of your own in its place."
-        yield schema_error(path, value, "This is a placeholder of a sample.", remedy, "placeholder")
+        remedy = "Replace it with your value."
+        yield schema_error(
+            path, value, "The value is a placeholder from a sample.", remedy, "placeholder"
+        )
 
 
 def _kind(document: Mapping[str, Any]) -> Iterator[Problem]:
     kind, api = document.get("kind"), document.get("apiVersion")
     if kind not in schemas.KINDS:
         remedy = f"Send one of: {', '.join(schemas.KINDS)}."
-        yield schema_error(
-            "kind", kind, "This kind of object is not read.", remedy, "invalid_choice"
-        )
+        yield schema_error("kind", kind, "Unsupported kind.", remedy, "invalid_choice")
         return
     group, _, version = str(api).rpartition("/")
     if group != schemas.GROUP or not schemas.is_known(kind, version):
         remedy = f"Write {schemas.GROUP}/v1."
-        yield schema_error("apiVersion", api, "This version is not read.", remedy, "invalid_choice")
+        yield schema_error("apiVersion", api, "Unsupported API version.", remedy, "invalid_choice")
 
 
 def _unknown_parts(document: Mapping[str, Any]) -> Iterator[Problem]:
     for key in document:
         if key not in ("apiVersion", "kind", "metadata", "spec", "status"):
             remedy = "An object has apiVersion, kind, metadata and spec."
-            yield schema_error(
-                key, document[key], "There is no such field.", remedy, "unknown_field"
-            )
+            yield schema_error(key, document[key], "Unknown field.", remedy, "unknown_field")
 
 
 def _name_errors(document: Mapping[str, Any]) -> Iterator[Problem]:
@@ -155,7 +153,7 @@ def _name_errors(document: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _metadata(metadata: Any) -> Iterator[Problem]:
     if not isinstance(metadata, dict):
-        yield schema_error("metadata", None, "This is required.", "Give metadata.name.", "required")
+        yield schema_error("metadata", None, "Missing value.", "Give metadata.name.", "required")
         return
     for key, value in metadata.items():
         path = f"metadata.{key}"
@@ -163,12 +161,12 @@ def _metadata(metadata: Any) -> Iterator[Problem]:
             continue
         if key not in _METADATA:
             remedy = f"Remove it, or use one of: {', '.join(_METADATA)}."
-            yield schema_error(path, value, "There is no such field.", remedy, "unknown_field")
+            yield schema_error(path, value, "Unknown field.", remedy, "unknown_field")
         elif key in ("annotations", "labels"):
             yield from _texts(value, path)
         elif not isinstance(value, str) or not _schema_errors(key, value):
             remedy = "Use lower-case letters, digits and dashes."
-            yield schema_error(path, value, f"This cannot be a {key}.", remedy, "invalid_name")
+            yield schema_error(path, value, f"Cannot be a {key}.", remedy, "invalid_name")
 
 
 def _schema_errors(key: str, value: str) -> bool:
@@ -181,12 +179,14 @@ def _texts(value: Any, path: str) -> Iterator[Problem]:
     if value is None:
         return
     if not isinstance(value, dict):
-        yield schema_error(path, value, "This must be an object.", "Give texts by name.", "type")
+        yield schema_error(
+            path, value, "Not an object.", "Use a mapping of names to strings.", "type"
+        )
         return
     for key, item in value.items():
         if not isinstance(item, str):
-            remedy = "Put it between quotes."
-            yield schema_error(f"{path}[{key}]", item, "This must be text.", remedy, "type")
+            remedy = "Put it in quotes."
+            yield schema_error(f"{path}[{key}]", item, "Not a string.", remedy, "type")
 
 
 class NoteMark(StrEnum):

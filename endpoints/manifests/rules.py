@@ -36,7 +36,7 @@ def errors(manifest: Manifest) -> list[Problem]:
 def _placement(spec: Spec) -> Found:
     given = [name for name in ("instanceType", "instanceTypes", "nodeAffinity") if spec.get(name)]
     for name in given[1:]:
-        message = f"{name} cannot stand beside {given[0]}."
+        message = f"{name} excludes {given[0]}."
         remedy = "Keep one of instanceType, instanceTypes and nodeAffinity."
         yield schema_error(f"spec.{name}", None, message, remedy, "exclusive")
 
@@ -69,7 +69,7 @@ def _cache(spec: Spec) -> Found:
     known = backend is not None and str(backend).lower() in BACKENDS
     if backend is not None and not known:
         remedy = f"Choose one of: {', '.join(BACKENDS)}."
-        message = "There is no such backend."
+        message = "Unknown backend."
         yield schema_error(f"{path}.l2CacheBackend", backend, message, remedy, "invalid_choice")
     if not given.get("enableL2Cache", False):
         return
@@ -104,7 +104,7 @@ def _routing(spec: Spec) -> Found:
         yield schema_error(
             "spec.invocationEndpoint",
             path,
-            "kvaware needs a path of completions: it reads the prompt as the worker does.",
+            "kvaware requires a completions path.",
             "Write v1/chat/completions or v1/completions, or choose prefixaware.",
             "kvaware_needs_completions",
         )
@@ -139,7 +139,7 @@ def _triggers(given: Spec, name: str, path: str) -> list[tuple[str, Spec]]:
 def _bounds(given: Spec, path: str) -> Found:
     least, most = given.get("minReplicaCount", 1), given.get("maxReplicaCount", 5)
     if most < max(least, 1):
-        message = f"The most cannot be less than the least ({max(least, 1)})."
+        message = f"The maximum is below the minimum ({max(least, 1)})."
         remedy = "Raise it, or lower minReplicaCount."
         yield schema_error(f"{path}.maxReplicaCount", most, message, remedy, "out_of_range")
 
@@ -156,7 +156,7 @@ def _resources(spec: Spec) -> Found:
         yield from _equal_gpus(given, path)
         if not _gpus(given) and not shared:
             remedy = f"Add limits with {GPU}."
-            yield schema_error(path, None, "This role asks for no GPU.", remedy, "required")
+            yield schema_error(path, None, "This role requests no GPU.", remedy, "required")
 
 
 def _equal_gpus(given: Spec, path: str) -> Found:
@@ -171,7 +171,7 @@ def _equal_gpus(given: Spec, path: str) -> Found:
             yield schema_error(f"{path}.limits[{name}]", None, message, remedy, "required")
         elif asked is not None and str(asked) != str(limit):
             message = f"The request ({asked}) and the limit ({limit}) of {name} differ."
-            remedy = "Give the same number twice."
+            remedy = "Use the same value for both."
             yield schema_error(f"{path}.limits[{name}]", limit, message, remedy, "invalid")
 
 
@@ -182,7 +182,7 @@ def _gpus(given: Spec) -> bool:
 def _certificates(spec: Spec) -> Found:
     custom = (spec.get("tlsConfig") or {}).get("customCertificateConfig")
     if spec.get("dnsConfig") and not custom:
-        message = "A record needs a certificate of your own."
+        message = "A DNS record requires a custom certificate."
         remedy = "Add tlsConfig.customCertificateConfig, or remove dnsConfig."
         yield schema_error("spec.dnsConfig", None, message, remedy, "required")
 
@@ -200,7 +200,7 @@ def _deadline(spec: Spec) -> Found:
     given = spec.get("maxDeployTimeInSeconds", 3600)
     if given < 30:
         remedy = "Give 30 or more."
-        path, message = "spec.maxDeployTimeInSeconds", "Nothing starts so fast."
+        path, message = "spec.maxDeployTimeInSeconds", "The delay is too short."
         yield schema_error(path, given, message, remedy, "out_of_range")
 
 

@@ -21,7 +21,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "object": ((dict,), "an object"),
     "array": ((list,), "a list"),
     "string": ((str,), "text"),
-    "integer": ((int,), "a whole number"),
+    "integer": ((int,), "an integer"),
     "number": ((int, float), "a number"),
     "boolean": ((bool,), "true or false"),
 }
@@ -59,13 +59,13 @@ def _type_problem(value: Any, schema: Schema, path: str) -> Problem | None:
         if isinstance(value, int | str) and not isinstance(value, bool):
             return None
         return schema_error(
-            path, value, "This must be a whole number or a text.", "Write 1 or '500m'.", "type"
+            path, value, "Must be an integer or a string.", "Write 1 or '500m'.", "type"
         )
     kinds, words = _KINDS[schema["type"]]
     if isinstance(value, kinds) and (schema["type"] == "boolean" or not isinstance(value, bool)):
         return None
     if value is None:
-        return schema_error(path, None, "This is empty.", f"Remove it, or give {words}.", "type")
+        return schema_error(path, None, "Empty value.", f"Remove it, or give {words}.", "type")
     return schema_error(
         path, value, f"This must be {words}.", _type_hint(value, schema["type"]), "type"
     )
@@ -76,7 +76,7 @@ def _type_hint(value: Any, wanted: str) -> str:
     reverse.
     """
     if wanted == "string" and isinstance(value, bool | int | float):
-        return "Put it between quotes."
+        return "Put it in quotes."
     if isinstance(value, str) and _UNQUOTED.get(wanted, _MATCH_NOTHING).fullmatch(value):
         return "Write it without quotes."
     return f"Give {_KINDS[wanted][1]}."
@@ -87,7 +87,7 @@ def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[Proble
     others = schema.get("additionalProperties")
     for name in schema.get("required", ()):
         if name not in value:
-            yield schema_error(_at(path, name), None, "This is required.", "Add it.", "required")
+            yield schema_error(_at(path, name), None, "Missing value.", "Add it.", "required")
     for name, item in value.items():
         if name in known:
             yield from check(item, known[name], _at(path, name))
@@ -107,18 +107,18 @@ def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> P
         remedy = f"Remove it, or use one of: {', '.join(sorted(known))}."
     else:
         remedy = "Remove it."
-    return schema_error(path, value, "There is no such field.", remedy, "unknown_field")
+    return schema_error(path, value, "Unknown field.", remedy, "unknown_field")
 
 
 def _list(value: list[Any], schema: Schema, path: str) -> Iterator[Problem]:
     fewest, most = schema.get("minItems", 0), schema.get("maxItems")
     if len(value) < fewest:
         yield schema_error(
-            path, value, f"At least {fewest} are needed.", "Add some.", "out_of_range"
+            path, value, f"At least {fewest} are needed.", "Add entries.", "out_of_range"
         )
     if most is not None and len(value) > most:
-        message = f"There can be at most {most}; these are {len(value)}."
-        yield schema_error(path, value, message, "Remove some.", "out_of_range")
+        message = f"At most {most} entries are allowed; there are {len(value)}."
+        yield schema_error(path, value, message, "Remove entries.", "out_of_range")
     items = schema.get("items", {})
     for index, item in enumerate(value):
         yield from check(item, items, f"{path}[{index}]")
@@ -146,7 +146,7 @@ def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
     choices = schema.get("enum")
     if choices and value not in choices:
         remedy = f"Choose one of: {', '.join(map(str, choices))}."
-        yield schema_error(path, value, "This is not a known value.", remedy, "invalid_choice")
+        yield schema_error(path, value, "Unknown value.", remedy, "invalid_choice")
     if isinstance(value, str):
         yield from _text(value, schema, path)
     elif not isinstance(value, bool):
@@ -156,15 +156,13 @@ def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
 def _text(value: str, schema: Schema, path: str) -> Iterator[Problem]:
     pattern = schema.get("pattern")
     if pattern and not _compile_pattern(pattern).search(value):
-        yield schema_error(
-            path, value, "This does not have the right form.", f"It must match {pattern}", "pattern"
-        )
+        yield schema_error(path, value, "Invalid format.", f"It must match {pattern}", "pattern")
     longest = schema.get("maxLength")
     if longest is not None and len(value) > longest:
         message = f"This can have at most {longest} characters; it has {len(value)}."
         yield schema_error(path, value, message, "Shorten it.", "out_of_range")
     if len(value) < schema.get("minLength", 0):
-        yield schema_error(path, value, "This must not be empty.", "Give a text.", "required")
+        yield schema_error(path, value, "Empty value.", "Enter text.", "required")
 
 
 def _number(value: float, schema: Schema, path: str) -> Iterator[Problem]:
@@ -178,7 +176,7 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[Problem]:
         yield schema_error(path, value, message, f"Give {most} or less.", "out_of_range")
     elif bound is not None and not -bound <= value < bound:
         yield schema_error(
-            path, value, "This number is too large.", "Give a smaller.", "out_of_range"
+            path, value, "The number is too large.", "Use a smaller number.", "out_of_range"
         )
 
 

@@ -39,7 +39,7 @@ class HubStatus(StrEnum):
     FOUND = "found"
     MISSING = "missing"
     PRIVATE = "private"
-    """No public model: the hub answers so for missing and for private ones."""
+    """No public model: the hub's response is the same for missing and private ones."""
     NOT_CHECKED = "not_checked"
 
 
@@ -95,7 +95,7 @@ def lookup(name: str) -> HubModel:
     try:
         found = answer.result(DEADLINE_S)
     except FutureTimeout:  # name resolution has no timeout of its own
-        found = _not_checked(name, f"{hub_host()} did not answer within {DEADLINE_S:g} s")
+        found = _not_checked(name, f"{hub_host()} did not respond within {DEADLINE_S:g} s")
     if found.status is HubStatus.NOT_CHECKED:
         cache.set(_SILENT, found.reason, RETRY_S)
     else:
@@ -165,7 +165,7 @@ def _fetch(hub: str, name: str) -> HubModel:
             for part in reply.stream(65_536):
                 body += part
                 if len(body) > LARGEST_REPLY or time.monotonic() > end:
-                    return _not_checked(name, f"the answer of {host} is too large")
+                    return _not_checked(name, f"the response of {host} is too large")
         finally:
             reply.close()
     except (ForbiddenAddressError, OSError, urllib3.exceptions.HTTPError, ValueError):
@@ -185,7 +185,7 @@ def _parse(name: str, body: bytes) -> HubModel:
     except ValueError:
         data = None
     if not isinstance(data, Mapping):
-        return _not_checked(name, f"{hub_host()} did not answer with JSON")
+        return _not_checked(name, f"{hub_host()} returned a response that is not JSON")
     card, weights = data.get("cardData"), data.get("safetensors")
     licence = card.get("license") if isinstance(card, Mapping) else ""
     total = weights.get("total") if isinstance(weights, Mapping) else 0

@@ -85,10 +85,10 @@ def ask(request: PromptRequest) -> PromptAnswer:
             else:
                 answer = _read_stream(answer, response, started, request.deadline_s)
     except httpx.TimeoutException:
-        text = f"No answer within {request.deadline_s:.0f} s."
+        text = f"No response within {request.deadline_s:.0f} s."
         answer = replace(answer, error=text, code="timeout")
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        text = f"The router could not be reached or broke off ({type(error).__name__})."
+        text = f"The router is unreachable or closed the connection ({type(error).__name__})."
         answer = replace(answer, error=text, code="connection")
     return replace(answer, duration_s=time.monotonic() - started)
 
@@ -101,7 +101,7 @@ def probe(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
     if not answer.ok:
         return f"A request through the router failed: {answer.error}"
     if answer.completion_tokens == 0:
-        return "A request through the router was answered without a token."
+        return "A request through the router returned no token."
     return ""
 
 
@@ -191,7 +191,7 @@ class EventLines:
     def feed(self, part: str) -> list[str]:
         *whole, self._rest = (self._rest + part).split("\n")
         if len(self._rest) > _LONGEST_LINE:
-            raise httpx.RemoteProtocolError("a line without an end")
+            raise httpx.RemoteProtocolError("an unterminated line")
         return whole or [""]
 
     def rest(self) -> list[str]:
@@ -209,7 +209,7 @@ class AnswerReader:
         self._texts: list[str] = []
         self._first: float | None = None
         self._last = 0.0
-        self._error = ("The stream broke off before its end.", "stream")
+        self._error = ("The stream ended early.", "stream")
 
     def take(self, line: str) -> str:
         now = time.monotonic()
@@ -217,7 +217,7 @@ class AnswerReader:
         if data == "[DONE]":
             return self._end("", "")
         if now - self._started > self._deadline_s:
-            return self._end(f"Not finished within {self._deadline_s:.0f} s.", "timeout")
+            return self._end(f"Not completed within {self._deadline_s:.0f} s.", "timeout")
         event = _json(data)
         if "error" in event:
             told = event["error"].get("message") if isinstance(event["error"], dict) else ""
@@ -238,7 +238,7 @@ class AnswerReader:
     def result(self) -> PromptAnswer:
         error, code = self._error
         if not error and self._first is None:
-            error, code = "The stream broke off before its end.", "stream"
+            error, code = "The stream ended early.", "stream"
         ttft = None if self._first is None else self._first - self._started
         return replace(
             self._answer,

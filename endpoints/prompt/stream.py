@@ -53,11 +53,11 @@ async def stream(request: PromptRequest) -> AsyncGenerator[str | PromptAnswer]:
                 answer = reading.result()
     except httpx.TimeoutException:
         answer = reading.result() if reading else answer
-        text = f"Not finished within {request.deadline_s:.0f} s."
+        text = f"Not completed within {request.deadline_s:.0f} s."
         answer = replace(answer, error=text, code="timeout")
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         answer = reading.result() if reading else answer
-        text = f"The router could not be reached or broke off ({type(error).__name__})."
+        text = f"The router is unreachable or closed the connection ({type(error).__name__})."
         answer = replace(answer, error=text, code="connection")
     yield replace(answer, duration_s=time.monotonic() - started)
 

@@ -42,13 +42,13 @@ async def serve(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     port = await server.listen(options.host, options.port)
     if options.ignored:
-        _log_line(f"ignores what is for a real vLLM: {' '.join(options.ignored)}")
+        _log_line(f"ignored (real vLLM only): {' '.join(options.ignored)}")
     _log_line(f"serves {', '.join(options.models)} at {options.host}:{port}; no model runs here")
     await stop.wait()
-    _log_line("finishes its requests and ends")
+    _log_line("finishes its requests and exits")
     api.draining = True
     if not await server.drain(options.shutdown_s):
-        _log_line(f"cut requests that were not done after {options.shutdown_s:g} s")
+        _log_line(f"canceled requests that were not complete after {options.shutdown_s:g} s")
     if l2 is not None:
         l2.close()
     if publisher is not None:

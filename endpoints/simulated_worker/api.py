@@ -113,7 +113,7 @@ class Api:
         elif isinstance(body.get("prompt"), str):
             ids, texts = tokens.encode(body["prompt"]), tokens.pieces(body["prompt"])
         else:
-            raise ApiError(400, "prompt must be a text.", "prompt")
+            raise ApiError(400, "prompt must be a string.", "prompt")
         self._json(
             responder,
             {

@@ -200,11 +200,11 @@ SECONDARY_COUNTERS = {
 # From our plug-in (cachetier/vllm_connector/stats.py).
 L2_OPERATIONS = (
     "emberline_l2_client_operations_total",
-    "Blocks asked of L2, by operation and result.",
+    "L2 block operations, by operation and result.",
 )
-L2_BREAKER = ("emberline_l2_client_breaker_open", "1 while L2 is left alone after failures.")
+L2_BREAKER = ("emberline_l2_client_breaker_open", "1 while the circuit breaker of L2 is open.")
 L2_DROPPED = (
     "emberline_l2_client_stores_dropped_total",
-    "Blocks not stored in L2 because too many were waiting.",
+    "Blocks not stored in L2 because the queue was full.",
 )
 PRIMARY, SECONDARY = "0:primary", "1:EmberlineL2Tier"

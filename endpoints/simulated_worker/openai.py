@@ -197,7 +197,7 @@ def _completion_tokens(body: dict[str, Any]) -> list[int]:
         return list(prompt)
     if isinstance(prompt, list) and len(prompt) > 1:
         raise ApiError(400, "A simulated worker supports one prompt per request.", "prompt")
-    raise ApiError(400, "prompt must be a text or a list of token ids.", "prompt")
+    raise ApiError(400, "prompt must be a string or a list of token IDs.", "prompt")
 
 
 def _integer(body: dict[str, Any], name: str, default: int | None, least: int) -> int | None:
@@ -220,7 +220,7 @@ def _stops(body: dict[str, Any]) -> tuple[str, ...]:
     value = body.get("stop") or []
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(s, str) and s for s in found):
-        raise ApiError(400, "stop must be a text or a list of texts.", "stop")
+        raise ApiError(400, "stop must be a string or a list of strings.", "stop")
     return tuple(found)
 
 

@@ -79,13 +79,17 @@ def parse(argv: Sequence[str]) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m endpoints.simulated_worker",
-        description="Answers as a vLLM server does, with made-up text and modelled times.",
+        description="Simulated vLLM server with generated text and modelled latency.",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,  # the defaults are those of Options
     )
     add = parser.add_argument
     add("--listen", required=True, metavar="HOST:PORT")
-    add("--model", required=True, help="served names, comma separated; the first is shown")
+    add(
+        "--model",
+        required=True,
+        help="served model names, comma-separated; the first is the primary",
+    )
     add("--block-size", type=_positive, help="tokens in a KV block")
     add("--device-blocks", type=_positive)
     add("--l1-bytes", type=_size, help="such as 512MiB; 0: no L1")
@@ -106,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds",
     )
     add("--kv-events", metavar="ENDPOINT", help="such as tcp://*:5557: KV events")
-    add("--kv-replay", metavar="ENDPOINT", help="where missed KV events are replayed")
+    add("--kv-replay", metavar="ENDPOINT", help="endpoint for replaying missed KV events")
     add("--kv-topic", help="first frame of each message")
     return parser
 
@@ -119,12 +123,12 @@ def _positive(text: str) -> int:
 
 def _seconds(text: str) -> float:
     if not 0 < (value := float(text)) < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
 
 
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 4096, 512MiB or 4GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 4096, 512MiB or 4GiB")
     return int(float(match[1]) * _UNITS[match[2][:1].lower().replace("b", "")])

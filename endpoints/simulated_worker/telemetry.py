@@ -134,7 +134,7 @@ class Telemetry:
         ).set(1)
         registry.gauge(
             "emberline_simulated_worker",
-            "1: no model runs here; times and texts are made up.",
+            "1: simulated worker without a model; latency and text are generated.",
         ).set(1)
         self._cpu: Number = registry.counter(
             "process_cpu_seconds_total", "Total user and system CPU time spent in seconds."

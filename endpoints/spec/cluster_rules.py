@@ -137,7 +137,7 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     for name in SOURCE_NEEDS[kind]:
         if not flat[f"source.{name}"]:
             message = f"The source {kind} requires this field."
-            yield _error(spec, f"source.{name}", message, "Give it.", "required")
+            yield _error(spec, f"source.{name}", message, "Enter it.", "required")
     for one in CLUSTER_FIELDS:
         section, _, name = one.path.partition(".")
         used = name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind], "type")
@@ -248,7 +248,7 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
         yield _error(spec, "exposure.tls", message, remedy, "not_used")
     if exposure.tls == "secret" and not exposure.tls_secret:
         message = "The TLS source secret requires a Secret."
-        yield _error(spec, "exposure.tls_secret", message, "Give its name.", "required")
+        yield _error(spec, "exposure.tls_secret", message, "Enter its name.", "required")
     if exposure.tls == "cert-manager":
         if not exposure.issuer:
             message = "A certificate requires an issuer."
@@ -256,7 +256,7 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
             yield _error(spec, "exposure.issuer", message, remedy, "required")
         if not exposure.host:
             message = "A certificate requires a host name."
-            yield _error(spec, "exposure.host", message, "Give one.", "required")
+            yield _error(spec, "exposure.host", message, "Enter one.", "required")
         wanted = "A certificate"
         yield from _missing_capability(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
 

@@ -240,7 +240,7 @@ def _tier(name: str, context: Context) -> Found:
     if name not in context.tiers:
         known = ", ".join(sorted(context.tiers))
         remedy = f"Choose one of: {known}; or create it on the page Cache."
-        message = f"There is no cache tier {name!r}."
+        message = f"Unknown cache tier {name!r}."
         yield Problem("cache.l2.tier", name, message, remedy, "unknown_tier")
 
 
@@ -338,7 +338,7 @@ def _on_cluster(spec: EndpointSpec, context: Context) -> Found:
         yield from cluster_violations(spec, context.cluster(cluster))
         return
     known = ", ".join(sorted(context.clusters)) or "none yet"
-    message = f"There is no cluster {cluster}."
+    message = f"Unknown cluster {cluster}."
     remedy = f"Choose one of: {known}; or add it on the page Clusters."
     yield Problem("placement.cluster", cluster, message, remedy, "unknown_cluster")
 

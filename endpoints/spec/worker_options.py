@@ -20,8 +20,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[kmgtKMGT]?|-1")
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 _MEANINGS = {
-    "int": "a whole number",
-    "size": "a whole number, such as 4096 or 4k",
+    "int": "an integer",
+    "size": "an integer, such as 4096 or 4k",
     "float": "a number",
     "json": "a JSON object",
 }
@@ -80,7 +80,7 @@ def _check(
 ) -> tuple[Problem | None, int]:
     """Return the problem of an option and the number of following words that are its values."""
     if not word.startswith("-") or _NEGATIVE.fullmatch(word):
-        text = "A value belongs to no option."  # not repeated: it may be a secret
+        text = "A value has no option."  # not repeated: it may be a secret
         return (text, "Write --option=value on one line.", "invalid_argument"), 0
     given, equals, value = word.partition("=")
     found = _resolve(given, options)

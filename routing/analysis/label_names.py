@@ -204,6 +204,25 @@ NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 
+# Reasons are codes of one metric; exports list the names of a panel's metric only.
+_REASONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "emberline_router_routing_decisions_total": _DECISIONS,
+        "emberline_router_request_errors_total": _REQUEST_ERRORS,
+        "emberline_router_retries_total": _REQUEST_ERRORS,
+        "emberline_router_kv_fallbacks_total": _KV_FALLBACKS,
+        "emberline_router_kv_recoveries_total": _KV_RECOVERIES,
+        "emberline_l2_rejected_writes_total": _CACHE_NODES,
+        "vllm:admission_rejections_total": _WORKERS,
+    }
+)
+
+
+def list_names(label: str, metric: str) -> Mapping[str, str]:
+    """Return the display names of the label's values in a metric."""
+    return _REASONS.get(metric, {}) if label == "reason" else NAMES.get(label, {})
+
+
 def get_name(label: str, value: str) -> str:
     """Return the display name of a label's value, the value itself if unknown. A label joined of
     two ("strategy_reason", values separated by a space) names both parts.

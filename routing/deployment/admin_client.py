@@ -6,6 +6,8 @@ Returns a reply or raises `RouterSilent` within the deadline, nothing else.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -283,17 +285,26 @@ class RouterReply(Generic[T]):
     error: str = ""
 
 
-def query_routers(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
-    """Return replies in the order of `urls`; `question` may raise RouterSilent."""
+def query_routers(
+    urls: Sequence[str], question: Callable[[str], T], budget_s: float = math.inf
+) -> list[RouterReply[T]]:
+    """Return replies in the order of `urls`; `question` may raise RouterSilent. Routers that are
+    not reached within `budget_s` count as silent.
+    """
+    until = time.monotonic() + budget_s
     if len(urls) == 1:
         return [_query_router(urls[0], question)]
     if not urls:
         return []
     with ThreadPoolExecutor(min(_MAX_CONCURRENT, len(urls))) as pool:
-        return list(pool.map(lambda url: _query_router(url, question), urls))
+        return list(pool.map(lambda url: _query_router(url, question, until), urls))
 
 
-def _query_router(url: str, question: Callable[[str], T]) -> RouterReply[T]:
+def _query_router(
+    url: str, question: Callable[[str], T], until: float = math.inf
+) -> RouterReply[T]:
+    if time.monotonic() > until:
+        return RouterReply(url, error="Not queried in time.")
     try:
         return RouterReply(url, question(url))
     except RouterSilentError as silence:

@@ -148,7 +148,7 @@ def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> 
     try:
         return Statement(reader(page.found), status=200)
     except _UNEXPECTED_REPLY:
-        return Statement(error="The router's response is of another version than the doctor.")
+        return Statement(error="Router and doctor have different versions.")
 
 
 def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
@@ -199,7 +199,7 @@ def _send_request(method: str, url: str, deadline_s: float, body: Any = None) ->
     except TooLargeError:
         return Statement(error="the response is too large", status=200)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return Statement(error=f"cannot be reached ({type(error).__name__})")
+        return Statement(error=f"is unreachable ({type(error).__name__})")
     return Statement(content, status=status)
 
 

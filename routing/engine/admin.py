@@ -116,7 +116,7 @@ class AdminHandler:
         if path.startswith(b"/decisions/"):
             return self._decision(path.removeprefix(b"/decisions/").decode("latin-1"))
         if path not in self._get:
-            raise Refusal("not_found", "There is no such page.")
+            raise Refusal("not_found", "Not found.")
         if head.method not in (b"GET", b"HEAD"):
             raise Refusal("method_not_allowed", "Use GET.")
         return self._get[path](query)
@@ -174,7 +174,7 @@ class AdminHandler:
         router = self._router
         decision = router.ring.get(number)
         if decision is None:
-            raise Refusal("not_found", "This decision is not (or no longer) kept.")
+            raise Refusal("not_found", "Unknown decision, or no longer stored.")
         return _json_answer(decision.show(router.config.endpoint, router.identifier.digest))
 
     def _index(self, _query: dict[str, list[str]]) -> Answer:
@@ -249,7 +249,7 @@ class AdminHandler:
             return _json_answer({"draining": wanted})
         worker = router.table.workers.get(name)
         if worker is None:
-            raise Refusal("unknown_worker", "There is no such worker.")
+            raise Refusal("unknown_worker", "Unknown worker.")
         worker.order_draining = wanted
         router.table.refresh()
         return _json_answer(
@@ -322,7 +322,10 @@ def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
     if strategy == PrefixAware.name and isinstance(current, KvAware):
         return current.by_prefix
     if strategy in (PrefixAware.name, KvAware.name):
-        lacks = "follows no cache" if strategy == KvAware.name else "remembers no prefixes"
-        text = f"While its strategy is {current.name} the router {lacks}, so it cannot say."
+        lacks = "has no KV index" if strategy == KvAware.name else "has no prefix memory"
+        text = (
+            f"While its strategy is {current.name} the router {lacks}, so the result is "
+            "unavailable."
+        )
         raise Refusal("bad_request", text, "strategy")
-    raise Refusal("bad_request", "There is no such strategy.", "strategy")
+    raise Refusal("bad_request", "Unknown strategy.", "strategy")

@@ -51,7 +51,10 @@ class AdminConnection(asyncio.Protocol):
             head = self._head
             assert head is not None
             if head.chunked or head.length > _MAX_BODY_BYTES:
-                raise Refusal("body_too_large", "The admin port takes small, sized bodies only.")
+                raise Refusal(
+                    "body_too_large",
+                    "The admin port accepts small bodies with Content-Length only.",
+                )
         except Refusal as refusal:
             self._write(refusal.kind.status, b"application/json", refusal.body())
             return

@@ -103,7 +103,7 @@ class ClientConnection(RequestReader):
             self._advance()
 
     def _turn_away(self) -> None:
-        refusal = Refusal("too_many_clients", "This router has too many connections.")
+        refusal = Refusal("too_many_clients", "The connection limit of the router is reached.")
         self._router.refused(refusal)
         self.reply_error(refusal, None)
         self.transport.close()

@@ -41,7 +41,7 @@ class Exchange(RequestAttempts):
                 self._again("upstream_5xx", f"the worker responded {status}", refused=False)
                 return False
             if status in RETRY_STATUSES:  # a 500 may be the request's fault: no ejection
-                self._router.worker_failed(self._worker, f"answered {status}", refused=False)
+                self._router.worker_failed(self._worker, f"responded {status}", refused=False)
             if status != 500:
                 self._router.metrics.error("upstream_5xx")
         self.decision.status = status

@@ -164,7 +164,7 @@ class RequestAttempts:
             return
         assert self._worker is not None
         self._router.worker_failed(self._worker, message, refused)
-        self.refuse(Refusal(code, f"The worker could not answer: {message}."))
+        self.refuse(Refusal(code, f"The worker failed to respond: {message}."))
 
     def _may_retry(self, reason: str) -> bool:
         # A streamed body is still held until a connection is open.

@@ -40,15 +40,15 @@ class Router(RouterState):
             return Key("", "")
         key = self.keys.check(head.authorization)
         if not key.admin and self._paths.needs_admin(head.path):
-            raise Refusal("path_not_allowed", "This path is for keys with admin rights only.")
+            raise Refusal("path_not_allowed", "This path requires a key with admin rights.")
         if head.length > self.config.limits.body_bytes:
             limit = self.config.limits.body_bytes
             raise Refusal("body_too_large", f"The body is larger than {limit} bytes.")
         if head.pin:
             if not key.pin:
-                raise Refusal("pin_not_allowed", "This key may not choose a worker.")
+                raise Refusal("pin_not_allowed", "This key is not allowed to pin a worker.")
             if head.pin.decode("latin-1") not in self.table.workers:
-                raise Refusal("unknown_worker", "x-emberline-pin names no worker of this endpoint.")
+                raise Refusal("unknown_worker", "x-emberline-pin is not a worker of this endpoint.")
         return key
 
     def refused(self, refusal: Refusal) -> None:
@@ -111,7 +111,7 @@ class Router(RouterState):
         except Exception as error:  # noqa: BLE001 - nobody awaits this task: its client would hang
             exchange.reading = None
             self.log.event("error", "request_unreadable", error=repr(error))
-            exchange.refuse(Refusal("internal_error", "The router could not read this request."))
+            exchange.refuse(Refusal("internal_error", "The router could not parse this request."))
             return
         exchange.reading = None
         exchange.facts = identity.facts
@@ -214,7 +214,7 @@ class Router(RouterState):
     def _pinned(self, exchange: RoutedRequest) -> Pick:
         worker = self.table.workers.get(exchange.head.pin.decode("latin-1"))
         if worker is None:
-            raise Refusal("unknown_worker", "x-emberline-pin names no worker of this endpoint.")
+            raise Refusal("unknown_worker", "x-emberline-pin is not a worker of this endpoint.")
         if not worker.up:
             raise Refusal("no_healthy_worker", "The pinned worker is down.")
         exchange.pinned = True

@@ -199,7 +199,7 @@ def name_prefix(request: HttpRequest, name: str, digest: str) -> HttpResponseBas
             request,
             f"Prefix {digest} is named {called}."
             if called
-            else f"The name of prefix {digest} is removed.",
+            else f"The name of prefix {digest} was removed.",
         )
     return redirect("routing:prefixes", found.name)
 

@@ -37,4 +37,16 @@ def test_a_decision_is_found_by_its_ids() -> None:
         assert search.find(eve, NUMBER) == [], "of no team"
         assert len(router.seen) == queried, "names are not sent to routers"
         assert search.find(ada, "3fa9c1d0-dff") == []
-    assert search.find(ada, NUMBER) == [], "the router is down"
+    (notice,) = search.find(ada, NUMBER)
+    assert notice.label == "Not searched, router not responding: demo"
+
+
+def test_routers_are_queried_within_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    ada = User.objects.create_user("ada", password="x", role="admin")
+    with http_stub({f"/decisions/{NUMBER}": (200, {"id": NUMBER})}) as router:
+        for name in ("a", "b", "c", "d", "e"):
+            pretend_ready(make_endpoint(name), admin_url=f"{router.url}/{name}/..")
+        monkeypatch.setattr(search, "BUDGET_S", -1.0)
+        (notice,) = search.find(ada, NUMBER)
+        assert notice.label == "Not searched, router not responding: a, b, c and 2 more"
+        assert router.seen == []

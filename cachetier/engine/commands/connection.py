@@ -217,7 +217,7 @@ def no_evict(session: ClientSession, words: list[bytes]) -> None:
 
 def no_touch(session: ClientSession, words: list[bytes]) -> None:
     if words[0].upper() != b"OFF":
-        raise CommandError("ERR every read counts as a use here, NO-TOUCH can only be OFF")
+        raise CommandError("ERR every read counts as a use, NO-TOUCH supports OFF only")
     session.reply(replies.OK)
 
 

@@ -138,9 +138,7 @@ def flush(session: ClientSession, words: list[bytes]) -> None:
     if words and (len(words) > 1 or words[0].upper() not in (b"ASYNC", b"SYNC")):
         raise CommandError(SYNTAX)
     if not session.node.config.allow_flush:
-        raise CommandError(
-            "ERR dropping everything is switched off here (start with --allow-flush)"
-        )
+        raise CommandError("ERR FLUSHALL is disabled (start the node with --allow-flush)")
     session.node.store.clear(time.monotonic())
     session.reply(replies.OK)
 

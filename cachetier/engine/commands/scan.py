@@ -97,7 +97,7 @@ def scan(session: ClientSession, words: list[bytes]) -> ReplySteps:
     pattern = compile_glob(glob) if glob else None
     found = session.node.walk(cursor, min(count, _MAX_COUNT))
     if found is None:  # an empty result would pass for a complete scan
-        raise CommandError("ERR this walk is not known (any more), begin again with cursor 0")
+        raise CommandError("ERR unknown or expired cursor, restart with cursor 0")
     return _reply_part(session, found[0], found[1] if is_string else [], pattern)
 
 

@@ -191,7 +191,7 @@ class SegmentFile:
         header = os.pread(self.fd, record.value_offset - record.offset, record.offset)
         there, crc = layout.parse_record(header, self.number, record.offset)
         if there != record:
-            raise FormatError("another record lies in its place")
+            raise FormatError("another record is stored at its place")
         return header, crc
 
     def _chunks(self, record: Record) -> Iterator[memoryview]:
@@ -213,7 +213,7 @@ class SegmentFile:
             head = os.pread(fd, layout.HEAD_BYTES, 0)
             block = layout.parse_superblock(head)
             if block.number != parse_segment_number(path):
-                raise FormatError(f"segment {block.number:x} under another's name")
+                raise FormatError(f"segment {block.number:x} has another segment's name")
             segment = cls(path, fd, block)
             return segment, segment._find_records(head)
         except BaseException:

@@ -309,7 +309,7 @@ class Writer:
             try:
                 self._folder.check()
             except OSError as exc:
-                self._halt(exc, "looking for its folder")
+                self._halt(exc, "checking its folder")
 
     def _retry(self) -> None:
         try:

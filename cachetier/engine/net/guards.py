@@ -80,7 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=standard.login_failures,
         metavar="NUMBER",
-        help="wrong passwords per address and minute before delays and disconnects, "
+        help="failed logins per address and minute before delays and disconnects, "
         "default %(default)s",
     )
 

@@ -99,7 +99,7 @@ def _file_error(flag: str, path: Path, key: Path | None, error: OSError) -> Conf
     """Build the error, naming both files: OpenSSL does not report which one is bad."""
     place = f"{flag} {path}" + (f" with --tls-key {key}" if key is not None else "")
     if isinstance(error, ssl.SSLError):
-        words = (error.reason or "no certificate in it").replace("_", " ").lower()
+        words = (error.reason or "it contains no certificate").replace("_", " ").lower()
         return ConfigError(
             f"{place} is not usable ({words}): expected PEM, the key without a password"
         )

@@ -139,5 +139,5 @@ def _document(entry: Entry) -> dict[str, Any]:
 def _entry(name: str) -> Entry:
     found = selectors.get(name)
     if found is None:
-        raise NotFound(f"There is no instance type {name}.")
+        raise NotFound(f"Instance type {name} does not exist.")
     return found

@@ -16,7 +16,9 @@ class CapabilitySerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     title = serializers.CharField(source="label")
     present = serializers.BooleanField()
-    unsure = serializers.BooleanField(help_text="Emberline may not look; taken as there.")
+    unsure = serializers.BooleanField(
+        help_text="Emberline lacks permission to check; assumed present."
+    )
     detail = serializers.CharField()
     why_not = serializers.CharField()
     remedy = serializers.CharField()
@@ -151,7 +153,7 @@ class ClusterChangeSerializer(serializers.Serializer[Any]):
 
 
 class ClusterAddSerializer(ClusterChangeSerializer):
-    name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
+    name = serializers.CharField(help_text="1 to 40 lower-case letters, digits and hyphens.")
     kind = serializers.ChoiceField(choices=KINDS, help_text="Connection method.")
 
 

@@ -77,7 +77,7 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
 @extend_schema_view(
     get=extend_schema(summary="Read a cluster", parameters=[WATCH, LAST_EVENT_ID]),
     patch=named_objects.describe_change(
-        "Change how a cluster is reached",
+        "Change a cluster",
         "Requires the admin role. Workloads keep running.",
         serializers.ClusterChangeSerializer,
         serializers.ClusterSerializer,
@@ -85,7 +85,7 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
     ),
     delete=named_objects.describe_delete(
         "Remove a cluster",
-        "Requires the admin role. Rejected with 409 while anything is placed there.",
+        "Requires the admin role. Rejected with 409 while endpoints or cache tiers use it.",
         {204: None},
     ),
 )
@@ -122,10 +122,12 @@ class ClusterCheckView(named_objects.ResourceView):
 class RoleView(APIView):
     @extend_schema(
         tags=["clusters"],
-        summary="The Role that grants what is missing",
+        summary="Read a Role with the missing permissions",
         operation_id="clusters_role",
         parameters=[
-            OpenApiParameter("namespace", str, description="For this object, with all fields."),
+            OpenApiParameter(
+                "namespace", str, description="For this namespace, with all permissions."
+            ),
             OpenApiParameter(
                 "follow", bool, description="Include the permissions for following objects."
             ),
@@ -147,5 +149,5 @@ class RoleView(APIView):
             asked = rights.required_rights(row.inventory, (rights.FOLLOW_GROUP,) if follow else ())
             text = rights.manifest(asked, row.granted.who, namespace or row.namespace)
         else:
-            text = row.granted.manifest or f"# {name} grants all that is needed."
+            text = row.granted.manifest or f"# {name} grants all required permissions."
         return HttpResponse(text, content_type="application/yaml")

@@ -193,7 +193,7 @@ def add_to(verbs: Verbs) -> None:
     )
     verb.add("revision", type=int)
     verb = _change_verb(verbs, "delete", "delete an endpoint with its workers and router", delete)
-    verb.add("-y", "--yes", action="store_true", help="delete without confirmation")
+    verb.ask_first()
     verb.add(
         "--abandon",
         action="store_true",

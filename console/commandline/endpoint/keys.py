@@ -7,7 +7,7 @@ from typing import Any
 from console.client import documents
 from console.commandline import output
 from console.commandline.context import CommandContext
-from console.commandline.input import find_row, parse_facts
+from console.commandline.input import confirm, find_row, parse_facts
 from console.commandline.verbs import Table, Verbs, endpoint_verb
 
 _UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
@@ -60,6 +60,8 @@ def rotate(asked: CommandContext) -> str:
 
 def revoke(asked: CommandContext) -> str:
     key = _key(asked)
+    text = f"Revoking key {key['name']} cannot be undone; routers reject it within seconds."
+    confirm(asked, key["name"], text)
     asked.client.endpoints.revoke_key(asked.name, key["id"])
     return f"Key {key['name']} revoked."
 
@@ -121,5 +123,6 @@ def add_to(verbs: Verbs) -> None:
         keys, "revoke", "revoke a key; routers reject it within seconds", call=revoke
     )
     verb.add("key_id", help=_WHICH)
+    verb.ask_first()
     verb = endpoint_verb(keys, "usage", "show usage by key", show=_format_usage)
     verb.add("--days", type=int, help="number of days")

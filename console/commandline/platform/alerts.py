@@ -215,6 +215,7 @@ def add_alerts(rooms: Verbs) -> None:
     )
     verb.fields("expr, summary, for, ...")
     verb = verbs.verb("reset", "restore the defaults; a custom rule is deleted", "name", call=reset)
+    verb.ask_first("Resetting {name} discards its changed values; a custom rule is deleted.")
     verb.add("--endpoint", default="", help="restore the platform-wide values of this endpoint")
     verb = verbs.verb("file", "export all rules as a Prometheus rule file", call=rule_file)
     verb.add("--object", action="store_true", help="as a PrometheusRule")

@@ -100,9 +100,7 @@ def add_cache_tiers(rooms: Verbs) -> None:
     either = verb.one_of(required=True)
     either.add_argument("--namespace", default="", help="namespace in the output of contents")
     either.add_argument("--all", action="store_true", help="all namespaces")
-    verbs.verb(
-        "delete",
-        "delete a cache tier that no endpoint uses",
-        "name",
-        show="{name} is being deleted.",
-    )
+    verb.ask_first("Flushing cache tier {name} deletes cached values; prompts are computed again.")
+    text = "delete a cache tier that no endpoint uses"
+    verb = verbs.verb("delete", text, "name", show="{name} is being deleted.")
+    verb.ask_first("Deleting cache tier {name} stops its nodes and deletes all cached values.")

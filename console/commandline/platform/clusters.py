@@ -19,7 +19,7 @@ from console.commandline.context import (
     CommandError,
     CommandResult,
 )
-from console.commandline.input import known_name, read_text
+from console.commandline.input import confirm, known_name, read_text
 from console.commandline.verbs import Table, Verb, Verbs
 
 _VERDICTS = {"Ready": 0, "Degraded": 1}
@@ -83,6 +83,8 @@ def print_role(asked: CommandContext) -> str:
 
 def remove(asked: CommandContext) -> None:
     get(asked)
+    text = f"Removing cluster {asked.name} deletes its credentials from the console."
+    confirm(asked, asked.name, text)
     asked.client.clusters.remove(asked.name)
 
 
@@ -144,13 +146,14 @@ def add_clusters(rooms: Verbs) -> None:
     verb.add(
         "--follow", action="store_true", help="print the full Role including rights for follow"
     )
-    verbs.verb(
+    verb = verbs.verb(
         "remove",
         "remove an unused cluster",
         "name",
         call=remove,
         show="Cluster {name} and its credentials removed.",
     )
+    verb.ask_first()
     verbs.verb("rekey", "same as `emberline rekey`", call=rekey)
 
 
@@ -201,7 +204,7 @@ def add_follows(rooms: Verbs) -> None:
         show="Following {cluster}/{namespace}. Check: emberline follow list",
     )
     verb.add("--foreign", action="store_true", help="also if the CRD was installed by others")
-    verbs.verb(
+    verb = verbs.verb(
         "remove",
         "stop following; endpoints are kept",
         "cluster",
@@ -209,3 +212,4 @@ def add_follows(rooms: Verbs) -> None:
         call=unfollow,
         show="Stopped following {cluster}/{namespace}. Its endpoints are kept and managed here.",
     )
+    verb.ask_first("Removing {cluster}/{namespace} ends the sync of its manifests to endpoints.")

@@ -10,6 +10,7 @@ from typing import Any
 from console.client.documents import InstanceType
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, USAGE, CommandContext, CommandError
+from console.commandline.input import confirm
 from console.commandline.verbs import OUTPUT, OUTPUT_DATA, Table, Verbs
 from console.core.money import format_usd, format_usd_hour
 
@@ -120,6 +121,8 @@ def delete(asked: CommandContext) -> None:
     known = asked.client.budgets.named(asked.name)
     if known is None:
         raise CommandError(f"Budget {asked.name} does not exist.", NOT_FOUND)
+    text = f"Deleting budget {asked.name} deletes its history."
+    confirm(asked, asked.name, text)
     asked.client.budgets.delete(known["id"])
 
 
@@ -132,13 +135,9 @@ def add_budgets(rooms: Verbs) -> None:
     either.add_argument("--team", default="", help="team slug")
     either.add_argument("--tag", default="", metavar="KEY=VALUE", help="tag of endpoints")
     either.add_argument("--endpoint", default="", help="endpoint name")
-    verbs.verb(
-        "delete",
-        "delete a budget and its history",
-        "name",
-        call=delete,
-        show="Budget {name} deleted.",
-    )
+    text = "delete a budget and its history"
+    verb = verbs.verb("delete", text, "name", call=delete, show="Budget {name} deleted.")
+    verb.ask_first()
 
 
 def _price(one: dict[str, Any]) -> tuple[str, ...]:
@@ -166,7 +165,9 @@ def add_tier_prices(rooms: Verbs) -> None:
     verb = verbs.verb("set", "set or change the price of a tier", form={}, show=_new_price)
     verb.add("name", help="the tier's name, or redis:HOST:PORT")
     verb.fields("such as usd_hour=0.4")
-    verbs.verb("forget", "remove the price of a tier", "name", show="Price of {name} removed.")
+    text = "remove the price of a tier"
+    verb = verbs.verb("forget", text, "name", show="Price of {name} removed.")
+    verb.ask_first("Removing the price of tier {name} leaves its costs unknown from today on.")
 
 
 def _instance_type(one: InstanceType) -> tuple[str, ...]:
@@ -200,12 +201,13 @@ def add_instance_types(rooms: Verbs) -> None:
         "set", "add or change an instance type", "name", form={}, show=_new_instance_type
     )
     verb.fields("such as vcpus=8")
-    verbs.verb(
+    verb = verbs.verb(
         "forget",
         "remove an added type; reset a built-in one",
         "name",
-        show="Settings of {name} forgotten.",
+        show="Instance type {name} removed or reset.",
     )
+    verb.ask_first("Size and price entered for instance type {name} are deleted.")
 
 
 def _missing_price(one: dict[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from console.commandline.context import CommandContext, CommandResult
-from console.commandline.input import known_name, read_text
+from console.commandline.input import confirm, known_name, read_text
 from console.commandline.verbs import Table, Verb, Verbs
 
 _VERDICTS = {"ok": 0, "warning": 1}
@@ -73,6 +73,8 @@ def test(asked: CommandContext) -> CommandResult:
 
 def remove(asked: CommandContext) -> None:
     get(asked)
+    text = f"Removing metrics source {asked.name} deletes its secrets; boards lose its series."
+    confirm(asked, asked.name, text)
     asked.client.metrics_sources.remove(asked.name)
 
 
@@ -145,10 +147,11 @@ def add_metrics_sources(rooms: Verbs) -> None:
     )
     _add_facts(verb)
     verbs.verb("test", "test a metrics source now", "name", call=test, show=_format_source)
-    verbs.verb(
+    verb = verbs.verb(
         "remove",
         "remove a metrics source and its secrets",
         "name",
         call=remove,
         show="Metrics source {name} and its secrets removed.",
     )
+    verb.ask_first()

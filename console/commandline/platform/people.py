@@ -11,7 +11,7 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import USAGE, CommandContext, CommandError
-from console.commandline.input import find_row
+from console.commandline.input import confirm, find_row
 from console.commandline.verbs import OUTPUT, Table, Verb, Verbs
 from console.core.grants import Grant
 
@@ -80,19 +80,21 @@ def add_users(rooms: Verbs) -> None:
         call=lambda asked: change_user(asked, active=True),
         show="User {username} can log in again.",
     )
-    verbs.verb(
+    verb = verbs.verb(
         "deactivate",
         "block the login, end sessions and revoke tokens",
         "username",
         call=lambda asked: change_user(asked, active=False),
         show="{username} deactivated: all sessions ended, API tokens revoked.",
     )
-    verbs.verb(
+    verb.ask_first("Deactivating {username} ends all sessions and revokes all API tokens.")
+    verb = verbs.verb(
         "reset-password",
         "print a new password once; ends sessions and revokes tokens",
         "username",
         call=reset_password,
     )
+    verb.ask_first("A new password for {username} ends all sessions and revokes all API tokens.")
 
 
 def _team(one: dict[str, Any]) -> tuple[str, ...]:
@@ -181,12 +183,13 @@ def add_teams(rooms: Verbs) -> None:
     )
     verb.add("--name", dest="title", default=None, help="display name")
     _add_facts(verb)
-    verbs.verb(
+    verb = verbs.verb(
         "delete",
         "delete a team that owns no endpoint",
         "slug",
         show="Team {slug} deleted. API tokens limited to it are revoked.",
     )
+    verb.ask_first("Deleting team {slug} removes its members and revokes API tokens limited to it.")
     verb = verbs.verb(
         "add",
         "add a member or change their role",
@@ -196,7 +199,7 @@ def add_teams(rooms: Verbs) -> None:
         show="{username} is {role} in team {slug}.",
     )
     verb.add("role", choices=_TEAM_ROLES)
-    verbs.verb(
+    verb = verbs.verb(
         "remove",
         "remove a member",
         "slug",
@@ -204,6 +207,7 @@ def add_teams(rooms: Verbs) -> None:
         call="remove_member",
         show="{username} removed from team {slug}.",
     )
+    verb.ask_first("Removing {username} from team {slug} ends access to the team's endpoints.")
 
 
 def _token(one: dict[str, Any]) -> tuple[str, ...]:
@@ -230,6 +234,8 @@ def create_token(asked: CommandContext) -> str:
 def revoke_token(asked: CommandContext) -> str:
     rows, given = asked.client.tokens.list(), asked.options["id"]
     token = find_row(rows, given, "token", "emberline token list")
+    text = f"Revoking API token {token['name']} cannot be undone; clients that use it get 401."
+    confirm(asked, token["name"], text)
     asked.client.tokens.revoke(str(token["id"]))
     return f"Token {token['name']} revoked."
 
@@ -258,12 +264,19 @@ def add_tokens(rooms: Verbs) -> None:
         default="",
         help="owner; required on the console's machine, and available only there",
     )
-    verbs.verb(
+    verb = verbs.verb(
         "revoke",
         "revoke an API token by name or ID, effective immediately",
         "id",
         call=revoke_token,
     )
+    verb.ask_first()
+
+
+_AUDIT_LOSSES = {
+    "prune": "Pruning deletes all audit log entries before {before}.",
+    "reseal": "Resealing accepts the current rows: earlier changes to them stay undetected.",
+}
 
 
 def audit(asked: CommandContext) -> Any:
@@ -272,6 +285,8 @@ def audit(asked: CommandContext) -> Any:
         if asked.here is None:
             text = f"audit {verb} runs on the console's machine only."
             raise CommandError(text, USAGE)
+        if verb in _AUDIT_LOSSES:
+            confirm(asked, verb, _AUDIT_LOSSES[verb].format_map(asked.options))
         return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
     rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
     latest = list(islice(rows, max(asked.options["limit"], 0)))
@@ -328,3 +343,4 @@ def add_audit(rooms: Verbs) -> None:
     for name, text in _FILTERS.items():
         verb.add(f"--{name}", default="", help=text)
     verb.add("--limit", type=int, default=50, help="number of latest entries (50)")
+    verb.ask_first()

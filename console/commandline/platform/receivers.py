@@ -106,7 +106,8 @@ def add_receivers(rooms: Verbs) -> None:
     )
     _add_facts(verb)
     text = "Receiver {name} and its routes deleted."
-    verbs.verb("delete", "delete a receiver and its routes", "name", show=text)
+    verb = verbs.verb("delete", "delete a receiver and its routes", "name", show=text)
+    verb.ask_first("Deleting receiver {name} deletes its routes; it gets no further alerts.")
     verbs.verb("test", "send a test message now", "name", call=try_receiver)
     verb = verbs.verb("file", "print receivers and routes for alertmanager.yml", call=receiver_file)
     verb.add("--object", action="store_true", help="as an AlertmanagerConfig object")
@@ -125,6 +126,7 @@ def add_receivers(rooms: Verbs) -> None:
         "unroute", "delete an alert route", call=_delete_route, show="Route {id} deleted."
     )
     verb.add("id", help="route ID in the output of routes")
+    verb.ask_first("Deleting route {id} stops sending its alerts to the receiver.")
 
 
 def _list_routes(asked: CommandContext) -> Any:

@@ -33,18 +33,20 @@ class Command(BaseCommand):
         if options["reset"]:
             user = User.objects.filter(username=username, role=Role.ADMIN).first()
             if user is None:
-                raise CommandError(f"There is no admin called {username}; use --create.")
+                raise CommandError(f"Admin {username} does not exist; use --create.")
             password, ended = actions.reset_password(None, user)
             self._print(username, password)
             self.stdout.write(str(ended))
             if totp.turn_off(None, user):
-                self.stdout.write("The second factor is off. Set a new one up after the login.")
+                self.stdout.write(
+                    "The second factor was removed. Set up a new one after the login."
+                )
         elif options["renew_unused"] and (unused := _unused(username)):
             # The password was created by an `up` killed before it was shown.
             password, _nothing_to_end = actions.reset_password(None, unused)
             self._print(username, password)
         elif selectors.list_admins().exists():
-            self.stdout.write("An admin exists already; nothing changed.")
+            self.stdout.write("An admin already exists; nothing was changed.")
         else:
             _user, password = actions.create_user(None, username, Role.ADMIN)
             self._print(username, password)

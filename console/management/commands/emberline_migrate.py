@@ -30,7 +30,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--check", action="store_true", help="change nothing; exit 1 while something is to do"
+            "--check", action="store_true", help="change nothing; exit 1 if a migration is pending"
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         if plan:
             names = ", ".join(f"{m.app_label}.{m.name}" for m, _backwards in plan[:3])
             raise CommandError(f"{len(plan)} migrations are not applied yet: {names}, ...")
-        self.stdout.write("The database is at this version.")
+        self.stdout.write("The database is up to date.")
 
     def _first_admin(self) -> None:
         if selectors.list_admins().exists():
@@ -58,7 +58,7 @@ class Command(BaseCommand):
             self.stdout.write("  python manage.py emberline_admin --create")
             return
         actions.create_user(None, "admin", Role.ADMIN, password)
-        self.stdout.write("Created the user “admin” with the password of the file.")
+        self.stdout.write("Created the user “admin” with the password from the file.")
 
 
 @contextmanager

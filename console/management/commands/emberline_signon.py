@@ -16,7 +16,7 @@ from console.signon import oidc
 
 
 class Command(BaseCommand):
-    help = "Keep (--secret) or drop (--forget) a provider's client secret in the vault."
+    help = "Store (--secret) or delete (--forget) a provider's client secret in the vault."
 
     def add_arguments(self, parser: CommandParser) -> None:
         kind = parser.add_mutually_exclusive_group(required=True)
@@ -29,13 +29,13 @@ class Command(BaseCommand):
         if options["forget"]:
             oidc.delete_secret(provider)
             record(None, "signon.secret.forget", f"signon/{provider}")
-            self.stdout.write(f"No secret of {provider} is kept.")
+            self.stdout.write(f"No secret of {provider} is stored.")
             return
         if provider not in known:
             raise CommandError(f"There is no provider {provider}; there are: {', '.join(known)}.")
         secret = sys.stdin.read().strip()
         if not secret:
-            raise CommandError("Standard input was empty; send the secret there.")
+            raise CommandError("Standard input is empty; send the secret there.")
         oidc.store_secret(provider, secret)
         record(None, "signon.secret.keep", f"signon/{provider}")
-        self.stdout.write(f"The secret of {provider} is sealed in the vault.")
+        self.stdout.write(f"The secret of {provider} is stored encrypted.")

@@ -39,7 +39,7 @@ class UserTeamSerializer(serializers.ModelSerializer[Membership]):
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
-    email = serializers.CharField(allow_blank=True, help_text='"" when nobody said one.')
+    email = serializers.CharField(allow_blank=True, help_text='"" if none was given.')
     role = serializers.ChoiceField(choices=Role.choices, help_text=_ROLE)
     active = serializers.BooleanField(source="is_active")
     teams = UserTeamSerializer(source="memberships", many=True)

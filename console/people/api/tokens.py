@@ -116,6 +116,6 @@ def _owner(request: Request, data: dict[str, Any]) -> User | None:
     name = parse_text(data, "user")
     owner = selectors.list_users().filter(username=name).first()
     if owner is None:
-        message = f"There is no user {name}."
+        message = f"User {name} does not exist."
         raise Refused(Problem("user", name, message, "Use an existing user name.", "unknown_user"))
     return owner

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 OK = "ok"
-LATE = "no answer within"
+LATE = "no response within"
 _HEAD_BYTES = 4096
 
 
@@ -62,7 +62,7 @@ class _ProbeRequest:
         elif not chunk:
             self.answer = "closed without a response"
         elif len(self._received) > _HEAD_BYTES:
-            self.answer = "no HTTP answer"
+            self.answer = "no HTTP response"
 
 
 def probe_targets(targets: Sequence[ProbeTarget]) -> list[str]:
@@ -96,5 +96,5 @@ def _expire(asking: Sequence[_ProbeRequest], selector: selectors.BaseSelector) -
 def _judge(line: bytes) -> str:
     parts = line.split(b" ", 2)
     if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
-        return "no HTTP answer"
+        return "no HTTP response"
     return OK if parts[1] == b"200" else f"answers {parts[1].decode()}"

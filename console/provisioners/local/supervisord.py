@@ -93,7 +93,7 @@ def render_config(var: Path, programs: Iterable[Program], directory: Path) -> st
 def render_program(var: Path, program: Program, directory: Path) -> str:
     """Return one `[program:x]` section, which forms its own group."""
     if not program.name.replace("-", "").isalnum():
-        raise UnsafeValueError(f"{program.name!r} cannot name a program")
+        raise UnsafeValueError(f"{program.name!r} is not a valid program name")
     lines = [
         f"[program:{program.name}]",
         f"command={_value(shlex.join(program.argv))}",
@@ -121,16 +121,16 @@ def _folder(var: Path) -> Path:
     found = var.resolve()
     if odd := sorted(set("%*?[") & set(str(found))):
         # supervisor expands a log path twice, and globs the folder of its own file.
-        raise UnsafeValueError(f"supervisor cannot work in {found}: its name holds {odd[0]}")
+        raise UnsafeValueError(f"supervisor cannot work in {found}: its path contains {odd[0]}")
     return found
 
 
 def _value(raw: object) -> str:
     text = str(raw)
     if any(ord(character) < 32 for character in text):
-        raise UnsafeValueError(f"{text!r} holds a control character")
+        raise UnsafeValueError(f"{text!r} contains a control character")
     if " ;" in text or " #" in text:
-        raise UnsafeValueError(f"{text!r} would be cut: supervisor reads a comment there")
+        raise UnsafeValueError(f"{text!r} would be truncated: supervisor reads a comment there")
     if "%(here)s" in text:
         raise UnsafeValueError(f"{text!r} would be changed: supervisor replaces %(here)s always")
     return text.replace("%", "%%")
@@ -139,5 +139,5 @@ def _value(raw: object) -> str:
 def _environment(env: Mapping[str, str]) -> str:
     for name, value in env.items():
         if '"' in value or "'" in value:
-            raise UnsafeValueError(f"the value of {name} holds a quote")
+            raise UnsafeValueError(f"the value of {name} contains a quote")
     return ",".join(f'{name}="{_value(value)}"' for name, value in env.items())

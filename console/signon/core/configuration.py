@@ -54,7 +54,7 @@ def load_providers(env: Mapping[str, str]) -> tuple[Provider, ...]:
     text = environment.text(env, _SETTING)
     issuer = environment.text(env, "EMBERLINE_OIDC_ISSUER")
     if text and issuer:
-        remedy = "EMBERLINE_OIDC is set too; keep only one of the two"
+        remedy = "EMBERLINE_OIDC is also set; keep only one of the two"
         raise SettingError("EMBERLINE_OIDC_ISSUER", issuer, remedy)
     if issuer:
         return (_single(env, issuer),)
@@ -65,14 +65,14 @@ def parse_providers(text: str) -> tuple[Provider, ...]:
     try:
         document = yaml_reader.read_document(text)
     except YamlError as error:
-        raise SettingError(_SETTING, f"line {error.line}", "this is not YAML") from None
+        raise SettingError(_SETTING, f"line {error.line}", "invalid YAML") from None
     entries = document.get("providers") if isinstance(document, dict) else None
     if not isinstance(entries, list) or set(document) != {"providers"}:
-        raise SettingError(_SETTING, "...", "write `providers:` and a list below it")
+        raise SettingError(_SETTING, "...", "add `providers:` with a list")
     found = tuple(_provider(entry, f"providers[{at}]") for at, entry in enumerate(entries))
     for one in found:
         if sum(other.id == one.id for other in found) > 1:
-            raise SettingError(f"{_SETTING} id", one.id, "give each provider an id of its own")
+            raise SettingError(f"{_SETTING} id", one.id, "use a unique id for each provider")
     return found
 
 
@@ -98,7 +98,7 @@ class _Entry:
 
     def __init__(self, entry: Any, where: str) -> None:
         if not isinstance(entry, dict):
-            raise SettingError(f"{_SETTING} {where}", "...", "write fields and their values")
+            raise SettingError(f"{_SETTING} {where}", "...", "use a mapping of fields to values")
         self.left = dict(entry)
         self.where = where
 
@@ -108,29 +108,29 @@ class _Entry:
     def text(self, name: str, default: str = "") -> str:
         value = self.left.pop(name, default)
         if not isinstance(value, str) or not (value or name in ("secret", "client_secret_file")):
-            raise self.wrong(name, value or "", "write a text")
+            raise self.wrong(name, value or "", "use a string")
         return value.strip()
 
     def choice(self, name: str, options: tuple[str, ...]) -> str:
         value = self.text(name, options[0])
         if value not in options:
-            raise self.wrong(name, value, f"write one of: {', '.join(options)}")
+            raise self.wrong(name, value, f"use one of: {', '.join(options)}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.left.pop(name, default)
         if not isinstance(value, bool):
-            raise self.wrong(name, value, "write true or false")
+            raise self.wrong(name, value, "use true or false")
         return value
 
     def words(self, name: str, value: Any) -> Groups:
         if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
-            raise self.wrong(name, value, "write a list of names")
+            raise self.wrong(name, value, "use a list of strings")
         return tuple(value)
 
     def groups(self, name: str, value: Any) -> dict[str, Groups]:
         if not isinstance(value, dict) or not set(value) <= set(ROLES):
-            remedy = f"write lists of groups below {', '.join(ROLES)}"
+            remedy = f"add lists of groups under {', '.join(ROLES)}"
             raise self.wrong(name, value, remedy)
         return {role: self.words(f"{name}.{role}", groups) for role, groups in value.items()}
 
@@ -138,11 +138,11 @@ class _Entry:
 def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provider:
     fields = _Entry(entry, where)
     if not secret_allowed and "secret" in fields.left:
-        remedy = "keep it out of this file: name one with client_secret_file, or use the vault"
+        remedy = "do not store it in this file: use client_secret_file or the vault"
         raise fields.wrong("secret", "(hidden)", remedy)
     teams = fields.left.pop("teams", {})
     if not isinstance(teams, dict):
-        raise fields.wrong("teams", teams, "write the short names of teams, each with its groups")
+        raise fields.wrong("teams", teams, "map team slugs to lists of groups")
     found = Provider(
         id=fields.text("id"),
         name=fields.text("name", str(entry.get("id", ""))),
@@ -165,15 +165,15 @@ def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provid
 
 def _check_provider(fields: _Entry, found: Provider) -> None:
     if fields.left:
-        raise fields.wrong(min(map(str, fields.left)), "...", "there is no such field; remove it")
+        raise fields.wrong(min(map(str, fields.left)), "...", "unknown field; remove it")
     if not _ID.fullmatch(found.id):
-        raise fields.wrong("id", found.id, "write lower-case letters, digits and dashes")
+        raise fields.wrong("id", found.id, "use lower-case letters, digits and hyphens")
     if not is_safe_url(found.issuer):
-        raise fields.wrong("issuer", found.issuer, "write https://... as its metadata says it")
+        raise fields.wrong("issuer", found.issuer, "use the https:// issuer of its metadata")
     if "openid" not in found.scopes:
         raise fields.wrong("scopes", " ".join(found.scopes), "add openid")
     if found.default_role == REFUSE and not found.roles and not found.teams:
-        remedy = "map groups in roles or teams, or write member: now nobody could sign on"
+        remedy = "map groups in roles or teams, or set member: otherwise no user can sign on"
         raise fields.wrong("default_role", found.default_role, remedy)
 
 
@@ -251,7 +251,9 @@ def load_policy(env: Mapping[str, str]) -> LoginPolicy:
     local = environment.choice(env, "EMBERLINE_LOCAL_LOGIN", "everybody", LOCAL_LOGIN)
     names = tuple(name.casefold() for name in environment.split_list(env, "EMBERLINE_BREAK_GLASS"))
     if local == "break-glass" and not names:
-        remedy = "name at least one admin in EMBERLINE_BREAK_GLASS, or nobody gets in without SSO"
+        remedy = (
+            "set at least one admin in EMBERLINE_BREAK_GLASS: otherwise no login works without SSO"
+        )
         raise SettingError("EMBERLINE_LOCAL_LOGIN", local, remedy)
     idle = _number(env, "EMBERLINE_SESSION_IDLE_MINUTES", 720, 5, 60 * 24 * 30)
     longest = _number(env, "EMBERLINE_SESSION_HOURS", 168, 1, 24 * 90)
@@ -271,5 +273,5 @@ def load_policy(env: Mapping[str, str]) -> LoginPolicy:
 def _number(env: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     value = environment.text(env, name) or str(default)
     if not value.isdecimal() or not least <= int(value) <= most:
-        raise SettingError(name, value, f"write a whole number from {least} to {most}")
+        raise SettingError(name, value, f"use an integer from {least} to {most}")
     return int(value)

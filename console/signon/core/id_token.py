@@ -28,7 +28,7 @@ def verify_token(
     try:
         header = jwt.get_unverified_header(token)
         if header.get("alg") not in ALGORITHMS:
-            raise Rejected("the ID token is not signed as it must be")
+            raise Rejected("the ID token has an unaccepted signature algorithm")
         claims: dict[str, Any] = jwt.decode(
             token,
             _key(keys, header),
@@ -42,11 +42,11 @@ def verify_token(
         raise Rejected(f"the ID token is not valid ({type(error).__name__})") from None
     audience = claims["aud"]
     if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != client_id:
-        raise Rejected("the ID token is for somebody else")
+        raise Rejected("the ID token has another audience")
     if not hmac.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
-        raise Rejected("the ID token is of another attempt (nonce)")
+        raise Rejected("the ID token belongs to another login attempt (nonce)")
     if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= 255:
-        raise Rejected("the ID token names nobody")
+        raise Rejected("the ID token has no subject")
     return claims
 
 
@@ -57,4 +57,4 @@ def _key(keys: Mapping[str, Any], header: Mapping[str, Any]) -> Any:
     for key in usable:
         if key.key_id == wanted or (wanted is None and len(usable) == 1):
             return key.key
-    raise Rejected("the ID token is signed with a key which the provider does not show")
+    raise Rejected("the ID token is signed with a key that the provider does not publish")

@@ -58,7 +58,7 @@ class LoginView(auth_views.LoginView):
 
     def _without_password(self, form: Any, user: User) -> HttpResponse:
         """Respond as for a wrong password, so that a correct one is not revealed."""
-        flow.record_refusal(self.request, user, "passwords are switched off")
+        flow.record_refusal(self.request, user, "password login is disabled")
         form.add_error(None, form.get_invalid_login_error())
         return super().form_invalid(form)
 

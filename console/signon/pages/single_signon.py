@@ -128,10 +128,10 @@ def _finish_link(request: HttpRequest, person: oidc.ProviderUser) -> HttpRespons
 def _finish_confirmation(request: HttpRequest, person: oidc.ProviderUser) -> HttpResponse:
     user = _same_user(request, person)
     if not provider_users.owns_identity(user, person):
-        raise oidc.Rejected("confirmed by another account than the person's")
+        raise oidc.Rejected("confirmed with another account")
     at = person.claims.get("auth_time")
     if not isinstance(at, int) or at < time.time() - _ASKED_AGAIN_S:
-        raise oidc.Rejected("the provider did not ask again (auth_time)")
+        raise oidc.Rejected("the provider did not authenticate again (auth_time)")
     confirmation.mark_confirmed(request)
     messages.success(request, "Identity confirmed. Repeat the action.")
     return redirect("signon:security")
@@ -140,7 +140,7 @@ def _finish_confirmation(request: HttpRequest, person: oidc.ProviderUser) -> Htt
 def _same_user(request: HttpRequest, person: oidc.ProviderUser) -> User:
     user = request.user
     if not isinstance(user, User) or user.pk != person.state["user"]:
-        raise oidc.Rejected("another person is logged in now than when this began")
+        raise oidc.Rejected("another user has logged in meanwhile")
     return user
 
 

@@ -21,6 +21,20 @@
   document.addEventListener("input", touched, true);
   document.addEventListener("change", touched, true);
 
+  // What was typed before this script ran.
+  function edited(field) {
+    if (!field.name || field.type === "hidden") return false;
+    if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+    if (!field.options) return field.defaultValue !== undefined && field.value !== field.defaultValue;
+    var options = Array.prototype.slice.call(field.options);
+    var initial = options.filter(function (one) { return one.defaultSelected; });
+    if (!initial.length && !field.multiple) initial = options.slice(0, 1);
+    return options.some(function (one) { return one.selected !== (initial.indexOf(one) >= 0); });
+  }
+  Array.prototype.forEach.call(form().elements, function (field) {
+    if (edited(field)) touched({ type: "change", target: field });
+  });
+
   // Fields of one choice stand beside it only; what says something unusual stays in sight.
   function sort() {
     form().querySelectorAll("[data-only-on]").forEach(function (box) {

@@ -20,8 +20,8 @@ MAX_HEAD = 64 * 1024
 # open files.
 MOST_CONNECTIONS = 512
 _TEXTS = {
-    408: ("Request Timeout", f"The head of the request was not complete in {HEAD_S:g} seconds."),
-    431: ("Request Header Fields Too Large", f"The head is larger than {MAX_HEAD} bytes."),
+    408: ("Request Timeout", f"The request header was not complete within {HEAD_S:g} seconds."),
+    431: ("Request Header Fields Too Large", f"The request header exceeds {MAX_HEAD} bytes."),
     503: ("Service Unavailable", f"More than {MOST_CONNECTIONS} connections are open."),
 }
 

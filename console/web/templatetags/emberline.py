@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from console.core import disk, money
+from console.core.local_time import get_zone_name
 from console.web.shell import navigation as web_tabs
 
 register = template.Library()
@@ -134,7 +135,8 @@ def _time(moment: datetime, shown: str, title: str = "") -> SafeString:
 
 
 def _exact(moment: datetime) -> str:
-    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
+    local = timezone.localtime(moment)
+    return f"{local:%Y-%m-%d %H:%M:%S} {get_zone_name(local)}"
 
 
 def _relative(seconds: float) -> str:

@@ -94,7 +94,10 @@ def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     def save() -> HttpResponse:
         actions.change(request.user, name, form.typed())
         return done(
-            request, f"What is kept in {name} is set, and done now.", "alert_objects:cluster", name
+            request,
+            f"What is kept in {name} is saved and synced now.",
+            "alert_objects:cluster",
+            name,
         )
 
     return save_or_show(request, form, save, "alert_objects/cluster.html", {"row": found})

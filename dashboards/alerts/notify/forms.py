@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
+from console.core.local_time import get_zone_name
 from console.web.forms import ActionForm
 from dashboards.alerts.notify.models import ReceiverKind, Silence
 from dashboards.alerts.page_forms import MONOSPACE, flag_field, text_field
@@ -41,9 +43,13 @@ class SilenceForm(ValuesForm):
     )
     duration = forms.ChoiceField(label="Duration", choices=DURATIONS, initial="2h", required=False)
     starts_at = text_field(
-        "Start (UTC)", help_text="Leave empty to start now.", widget=forms.DateTimeInput(_MOMENT)
+        "Start", help_text="Leave empty to start now.", widget=forms.DateTimeInput(_MOMENT)
     )
     comment = text_field("Reason", help_text="Shown with the silence and in the audit log.")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["starts_at"].label = f"Start ({get_zone_name(timezone.localtime())})"
 
 
 class AcknowledgeForm(ValuesForm):
@@ -69,7 +75,9 @@ class ChangeSilenceForm(SilenceForm):
         assert isinstance(length, forms.ChoiceField)
         length.choices = [("", "Until the end time below"), *DURATIONS]
         length.label = "Duration from now"
-        self.fields["ends_at"] = text_field("End (UTC)", widget=forms.DateTimeInput(_MOMENT))
+        self.fields["ends_at"] = text_field(
+            f"End ({get_zone_name(timezone.localtime())})", widget=forms.DateTimeInput(_MOMENT)
+        )
         if begun:
             del self.fields["starts_at"]
         else:
@@ -87,7 +95,7 @@ class ChangeSilenceForm(SilenceForm):
 
 
 def _typed(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
+    return timezone.localtime(moment).strftime("%Y-%m-%dT%H:%M")
 
 
 class ReceiverForm(ValuesForm):

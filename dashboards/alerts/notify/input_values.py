@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from console.core.errors import Problem, Refused, expect_object
@@ -71,7 +72,7 @@ def parse_seconds(data: Mapping[str, Any], name: str, default: int, low: int, hi
 
 
 def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
-    """Return None if the field is missing. A time without a zone is UTC."""
+    """Return None if the field is missing. A time without an offset is in the active zone."""
     value = data.get(name)
     if value in (None, ""):
         return None
@@ -82,7 +83,7 @@ def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
     if found is None:
         remedy = "Example: 2026-11-21T18:00:00Z."
         raise Refused(Problem(name, value, "Invalid time.", remedy, "datetime"))
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found if found.tzinfo else timezone.make_aware(found)
 
 
 def format_duration(number: int) -> str:

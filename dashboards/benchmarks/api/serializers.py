@@ -40,13 +40,13 @@ class NewBenchmarkSerializer(JobSerializer):
     title = serializers.CharField(required=False, default="", max_length=80, allow_blank=True)
     caches = serializers.ChoiceField(choices=list(CACHES.items()), default="fresh")
     second = serializers.CharField(
-        required=False, default="", allow_blank=True, help_text="An endpoint that comes next."
+        required=False, default="", allow_blank=True, help_text="Endpoint measured after the first."
     )
     trace = serializers.CharField(
         required=False,
         default="",
         allow_blank=True,
-        help_text="Lines in Mooncake's format; without, a built-in sample.",
+        help_text="Trace in Mooncake format; default: a built-in sample.",
     )
 
 
@@ -55,15 +55,21 @@ class BenchmarkSerializer(serializers.Serializer[Any]):
     endpoint = serializers.CharField()
     title = serializers.CharField()
     state = serializers.ChoiceField(choices=BenchmarkState.choices)
-    stage = serializers.CharField(help_text="What it waits for, while it does not run.")
-    message = serializers.CharField(help_text="Why it failed.")
-    simulated = serializers.BooleanField(help_text="Its workers' times are made up.")
-    after = serializers.UUIDField(allow_null=True, help_text="The run it waits, or waited, for.")
-    job = serializers.DictField(help_text="As it was started.")
+    stage = serializers.CharField(help_text="Reason for waiting while queued.")
+    message = serializers.CharField(help_text="Cause of the failure.")
+    simulated = serializers.BooleanField(
+        help_text="Workers are simulated; times are not measurements."
+    )
+    after = serializers.UUIDField(allow_null=True, help_text="Preceding run of a pair.")
+    job = serializers.DictField(help_text="Parameters of the run.")
     trace_digest = serializers.CharField()
-    endpoint_facts = serializers.DictField(help_text="The endpoint as it stood at the start.")
-    progress = serializers.DictField(help_text="The generator's last word, with its series.")
-    result = serializers.DictField(allow_null=True, help_text="Percentiles; null until its end.")
+    endpoint_facts = serializers.DictField(help_text="State of the endpoint at the start.")
+    progress = serializers.DictField(
+        help_text="Latest report of the load generator, with its time series."
+    )
+    result = serializers.DictField(
+        allow_null=True, help_text="Percentiles; null until the run ends."
+    )
     started_by = serializers.CharField()
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
@@ -77,7 +83,9 @@ class LoadedSerializer(serializers.Serializer[Any]):
     strategy = serializers.CharField()
     where = serializers.CharField()
     simulated = serializers.BooleanField()
-    in_flight = serializers.IntegerField(allow_null=True, help_text="Of others, as seen last.")
+    in_flight = serializers.IntegerField(
+        allow_null=True, help_text="In-flight requests of others at the last check."
+    )
 
 
 class OutlookSerializer(serializers.Serializer[Any]):
@@ -85,8 +93,10 @@ class OutlookSerializer(serializers.Serializer[Any]):
     prompt_tokens = serializers.IntegerField()
     answer_tokens = serializers.IntegerField()
     seconds = serializers.FloatField()
-    ends_by = serializers.CharField(help_text="The limit that is reached first.")
-    at_most = serializers.BooleanField(help_text="How much is sent depends on the answers.")
+    ends_by = serializers.CharField(help_text="First limit that is reached.")
+    at_most = serializers.BooleanField(
+        help_text="The figures are upper limits: the load depends on response times."
+    )
     requests_s = serializers.FloatField()
     endpoints = LoadedSerializer(many=True)
 
@@ -102,8 +112,8 @@ class ComparedSerializer(serializers.Serializer[Any]):
     change = serializers.FloatField(allow_null=True)
     low = serializers.FloatField(allow_null=True)
     high = serializers.FloatField(allow_null=True)
-    sure = serializers.BooleanField(help_text="The interval does not hold zero.")
-    better = serializers.BooleanField(help_text="Surely less in B.")
+    sure = serializers.BooleanField(help_text="The confidence interval excludes 0.")
+    better = serializers.BooleanField(help_text="Significantly lower in B.")
 
     def get_fields(self) -> dict[str, Any]:
         """Add `label`, which cannot be declared: serializers have such an attribute."""
@@ -114,7 +124,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
     a = serializers.UUIDField()
     b = serializers.UUIDField()
     verdict = serializers.CharField()
-    confident = serializers.BooleanField(help_text="Nothing speaks against comparing the two.")
+    confident = serializers.BooleanField(help_text="The runs are comparable.")
     caveats = serializers.ListField(child=serializers.CharField())
     rows = ComparedSerializer(many=True)
 
@@ -124,7 +134,7 @@ def parse_request(data: Any) -> BenchmarkRequest:
     data = expect_object(data)
     texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}
     problems = [
-        Problem(name, value, "This is not a text.", "Send a text.", "type")
+        Problem(name, value, "Not a string.", "Send a string.", "type")
         for name, value in texts.items()
         if not isinstance(value, str)
     ]

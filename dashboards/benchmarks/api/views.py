@@ -31,13 +31,13 @@ from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from endpoints import selectors as endpoints
 
 _TAGS = ["benchmarks"]
-_STATE = Filter("state", "state", "Only in this state.", choices=BenchmarkState.values)
+_STATE = Filter("state", "state", "Only this state.", choices=BenchmarkState.values)
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 
 class Benchmarks(GenericAPIView[Benchmark]):
     serializer_class = BenchmarkSerializer
-    filters = (_STATE, Filter("endpoint", "endpoint__name", "Only of this endpoint."))
+    filters = (_STATE, Filter("endpoint", "endpoint__name", "Only this endpoint."))
 
     def get_queryset(self) -> QuerySet[Benchmark]:
         return selectors.list_runs(self.request.user)
@@ -82,7 +82,7 @@ class EndpointBenchmarksView(GenericAPIView[Benchmark]):
 class PlanView(APIView):
     @extend_schema(
         tags=_TAGS,
-        summary="Say what a benchmark would do",
+        summary="Plan a benchmark",
         request=NewBenchmarkSerializer,
         responses={200: OutlookSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
@@ -130,7 +130,7 @@ class Abort(APIView):
 class Samples(APIView):
     @extend_schema(
         tags=_TAGS,
-        summary="Read every request of a benchmark",
+        summary="Read the requests of a benchmark",
         responses={200: SamplesSerializer, 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, run: UUID) -> Response:
@@ -143,8 +143,8 @@ class Compare(APIView):
         tags=_TAGS,
         summary="Compare two benchmarks",
         parameters=[
-            OpenApiParameter("a", UUID, required=True, description="The id of one."),
-            OpenApiParameter("b", UUID, required=True, description="The id of the other."),
+            OpenApiParameter("a", UUID, required=True, description="ID of run A."),
+            OpenApiParameter("b", UUID, required=True, description="ID of run B."),
         ],
         responses={200: ComparisonSerializer, 404: ErrorSerializer},
     )

@@ -162,23 +162,33 @@ def _task(given: argparse.Namespace) -> files.Task:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m dashboards.benchmarks.generator",
-        description="Offers requests to an endpoint and measures its answers.",
+        description="Send load to an endpoint and measure its responses.",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--folder", type=Path, help="for the console: task and answers are files there")
-    add("--listen", default="", metavar="HOST:PORT", help="with --folder: answer health checks")
-    add("--url", default="http://127.0.0.1:9000", help="of a router or a worker")
-    add("--model", default="", help="the served name")
-    add("--api-key-file", type=Path, help="holds the key; keys are not given on a command line")
-    add("--worker", action="append", default=[], metavar="NAME=URL", help="whose /metrics to read")
+    add("--folder", type=Path, help="used by the console: folder of the task and result files")
+    add("--listen", default="", metavar="HOST:PORT", help="with --folder: port for health checks")
+    add("--url", default="http://127.0.0.1:9000", help="URL of a router or a worker")
+    add("--model", default="", help="served model name")
+    add(
+        "--api-key-file",
+        type=Path,
+        help="file with the key, which is not accepted on the command line",
+    )
+    add(
+        "--worker",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="worker whose /metrics are read",
+    )
     add("--workload", choices=list(WORKLOADS), default="chat")
     add("--mode", choices=list(MODES), default="rate")
     add("--api", choices=list(APIS), default="chat")
-    add("--nonce", default=WARM, help="prompts of another one are not found in caches")
-    add("--trace", type=Path, help="Mooncake's format; without it a built-in sample")
-    add("--json", action="store_true", help="print all as JSON")
-    add("--samples", type=Path, help="write every request there (gzipped JSON)")
+    add("--nonce", default=WARM, help="prompts with different nonces share no cache entries")
+    add("--trace", type=Path, help="Mooncake format; default: a built-in sample")
+    add("--json", action="store_true", help="print the report as JSON")
+    add("--samples", type=Path, help="file for all requests (gzipped JSON)")
     for one in FIELDS:
         text = f"{one.label} ({one.default:g}{' ' + one.unit if one.unit else ''}). {one.help}"
         add(f"--{one.name.replace('_', '-')}", type=float, help=text.replace("%", "%%"))

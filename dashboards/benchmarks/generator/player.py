@@ -184,7 +184,7 @@ class TierCounterReader:
             async with asyncio.timeout(_DEADLINE_S):
                 reply = await self._targets[name].get("/metrics")
         except (BrokenError, TimeoutError):
-            self.unseen[name] = "does not answer"
+            self.unseen[name] = "does not respond"
             return None
         if reply.status != 200:
             self.unseen[name] = f"returned HTTP {reply.status}"

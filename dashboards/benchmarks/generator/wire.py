@@ -155,7 +155,9 @@ class _Connection(asyncio.Protocol):
         elif not self._buffer and self._state == "head" and self._used:
             self._fail(BrokenError("closed_idle", "The server closed an idle connection."))
         else:
-            self._fail(BrokenError("broken", "The connection ended before the answer did."))
+            self._fail(
+                BrokenError("broken", "The connection closed before the response was complete.")
+            )
 
     async def send(self, request: bytes) -> Reply:
         self._reply = Reply()

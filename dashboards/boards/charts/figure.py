@@ -1,16 +1,17 @@
 """Render series as a Plotly figure, a table and a text for screen readers.
 
-The page replaces colours by those of its theme (panels.css). Missing values are gaps. Plotly's
+Times are epoch milliseconds: the page replaces colours by those of its theme (panels.css) and
+shifts times into the reader's zone (charts.js). Missing values are gaps. Plotly's
 cartesian bundle has no indicator trace: a big number is text.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import plotly.graph_objects as go
 
+from console.core.local_time import get_axis_zone, localize
 from dashboards.boards.charts.series import (
     StyledSeries,
     Values,
@@ -52,7 +53,7 @@ def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str,
         shown = happened
     if not shown:
         return None
-    layout = _layout(panel, shown)
+    layout = _layout(panel, shown, window)
     if panel.kind == "heatmap":
         traces, unlike = _heatmap(panel, drawn, window)
     elif panel.kind == "numbers":
@@ -144,6 +145,10 @@ def _bar(_panel: Panel, item: StyledSeries, window: Window) -> go.Bar:
     )
 
 
+def _format_hover_time(window: Window) -> str:
+    return f"%b %-d, %H:%M:%S {get_axis_zone(window.end)['name']}"
+
+
 def _isolated_points(values: Values) -> list[bool]:
     padded = (None, *values, None)
     return [
@@ -152,7 +157,7 @@ def _isolated_points(values: Values) -> list[bool]:
     ]
 
 
-def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
+def _layout(panel: Panel, shown: list[StyledSeries], window: Window) -> dict[str, Any]:
     value_axis: dict[str, Any] = {
         "rangemode": "tozero",
         "gridcolor": _GRID_COLOUR,
@@ -186,7 +191,7 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
             "type": "date",
             "gridcolor": _GRID_COLOUR,
             "tickformatstops": _TICKS,
-            "hoverformat": "%b %-d, %H:%M:%S UTC",
+            "hoverformat": _format_hover_time(window),
             "tickangle": 0,
             "ticklabelstandoff": 6,  # keeps the first time off the lowest value's label
             "automargin": True,
@@ -254,7 +259,7 @@ def _numbers(
             "visible": False,
             "fixedrange": True,
             "anchor": f"y{ending}",
-            "hoverformat": "%b %-d, %H:%M:%S UTC",
+            "hoverformat": _format_hover_time(window),
         }
         layout[f"yaxis{ending}"] = nothing | {
             "domain": [0, _LINE_TOP],
@@ -282,7 +287,7 @@ def _number_annotations(
         base | {"text": label, "font": {"size": 12}},
     ]
     if item.total is None and place < len(item.values) - 1:
-        when = datetime.fromtimestamp(window.start + place * window.step, UTC)
+        when = localize(window.start + place * window.step)
         day = "" if window.length_s <= _DAY_S else f"{when:%b} {when.day}, "
         found.append(base | {"text": f"at {day}{when:%H:%M}", "yshift": -46, "font": {"size": 12}})
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from console.core.money import format_usd, format_usd_hour
@@ -150,11 +149,6 @@ def keep_with_values(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
 
 def rounded(values: Values) -> list[float | None]:
     return [None if value is None else float(f"{value:.6g}") for value in values]
-
-
-def format_clock(moment: float, *, seconds: bool = False) -> str:
-    when = datetime.fromtimestamp(moment, UTC)
-    return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"
 
 
 def format_value(unit: Unit, value: float | None) -> str:

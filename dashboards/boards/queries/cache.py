@@ -57,12 +57,15 @@ def _label(vector: str, name: str, value: str) -> str:
 @register_query("prompt_share_by_source")
 def prompt_share_by_source(scope: Scope, times: Times) -> str:
     """Prompt tokens by source as shares of 1, with the finest source labels of the workers'
-    version: by tier since 0.32, L1 and L2 together since 0.16, lookup hits before. The
-    denominator is `prompt_tokens_total`, which includes cached tokens.
+    version: by tier since 0.32, L1 and L2 together since 0.16, lookup hits before.
+
+    The denominator is the sum of the sources: hits are counted at admission and
+    `prompt_tokens_total` after prefill, so that the hits of a long prompt, or of one that is
+    aborted or preempted, would exceed 1.
     """
     parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
-    every = f"sum({rate(n.PROMPT, scope.engines(), times)}) > 0"
-    return f"{sum_by_tier('', parts)} / on () group_left () ({every})"
+    tokens = sum_by_tier("", parts)
+    return f"{tokens} / on () group_left () (sum({tokens}) > 0)"
 
 
 def _by_tier(scope: Scope, times: Times) -> Parts:

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from console.core.local_time import format_clock, get_axis_zone
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.series import StyledSeries, add_totals, format_clock, style_series
+from dashboards.boards.charts.series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
 from dashboards.boards.results import comparison, evidence, targets
@@ -111,6 +112,7 @@ def document(found: BoardResult) -> dict[str, Any]:
         "at": format_clock(found.now, seconds=True),
         "range": found.chosen.key,
         "window": asdict(found.window),
+        "zone": get_axis_zone(found.window.end),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
         "panels": [_render_panel(shown, found) for shown in found.panels],

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dashboards.boards.charts.series import format_clock
+from console.core.local_time import format_clock
 from dashboards.boards.panels.declarations import Factor, Panel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.results.targets import JOBS, VERSION_MARKERS, JobTargets, PanelFacts

@@ -24,7 +24,7 @@ _FIELDS = ("usd_hour", "list_price")
 class OfferSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     usd_hour = serializers.FloatField()
-    holds = serializers.CharField(help_text="GPUs, processors and memory.")
+    holds = serializers.CharField(help_text="GPUs, vCPUs and memory.")
     price_source = serializers.CharField(source="source")
     date = serializers.DateField(source="day")
 
@@ -40,7 +40,7 @@ class PriceWriteSerializer(serializers.Serializer[Any]):
     usd_hour = serializers.FloatField(required=False, help_text=REMEDY)
     list_price = serializers.CharField(
         required=False,
-        help_text="In place of usd_hour: the instance type whose list price applies.",
+        help_text="Alternative to usd_hour: instance type whose list price applies.",
     )
 
 
@@ -81,7 +81,7 @@ class OnePrice(APIView):
         for field in data:
             if field not in _FIELDS:
                 remedy = f"Use {' or '.join(_FIELDS)}."
-                raise Refused(Problem(field, None, "There is no such field.", remedy, "unknown"))
+                raise Refused(Problem(field, None, "Unknown field.", remedy, "unknown"))
         typed, offer = data.get("usd_hour"), data.get("list_price", "")
         text = "" if typed is None or isinstance(typed, bool) else str(typed)
         made: Instance = save_price(request.user, name, text, str(offer))

@@ -147,8 +147,10 @@ class MonthSerializer(serializers.Serializer[Any]):
 
 class CostReportSerializer(serializers.Serializer[Any]):
     month = serializers.CharField()
-    coverage = serializers.DictField(help_text="Hours due, asked and scraped, and their share.")
-    missing = serializers.CharField(help_text='What the sums do not include; "": complete.')
+    coverage = serializers.DictField(
+        help_text="Elapsed, queried and scraped hours, and their share."
+    )
+    missing = serializers.CharField(help_text='Amounts not included in the sums; "": complete.')
     total = serializers.DictField()
     groups = serializers.DictField(help_text="By endpoint, team, tag:KEY, model and machine.")
     tiers = serializers.DictField(help_text="Share of each team by cache tier.")

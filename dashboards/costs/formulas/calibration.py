@@ -77,7 +77,7 @@ def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[Calibration
     if not answer.ok:
         return None, f"The {kind} request failed: {answer.error}"
     if answer.worker != worker:
-        return None, f"The {kind} request was routed to {answer.worker} in place of {worker}."
+        return None, f"The {kind} request was routed to {answer.worker} instead of {worker}."
     if answer.ttft_s is None or answer.prompt_tokens is None:
         return None, f"{worker} reported no prompt length or no time to first token."
     if answer.cached_tokens:

@@ -84,14 +84,14 @@ def save_price(actor: Any, machine: str, typed: str, offer: str = "") -> Instanc
     require(actor, "operator")
     listed = find_offer(offer) if offer else None
     if offer and listed is None:
-        text = f"There is no list price of {offer}."
+        text = f"No list price for {offer}."
         raise Refused(Problem("offer", offer, text, REMEDY, "unknown"))
     amount = listed.usd_hour if listed else _parse_usd(typed)
     entry = selectors.get(machine)
     size = entry.instance if entry else _measure(machine) or _measure_pools().get(machine)
     if size is None:
-        text = f"The size of {machine} is not known, so its price cannot be split among workers."
-        remedy = "Add it under Instance types, with its processors, memory and GPUs."
+        text = f"The size of {machine} is unknown, so its price cannot be split among workers."
+        remedy = "Add it under Instance types with vCPUs, memory and GPUs."
         raise Refused(Problem("machine", machine, text, remedy, "unknown"))
     had = entry is not None and entry.instance.price_usd_hour is not None
     today = timezone.now().astimezone(UTC).date()

@@ -83,7 +83,7 @@ def shorten(table: Table, most: int = MOST) -> Table:
     if len(table.lines) <= most:
         return table
     others = table.lines[most:]
-    last = replace(sums.total(others), name=f"{len(others)} others: see the CSV")
+    last = replace(sums.total(others), name=f"{len(others)} more: see the CSV")
     return Table(table.by, [*table.lines[:most], last])
 
 

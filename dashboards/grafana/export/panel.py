@@ -16,6 +16,7 @@ from dashboards.boards.panels.styles import REASONS
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.queries.metric_names import TTFT
 from dashboards.prometheus.config import recording_rules
+from routing.analysis.label_names import list_names
 
 Object = dict[str, Any]
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -59,12 +60,30 @@ def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
     }
     made["fieldConfig"]["overrides"] = [
         _make_override(key, style) for key, style in declared.legend.items()
-    ]
+    ] + [_make_name(code, name) for code, name in _list_unstyled(declared).items()]
     if any(line.by == _JOINED for line in declared.lines):
         made["transformations"] = [
             _make_rename(reason, style.label) for reason, style in REASONS.items()
         ]
     return made
+
+
+def _list_unstyled(declared: Panel) -> dict[str, str]:
+    """Return the names of label values that have no style of their own."""
+    labels = (line.by for line in declared.lines if not line.name)
+    names = {
+        code: name for label in labels for code, name in list_names(label, declared.metric).items()
+    }
+    return {
+        code: name for code, name in names.items() if code not in declared.legend and name != code
+    }
+
+
+def _make_name(code: str, name: str) -> Object:
+    return {
+        "matcher": {"id": "byName", "options": code},
+        "properties": [{"id": "displayName", "value": name}],
+    }
 
 
 def _make_rename(reason: str, name: str) -> Object:

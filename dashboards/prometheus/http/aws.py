@@ -142,7 +142,7 @@ class CredentialsProvider:
                 self._lent = _assume_web_identity(region, env) or _query_container_agent(env)
             if self._lent is None:
                 raise NoCredentialsError(
-                    "No credentials for AWS: give an access key, or let the console's pod have a "
+                    "No AWS credentials: enter an access key, or give the console's pod a "
                     "role (IRSA or Pod Identity)."
                 )
             return self._lent.credentials
@@ -195,19 +195,21 @@ def _query_container_agent(env: Mapping[str, str]) -> _CachedCredentials | None:
     if not url:
         return None
     if urlsplit(url).scheme != "https" and urlsplit(url).hostname not in _AGENTS:
-        raise NoCredentialsError("AWS_CONTAINER_CREDENTIALS_FULL_URI names no container's agent.")
+        raise NoCredentialsError(
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI is not a container credentials endpoint."
+        )
     token = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
     file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
     if file:
         token = _read(file)
     body = _send_request(
-        "GET", url, "The container's agent", {"Authorization": token} if token else {}
+        "GET", url, "The container credentials endpoint", {"Authorization": token} if token else {}
     )
     try:
         words = {str(name): str(value) for name, value in json.loads(body).items()}
     except (ValueError, AttributeError):
         words = {}
-    return _parse_credentials(words, "Token", "The container's agent")
+    return _parse_credentials(words, "Token", "The container credentials endpoint")
 
 
 def _read(file: str) -> str:
@@ -233,7 +235,7 @@ def _send_request(
     text = body.decode("utf-8", "replace")
     if status != 200:
         code = _CODE.search(text)
-        raise NoCredentialsError(f"{who} refuses: {code[1] if code else f'HTTP {status}'}.")
+        raise NoCredentialsError(f"{who} denied access: {code[1] if code else f'HTTP {status}'}.")
     return text
 
 

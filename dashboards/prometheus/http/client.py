@@ -185,7 +185,7 @@ class Prometheus:
     def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, QueryResult]]:
         """Send the queries; return a function that waits for the results."""
         if not self.url:
-            fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
+            fault = Fault(FaultKind.NOT_CONFIGURED, "No Prometheus is configured.")
             nothing = dict.fromkeys(questions, QueryResult(fault=fault))
             return lambda: nothing
         futures = {name: self._submit(question) for name, question in questions.items()}
@@ -195,7 +195,7 @@ class Prometheus:
         self, futures: Mapping[str, Future[QueryResult]], end: float
     ) -> dict[str, QueryResult]:
         answers = {}
-        late = self._unreachable("did not answer in time")
+        late = self._unreachable("did not respond in time")
         for name, future in futures.items():
             try:
                 answers[name] = future.result(max(0.0, end - time.monotonic()))
@@ -256,7 +256,7 @@ class Prometheus:
         except LoginError as error:
             raise _QueryError(self._unreachable(f"cannot be asked. {error}")) from error
         except ValueError as error:
-            raise _QueryError(self._unreachable("cannot be asked: that is no address")) from error
+            raise _QueryError(self._unreachable("has an invalid address")) from error
         # The server's timeout is shorter than ours: a slow query is then not mistaken for a dead
         # server.
         limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s", "limit": str(_MAX_SERIES)}
@@ -296,12 +296,12 @@ class Prometheus:
             raise _QueryError(self._unreachable(f"cannot be asked. {error}")) from error
         except requests.Timeout as error:
             late = not isinstance(error, requests.ConnectTimeout)
-            fault = self._unreachable("did not answer in time")
+            fault = self._unreachable("did not respond in time")
             raise _QueryError(fault, is_late=late) from error
         except requests.exceptions.JSONDecodeError as error:
             raise _QueryError(self._strange()) from error
         except requests.ConnectionError as error:
-            raise _QueryError(self._unreachable("cannot be reached")) from error
+            raise _QueryError(self._unreachable("is unreachable")) from error
         except requests.RequestException as error:
             reason = f"cannot be asked ({type(error).__name__})"
             raise _QueryError(self._unreachable(reason)) from error
@@ -311,14 +311,16 @@ class Prometheus:
     def _refused(self, text: str) -> Fault:
         status, kind, told = parse_refusal(text)
         if kind == "timeout" or status == 429:
-            text = told or f"{self._who()} has too many queries at once (HTTP 429)."
+            text = (
+                told or f"{self._who()} rejected the query: too many concurrent queries (HTTP 429)."
+            )
             return Fault(FaultKind.TOO_SLOW, text)
         if kind and _LIMIT_ERROR.search(told):
             return Fault(FaultKind.TOO_EXPENSIVE, told)
         if kind and status in (400, 422):
             return Fault(FaultKind.BAD_QUERY, told)
         if status in (401, 403):
-            text = f"{self._who()} refuses this console (HTTP {status})."
+            text = f"{self._who()} denied access (HTTP {status})."
             return Fault(FaultKind.REFUSED, text)
         if not kind and 300 <= status < 400:
             return self._strange(f" It answered HTTP {status}: redirects are not followed.")
@@ -334,7 +336,7 @@ class Prometheus:
 
     def _strange(self, more: str = "") -> Fault:
         return Fault(
-            FaultKind.NOT_PROMETHEUS, f"What answers at {self.shown_url} is not Prometheus.{more}"
+            FaultKind.NOT_PROMETHEUS, f"The server at {self.shown_url} is not Prometheus.{more}"
         )
 
 

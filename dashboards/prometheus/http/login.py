@@ -66,7 +66,7 @@ class Login:
         try:
             context = ssl.create_default_context(cadata=self.ca or None)
         except (ssl.SSLError, ValueError):
-            raise LoginError("The CA is no certificate in PEM.") from None
+            raise LoginError("The CA is not a PEM certificate.") from None
         if self.certificate:
             self._show_certificate(context)
         return context
@@ -82,7 +82,9 @@ class Login:
                 # Without it OpenSSL would prompt for a password on the terminal.
                 context.load_cert_chain(certificate, key, password=lambda: b"")
             except (ssl.SSLError, ValueError, OSError):
-                text = "The certificate and its key are no pair in PEM (a key with a password?)."
+                text = (
+                    "The certificate and key are not a matching PEM pair, or the key is encrypted."
+                )
                 raise LoginError(text) from None
 
     def _aws(self) -> aws.Credentials:

@@ -82,7 +82,7 @@ def exchange(
             for part in answer.iter_content(65536):
                 body += part
                 if len(body) > _MAX_REPLY_BYTES or time.monotonic() > end:
-                    raise NoReplyError("Its answer is too long, or comes too slowly.")
+                    raise NoReplyError("The response is too large or too slow.")
             headers = {name.lower(): value for name, value in answer.headers.items()}
             return Reply(answer.status_code, headers, bytes(body))
     except (ForbiddenAddressError, LoginError) as error:
@@ -90,7 +90,7 @@ def exchange(
     except requests.RequestException as error:
         raise NoReplyError(describe_error(error)) from None
     except ValueError:  # raised by urllib3 for invalid host names
-        raise NoReplyError("That is no address.") from None
+        raise NoReplyError("Invalid address.") from None
 
 
 class LivenessProbe:
@@ -143,10 +143,10 @@ def describe_error(error: requests.RequestException) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return f"TLS failed: {_last_cause(error)}."
     if isinstance(error, requests.Timeout):
-        return "It did not answer in time."
+        return "No response in time."
     if isinstance(error, requests.ConnectionError):
-        return "It cannot be reached."
-    return f"It cannot be asked ({type(error).__name__})."
+        return "The server is unreachable."
+    return f"The query failed ({type(error).__name__})."
 
 
 def _last_cause(error: BaseException) -> str:

@@ -37,8 +37,10 @@ def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:
             source.save(force_insert=True)
             record(actor, "create", f"metrics-source/{name}", _hide_secrets(facts))
     except IntegrityError:
-        text = f"There is a source {name} already, or one for that cluster."
-        problem = Problem("name", name, text, "Choose another name, or change that one.", "taken")
+        text = f"A source {name}, or one for that cluster, already exists."
+        problem = Problem(
+            "name", name, text, "Use another name, or edit the existing source.", "taken"
+        )
         raise Refused(problem, status_code=409) from None
     return source
 
@@ -109,9 +111,9 @@ def _expect_free(facts: Mapping[str, Any], source: MetricsSource | None) -> None
 
 
 def _make_taken(cluster: str | None) -> Refused:
-    what = f"cluster {cluster}" if cluster else "all endpoints of no cluster's own source"
-    text = f"There is a source for {what} already."
-    remedy = "Change that one, or turn it off first."
+    what = f"cluster {cluster}" if cluster else "endpoints whose cluster has no own source"
+    text = f"A source for {what} already exists."
+    remedy = "Edit that source, or disable it first."
     return Refused(Problem("cluster", cluster, text, remedy, "taken"), status_code=409)
 
 
@@ -135,5 +137,8 @@ def _lock_source(name: str) -> MetricsSource:
 
 
 def _make_not_found(name: str) -> Refused:
-    text = f"There is no metrics source {name}."
-    return Refused(Problem("name", name, text, "Choose another.", "not_found"), status_code=404)
+    text = f"Metrics source {name} does not exist."
+    return Refused(
+        Problem("name", name, text, "Choose one from the list of metrics sources.", "not_found"),
+        status_code=404,
+    )

@@ -70,8 +70,8 @@ def examine(source: MetricsSourceRef) -> dict[str, Any]:
 
 def _query_facts(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[SourceDiagnosis]:
     if source.why_not:
-        fix = "Give it again, or put the file where the console looks for it."
-        return [SourceDiagnosis("danger", "A secret is missing", source.why_not, fix)]
+        fix = "Enter the secret again, or provide the file in the console's secrets folder."
+        return [SourceDiagnosis("danger", "Missing secret", source.why_not, fix)]
     findings = _server(source, found)
     if not any(one.level == "danger" for one in findings):
         findings += _contents(source, found)
@@ -87,16 +87,22 @@ def _server(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagn
     try:
         reply = exchange(source.login, "GET", url, deadline_s=_DEADLINE_S)
     except NoReplyError as error:
-        fix = "Correct the address or the CA, and see whether a network policy is in between."
-        return [SourceDiagnosis("danger", "No answer", str(error), fix)]
+        fix = (
+            "Correct the URL or the CA certificate, and check for a network policy that blocks "
+            "the connection."
+        )
+        return [SourceDiagnosis("danger", "No response", str(error), fix)]
     if reply.leads_to:
-        text = f"It answers HTTP {reply.status} and leads to {reply.leads_to[:200]}."
-        fix = "Give that address: the console follows no redirect, since its login would go along."
-        return [SourceDiagnosis("danger", "It leads elsewhere", text, fix)]
+        text = f"The server returned HTTP {reply.status} with a redirect to {reply.leads_to[:200]}."
+        fix = (
+            "Enter that URL. Redirects are not followed, because they would receive the "
+            "credentials."
+        )
+        return [SourceDiagnosis("danger", "Redirect", text, fix)]
     if reply.status in (401, 403):
-        fix = "Correct the token, password, keys, certificate or tenant, or what they may there."
-        text = f"It answers HTTP {reply.status}: {_describe(reply)}"
-        return [SourceDiagnosis("danger", "It does not let the console in", text, fix)]
+        fix = "Correct the token, password, keys, certificate or tenant, or grant them read access."
+        text = f"The server returned HTTP {reply.status}: {_describe(reply)}"
+        return [SourceDiagnosis("danger", "Access denied", text, fix)]
     found["software"] = _software(reply)
     return _skew(reply, (began + time.time()) / 2, found)
 
@@ -110,7 +116,7 @@ def _software(reply: Reply) -> str:
 
 
 def _describe(reply: Reply) -> str:
-    return reply.body[:200].decode("utf-8", "replace").strip() or "no words."
+    return reply.body[:200].decode("utf-8", "replace").strip() or "empty response."
 
 
 def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[SourceDiagnosis]:
@@ -122,9 +128,9 @@ def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[SourceDiagnosi
     if abs(found["skew_s"]) <= _SKEW_S:
         return []
     ahead = "ahead of" if found["skew_s"] > 0 else "behind"
-    text = f"Its clock is {abs(found['skew_s']):.0f} s {ahead} the console's."
-    fix = "Let both follow a time server: charts end too early or show holes at their right edge."
-    return [SourceDiagnosis("warning", "The clocks differ", text, fix)]
+    text = f"The server's clock is {abs(found['skew_s']):.0f} s {ahead} the console's."
+    fix = "Synchronize both clocks (NTP). Charts end early or have gaps at the right edge."
+    return [SourceDiagnosis("warning", "Clock skew", text, fix)]
 
 
 def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagnosis]:
@@ -179,17 +185,20 @@ def _diagnose_contents(
 
 def _missing_metrics(found: dict[str, Any], there: Mapping[str, float]) -> list[SourceDiagnosis]:
     if there.get(COLONLESS):
-        text = f"vLLM's metrics are there as {COLONLESS}, without their colon."
-        fix = "Scrape /metrics without a slash at its end, where vLLM keeps its names."
-        return [SourceDiagnosis("danger", "Names of metrics lost their colon", text, fix)]
+        text = f"vLLM metrics are stored as {COLONLESS}, without the colon."
+        fix = "Scrape /metrics without a trailing slash."
+        return [SourceDiagnosis("danger", "Metric names without colon", text, fix)]
     if not found["jobs"]:
-        text = "It answers, but scrapes nothing (no series `up`)."
-        fix = "Let it ask the console what to scrape, with the configuration on this page."
-        return [SourceDiagnosis("warning", "Nothing is scraped", text, fix)]
+        text = "The server responds but has no scrape targets (no series `up`)."
+        fix = "Add the scrape configuration on this page: it discovers the console's targets."
+        return [SourceDiagnosis("warning", "No scrape targets", text, fix)]
     if not found["families"][0]["series"]:
-        text = "It scrapes, but no vLLM worker is among its targets now."
-        fix = "If workers run, let it ask the console what to scrape: the configuration is below."
-        return [SourceDiagnosis("warning", "No workers yet", text, fix)]
+        text = "No vLLM worker is among the current scrape targets."
+        fix = (
+            "If workers run, add the scrape configuration below: it discovers the console's "
+            "targets."
+        )
+        return [SourceDiagnosis("warning", "No workers scraped", text, fix)]
     return []
 
 
@@ -197,9 +206,9 @@ def _missing_labels(lacking: Mapping[str, int]) -> list[SourceDiagnosis]:
     return [
         SourceDiagnosis(
             "danger",
-            f"Workers' series lack the label {label}",
-            f"{count} series have none, so they belong to no endpoint or worker here.",
-            f"Add under relabel_configs of that job:\n{RELABELLING[label]}",
+            f"Worker series without the label {label}",
+            f"{count} series lack it and cannot be assigned to an endpoint or worker.",
+            f"Add to relabel_configs of that job:\n{RELABELLING[label]}",
         )
         for label, count in lacking.items()
         if count
@@ -212,16 +221,19 @@ def _by(answer: QueryResult, label: str) -> dict[str, float]:
 
 def _alertmanager(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagnosis]:
     url = f"{source.alertmanager_url.rstrip('/')}/api/v2/status"
-    fix = "Correct its address; it is asked with the same login as the source."
+    fix = "Correct its URL. The credentials are those of the metrics source."
     try:
         reply = exchange(source.login, "GET", url, deadline_s=_DEADLINE_S)
     except NoReplyError as error:
-        return [SourceDiagnosis("danger", "No answer of the Alertmanager", str(error), fix)]
+        return [SourceDiagnosis("danger", "No response from Alertmanager", str(error), fix)]
     try:
         found["alertmanager"] = f"Alertmanager {json.loads(reply.body)['versionInfo']['version']}"
     except (ValueError, KeyError, TypeError):
-        text = f"It answers HTTP {reply.status}, but not as Alertmanager's API v2 does."
-        return [SourceDiagnosis("danger", "That is no Alertmanager", text, fix)]
+        text = (
+            f"The server returned HTTP {reply.status}, which is not an Alertmanager API v2 "
+            "response."
+        )
+        return [SourceDiagnosis("danger", "Not an Alertmanager", text, fix)]
     return []
 
 
@@ -240,7 +252,7 @@ def ask() -> Iterator[PreflightResult]:
             yield PreflightResult(subject, False, message.text, message.fix, needed=False)
             continue
         targets = int(sum(series.latest or 0 for series in answer.series))
-        remedy = "Let it ask the console what to scrape: the configuration is on its page."
+        remedy = "Add the scrape configuration on its page: it discovers the console's targets."
         yield PreflightResult(
-            subject, targets > 0, f"scrapes {targets} targets.", remedy, needed=False
+            subject, targets > 0, f"{targets} scrape targets up.", remedy, needed=False
         )

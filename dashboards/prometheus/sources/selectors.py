@@ -49,7 +49,7 @@ class MetricsSourceRef:
 
     def asker(self) -> Prometheus | RefusingAsker:
         if self.why_not:
-            text = f"The metrics source {self.name} cannot be asked. {self.why_not}"
+            text = f"Metrics source {self.name} cannot be queried. {self.why_not}"
             return RefusingAsker(Fault(FaultKind.UNREACHABLE, text))
         shown = "" if self.name == OWN else self.name
         return client.connect(self.url, self.login, shown)
@@ -201,13 +201,13 @@ def _secret(source: MetricsSource, field: str, file: str) -> str:
     try:
         return encryption.unseal(sealed, source.purpose(field))
     except encryption.Unreadable:
-        text = f"The {field} of {source.name} cannot be read with the present encryption key: "
-        raise LoginError(f"{text}give it anew, or give the console its earlier key.") from None
+        text = f"The {field} of {source.name} cannot be decrypted with the current encryption key: "
+        raise LoginError(f"{text}enter it again, or append the previous key.") from None
 
 
 def _read(name: str) -> str:
     if not FILE_NAME.fullmatch(name):
-        raise LoginError(f"{name!r} is no name of a file in the console's folder of secrets.")
+        raise LoginError(f"{name!r} is not a file name in the console's secrets folder.")
     try:
         return confined_files.read_text(str(get_folder() / name), get_folder()).strip()
     except FileRefused as refused:
@@ -221,7 +221,7 @@ def _content(path: Path | None) -> str:
         with path.open(encoding="utf-8") as file:
             return file.read(_MOST_BYTES).strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", "") or "it is no text"
+        why = getattr(error, "strerror", "") or "not UTF-8 text"
         raise LoginError(f"The file {path.name} cannot be read ({why}).") from None
 
 
@@ -254,8 +254,8 @@ LOGINS = {
     "none": "nothing",
     "bearer": "a bearer token",
     "basic": "a user name and a password",
-    "sigv4": "AWS' signature",
-    "mtls": "a client's certificate",
+    "sigv4": "AWS Signature Version 4",
+    "mtls": "a client certificate",
 }
 
 

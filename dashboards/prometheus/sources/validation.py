@@ -32,7 +32,7 @@ def validate_source(
     """Return new row values with plaintext secrets; omitted fields keep their values."""
     problems = [*_shapes(data)]
     if present is None and not (isinstance(name, str) and _NAME.fullmatch(name) and name != OWN):
-        remedy = f"Write 1 to 40 small letters, digits and dashes, not {OWN!r}."
+        remedy = f"Use 1 to 40 lower-case letters, digits and hyphens; {OWN!r} is reserved."
         problems.append(_make_problem("name", name, remedy))
     if problems:
         raise Refused(*problems)
@@ -66,15 +66,15 @@ def _shapes(data: Mapping[str, Any]) -> list[Problem]:
     for key, value in data.items():
         if key not in FIELDS:
             remedy = f"Fields: {', '.join(FIELDS)}."
-            found.append(Problem(key, None, "There is no such field.", remedy, "unknown"))
+            found.append(Problem(key, None, "Unknown field.", remedy, "unknown"))
         elif key == "enabled":
             if not isinstance(value, bool):
-                found.append(Problem(key, value, "Neither true nor false.", "Send one.", "type"))
+                found.append(Problem(key, value, "Not a boolean.", "Send true or false.", "type"))
         elif not (isinstance(value, str) or (key == "cluster" and value is None)):
-            found.append(Problem(key, None, "This is not a text.", "Send a string.", "type"))
+            found.append(Problem(key, None, "Not a string.", "Send a string.", "type"))
         elif isinstance(value, str) and (len(value) > _LONGEST.get(key, _PEM) or "\0" in value):
-            remedy = f"Write at most {_LONGEST.get(key, _PEM)} characters."
-            found.append(Problem(key, None, "It is too long, or no text.", remedy, "too_long"))
+            remedy = f"Enter text of at most {_LONGEST.get(key, _PEM)} characters."
+            found.append(Problem(key, None, "Too long, or not text.", remedy, "too_long"))
     return found
 
 
@@ -84,7 +84,7 @@ def _addresses(whole: Mapping[str, Any]) -> list[Problem]:
         value = whole[key]
         reason = url_problem(value) if value or key == "url" else ""
         if reason:
-            remedy = "Write http:// or https://, a host, and the path before /api/ if there is one."
+            remedy = "Enter http:// or https://, a host, and the path before /api/ if any."
             found.append(Problem(key, value.rpartition("@")[2], reason, remedy, "invalid"))
     return found
 
@@ -92,11 +92,9 @@ def _addresses(whole: Mapping[str, Any]) -> list[Problem]:
 def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Problem]:
     auth = whole["auth"]
     if auth not in AUTHS:
-        return [_make_problem("auth", auth, f"Write one of: {', '.join(AUTHS)}.")]
+        return [_make_problem("auth", auth, f"Choose one of: {', '.join(AUTHS)}.")]
     found = [
-        _make_problem(
-            key, whole[key], "Write the name of a file in the console's folder of secrets."
-        )
+        _make_problem(key, whole[key], "Enter the name of a file in the console's secrets folder.")
         for key in ("secret_file", "key_file")
         if whole[key] and not FILE_NAME.fullmatch(whole[key])
     ]
@@ -109,21 +107,28 @@ def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Prob
     sealed = present.sealed if present is not None else {}
     for key in needed:
         if not (whole.get(key) or whole.get(f"{key}_file") or sealed.get(key)):
-            text, remedy = f"{auth} needs it.", "Give it, or choose another way to log in."
+            text, remedy = (
+                f"{auth} requires this field.",
+                "Enter it, or choose another authentication.",
+            )
             found.append(Problem(key, None, text, remedy, "required"))
     if not _HEADER.fullmatch(whole["tenant_header"]):
         found.append(
-            _make_problem("tenant_header", whole["tenant_header"], "Write a header's name.")
+            _make_problem(
+                "tenant_header",
+                whole["tenant_header"],
+                "Enter a header name, such as X-Scope-OrgID.",
+            )
         )
     found += [
-        _make_problem(key, whole[key], "Write it as AWS does, such as eu-central-1 or aps.")
+        _make_problem(key, whole[key], "Use the AWS notation, such as eu-central-1 or aps.")
         for key in ("region", "service")
         if whole[key] and not _REGION.fullmatch(whole[key])
     ]
     for key in ("username", "tenant", *SECRETS[:1]):
         if any(not mark.isprintable() for mark in str(whole.get(key) or "")):
-            remedy = "Leave out line breaks and control characters."
-            found.append(Problem(key, None, "It cannot be sent in a header.", remedy, "invalid"))
+            remedy = "Remove line breaks and control characters."
+            found.append(Problem(key, None, "Not valid in a header.", remedy, "invalid"))
     return found
 
 
@@ -132,7 +137,7 @@ def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
     if value is None or value in cluster_names():
         return []
     known = ", ".join(cluster_names()) or "none yet"
-    return [_make_problem("cluster", value, f"Leave it empty, or write one of: {known}.")]
+    return [_make_problem("cluster", value, f"Leave it empty, or choose one of: {known}.")]
 
 
 def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:
@@ -141,12 +146,12 @@ def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:
     try:
         Login(ca=whole["ca"]).tls()
     except LoginError as error:
-        found.append(Problem("ca", None, str(error), "Paste it whole.", "invalid"))
+        found.append(Problem("ca", None, str(error), "Paste the complete PEM text.", "invalid"))
     if whole["certificate"] and whole.get("key"):
         try:
             Login(certificate=whole["certificate"], key=whole["key"]).tls()
         except LoginError as error:
-            remedy = "Paste both whole, the key without a password."
+            remedy = "Paste both completely; the key must be unencrypted."
             found.append(Problem("certificate", None, str(error), remedy, "invalid"))
     return found
 
@@ -159,9 +164,9 @@ def _validate_address_change(
     kept = [key for key in present.sealed if not given.get(key) and not whole.get(f"{key}_file")]
     if not moved or not kept or not whole[moved[0]]:
         return []
-    text = f"The {moved[0]} is another one now, and a kept {kept[0]} is not sent elsewhere."
-    return [Problem(kept[0], None, text, "Give it anew.", "required")]
+    text = f"The {moved[0]} was changed; the stored {kept[0]} is not sent to another address."
+    return [Problem(kept[0], None, text, "Enter it again.", "required")]
 
 
 def _make_problem(field: str, value: Any, remedy: str) -> Problem:
-    return Problem(field, value, f"{value!r} cannot be used.", remedy, "invalid")
+    return Problem(field, value, f"Invalid value: {value!r}.", remedy, "invalid")

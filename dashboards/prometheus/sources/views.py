@@ -69,7 +69,7 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
 
     def done(made: MetricsSource) -> HttpResponse:
         told = "changed" if found else "added"
-        messages.success(request, f"Source {made.name} is {told} and was asked what it has.")
+        messages.success(request, f"Metrics source {made.name} {told} and tested.")
         return redirect("metrics_sources:source", made.name)
 
     return submit(request, form, act, show, done)
@@ -79,7 +79,7 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
 @role_required("operator")
 def test(request: HttpRequest, name: str) -> HttpResponse:
     actions.test(actor_of(request), _found(name).name)
-    messages.info(request, f"Source {name} was asked.")
+    messages.info(request, f"Metrics source {name} tested.")
     return redirect("metrics_sources:source", name)
 
 
@@ -93,7 +93,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
         lambda: actions.remove(actor_of(request), name),
         page=("metrics_sources/remove.html", {"row": found}),
         words=("remove", "removed"),
-        done=(f"Source {name} is forgotten, with its secrets.", "metrics_sources:list"),
+        done=(f"Metrics source {name} and its secrets removed.", "metrics_sources:list"),
     )
 
 

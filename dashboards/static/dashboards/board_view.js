@@ -8,7 +8,7 @@
   const parts = "[data-board-tools], [data-panel] .panel-actions";
   const ids = (root) => [...root.querySelectorAll("[data-panel]")].map((card) => card.dataset.panel).join();
   let turn = 0; // a look asked for later is not undone by the late answer to an earlier one
-  boards.go = async (url, push = true) => {
+  boards.go = async (url, push = true, exact = false) => {
     const mine = (turn += 1);
     try {
       const answer = await fetch(url, { redirect: "error", signal: AbortSignal.timeout(15000) });
@@ -21,7 +21,8 @@
       const held = document.activeElement && document.activeElement.getAttribute("aria-label");
       old.forEach((node, at) => node.replaceWith(made[at]));
       for (const name of ["url", "pollS", "endpointUrl"]) if (name in other.dataset) board.dataset[name] = other.dataset[name];
-      if (push) window.history.pushState(null, "", url);
+      // Times typed without a zone are the reader's own: the address gets epoch seconds, for others to open.
+      if (push) window.history.pushState(null, "", exact ? new URL(board.dataset.url, window.location).search : url);
       if (held) board.querySelector(`[data-board-tools] [aria-label="${CSS.escape(held)}"]`)?.focus();
       boards.poll();
     } catch {
@@ -40,12 +41,12 @@
     if (!form) return;
     event.preventDefault();
     const said = [...new FormData(form)].filter(([, value]) => value !== "");
-    boards.go(`${window.location.pathname}?${new URLSearchParams(said)}`);
+    boards.go(`${window.location.pathname}?${new URLSearchParams(said)}`, true, said.some(([name]) => name === "from"));
   });
   window.addEventListener("popstate", () => boards.go(window.location.href, false));
 
   // ---- zoom: a stretch drawn in one chart is the time of all
-  const seconds = (moment) => (typeof moment === "number" ? moment : Date.parse(`${moment.replace(" ", "T")}Z`)) / 1000;
+  const seconds = (moment) => boards.epoch(typeof moment === "number" ? moment : Date.parse(`${moment.replace(" ", "T")}Z`));
   const zoomed = (change) => {
     const ends = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     if (ends.some((end) => end === undefined)) return;
@@ -80,7 +81,7 @@
   // ---- all charts of times have the same times; hidden lines stay hidden. One panel fills the screen.
   boards.dress.push((layout, chart) => {
     const made = { ...layout }, { start, end } = boards.data.window;
-    if (layout.xaxis && layout.xaxis.type === "date") made.xaxis = { ...layout.xaxis, range: [start * 1000, end * 1000], uirevision: board.dataset.url };
+    if (layout.xaxis && layout.xaxis.type === "date") made.xaxis = { ...layout.xaxis, range: [boards.local(start), boards.local(end)], uirevision: board.dataset.url };
     if (board.dataset.full !== undefined) made.height = Math.max(320, window.innerHeight - chart.getBoundingClientRect().top - window.scrollY - 90);
     return made;
   });

@@ -7,7 +7,7 @@
   const near = new WeakSet(), born = new WeakSet();
   // `dress`: (layout, chart) => layout, and `select`: (traces, chart) => traces, before each drawing.
   // `greet`: (chart), after the first.
-  const boards = (window.boards = { dress: [], select: [], greet: [] });
+  const boards = (window.boards = { dress: [], select: [], greet: [], zone: { name: "UTC", offset_s: 0 } });
 
   // The theme's shade of a figure's colour (panels.css).
   boards.ink = (colour) => {
@@ -15,7 +15,12 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || colour;
   };
   const inked = (trace, part) => (trace[part] && trace[part].color ? { [part]: { ...trace[part], color: boards.ink(trace[part].color) } } : {});
-  const coloured = (trace) => ({ ...trace, ...inked(trace, "line"), ...inked(trace, "marker") });
+  // Plotly draws times as UTC: they are shifted into the reader's zone, and back where they are read.
+  boards.local = (epochS) => (epochS + boards.zone.offset_s) * 1000;
+  boards.epoch = (shownMs) => shownMs / 1000 - boards.zone.offset_s;
+  boards.clock = (epochS) => `${new Date(boards.local(epochS)).toISOString().slice(0, 19).replace("T", " ")} ${boards.zone.name}`;
+  const moved = (trace) => (trace.x0 === undefined ? {} : { x0: trace.x0 + boards.zone.offset_s * 1000 });
+  const coloured = (trace) => ({ ...trace, ...moved(trace), ...inked(trace, "line"), ...inked(trace, "marker") });
 
   const draw = async (chart) => {
     const figure = waiting.get(chart);

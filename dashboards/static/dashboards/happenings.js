@@ -6,7 +6,6 @@
   const COLOURS = { alert: "#D55E00", rollback: "#CC79A7", worker: "#E69F00", node: "#E69F00" };
   const colour = (note) => boards.ink(COLOURS[note.kind] || "#0072B2");
   const WORDS = { deploy: "Change", rollback: "Rollback", strategy: "Strategy", scale: "Scale", pause: "Pause", worker: "Worker", node: "Cache", alert: "Alert" };
-  const clock = (moment) => `${new Date(moment * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const words = (note) => [WORDS[note.kind], note.endpoint, note.text, note.who && `by ${note.who}`].filter(Boolean).join(" · ");
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
@@ -14,8 +13,8 @@
     const what = note.url ? Object.assign(make("a", note.text), { href: note.url }) : make("span", note.text);
     const kind = Object.assign(make("span", WORDS[note.kind]), { className: "badge board-note-kind" });
     kind.style.borderColor = colour(note);
-    const until = note.end ? ` – ${clock(note.end).slice(11)}` : "";
-    const when = Object.assign(make("span", clock(note.at) + until), { className: "text-secondary" });
+    const until = note.end ? ` – ${boards.clock(note.end).slice(11)}` : "";
+    const when = Object.assign(make("span", boards.clock(note.at) + until), { className: "text-secondary" });
     const rest = [note.endpoint, note.who && `by ${note.who}`].filter(Boolean).join(", ");
     return make("li", when, " ", kind, " ", what, rest ? ` (${rest})` : "");
   };
@@ -29,11 +28,11 @@
   boards.dress.push((layout) => {
     const notes = ((boards.data && boards.data.notes) || []).slice(0, DRAWN);
     if (!notes.length || !layout.xaxis || layout.xaxis.type !== "date") return layout;
-    const line = (note, at, dash) => ({ type: "line", xref: "x", yref: "paper", x0: at * 1000, x1: at * 1000, y0: 0, y1: 1, layer: "below",
+    const line = (note, at, dash) => ({ type: "line", xref: "x", yref: "paper", x0: boards.local(at), x1: boards.local(at), y0: 0, y1: 1, layer: "below",
       line: { color: colour(note), width: 1.5, dash } });
     const shapes = notes.flatMap((note) => [line(note, note.at, "dash"), ...(note.end ? [line(note, note.end, "dot")] : [])]);
-    const flags = notes.map((note) => ({ x: note.at * 1000, y: 1, xref: "x", yref: "paper", yanchor: "bottom", text: "▾", showarrow: false,
-      font: { size: 14 }, hovertext: `${clock(note.at)}<br>${escaped(words(note))}`, captureevents: true }));
+    const flags = notes.map((note) => ({ x: boards.local(note.at), y: 1, xref: "x", yref: "paper", yanchor: "bottom", text: "▾", showarrow: false,
+      font: { size: 14 }, hovertext: `${boards.clock(note.at)}<br>${escaped(words(note))}`, captureevents: true }));
     return { ...layout, shapes: [...(layout.shapes || []), ...shapes], annotations: [...(layout.annotations || []), ...flags],
       margin: { ...layout.margin, t: Math.max(20, layout.margin.t) } };
   });

@@ -103,6 +103,7 @@
   };
   const show = (data) => {
     boards.data = data;
+    if (data.zone) boards.zone = data.zone;
     const above = data.fault ? null : shared(data.panels.filter((panel) => ["stale", "not_scraped"].includes(panel.state)));
     tell(board, data.fault || above);
     (boards.arrived || []).forEach((told) => told(data));

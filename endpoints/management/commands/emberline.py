@@ -18,7 +18,7 @@ from endpoints.commandline.local_machine import ThisMachine
 
 
 class Command(BaseCommand):
-    help = "Create, change, watch and delete endpoints, and say which clusters they may use."
+    help = "Operate endpoints, cache tiers, clusters and the console."
     # `emberline doctor` and `check` report installation problems; other commands skip the checks.
     requires_system_checks = ()
 

@@ -26,7 +26,7 @@ class Command(BaseCommand):
     help = "Follow InferenceEndpointConfig objects of the chosen namespaces."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--once", action="store_true", help="one pass, then end")
+        parser.add_argument("--once", action="store_true", help="run one pass and exit")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         if options["once"]:

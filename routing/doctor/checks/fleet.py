@@ -126,10 +126,9 @@ def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
         _models,
         ", ".join,
         Severity.ERROR,
-        "Workers of this endpoint serve different models, or with different lengths: one caller "
-        "gets different answers from them, and no cache of one is worth a thing to the other.",
-        "Give each model an endpoint of its own; give all workers the same --model and "
-        "--max-model-len.",
+        "Workers serve different models or context lengths: responses differ between workers, "
+        "and their caches cannot be shared.",
+        "Use one endpoint per model, and the same --model and --max-model-len for all workers.",
     )
 
 

@@ -127,7 +127,7 @@ def probe_failing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     return worker_finding(
         Severity.ERROR,
         "A test prompt sent twice to a worker was not predicted, or missed the cache the second "
-        "time; client prompts will behave alike.",
+        "time; client prompts are affected in the same way.",
         " ".join(_sentence(text) for text in remedies) or "Check the router's log for kv_probe.",
         {
             name: f"{probe.result} ({probe.predicted} tokens predicted, "

@@ -114,7 +114,7 @@ class RequestAdmission:
                 del self._callers[caller.id]
         for ticket in list(self._waiting):
             if ticket.state == WAITING and not ring.holds(ticket.key):
-                self._drop(ticket, Refusal("invalid_api_key", "This API key was withdrawn."))
+                self._drop(ticket, Refusal("invalid_api_key", "This API key was revoked."))
         if self._routers > 1:
             self.divide(self._routers)
         self._shrink()
@@ -368,9 +368,9 @@ class RequestAdmission:
 
     def _queue_full(self, caller: Caller) -> Refusal:
         self._begin_spell()  # also without a queue: completion rates are needed for Retry-After
-        message = "Too many requests are waiting for a slot."
+        message = "The queue is full."
         if not self._config.queue.depth:
-            message = "As many requests as are allowed at a time are running."
+            message = "The limit of concurrent requests is reached."
         return Refusal("queue_full", message, retry_after_s=self._expected_wait_s(caller))
 
     def _expected_wait_s(self, caller: Caller) -> int:

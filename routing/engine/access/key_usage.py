@@ -124,7 +124,7 @@ class KeyUse:
         unused = use.unused(key.budget_tokens, time.time())
         if unused <= 0:
             message = (
-                f"This API key has used its budget of {key.budget_tokens} tokens. "
+                f"This API key has exhausted its budget of {key.budget_tokens} tokens. "
                 "Wait for its next period, or have the budget raised."
             )
             raise Refusal(
@@ -132,8 +132,8 @@ class KeyUse:
             )
         if unused <= use.reserved:
             message = (
-                f"Requests in flight may use all of the {unused} tokens which are left of this API "
-                "key's budget. Try again when one has ended, or set a lower max_tokens."
+                f"Requests in flight may use all {unused} remaining tokens of this API key's "
+                "budget. Retry when one has completed, or set a lower max_tokens."
             )
             raise Refusal("budget_reserved", message, retry_after_s=_RESERVED_RETRY_S)
         use.reserved += tokens

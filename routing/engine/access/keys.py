@@ -32,7 +32,7 @@ def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any
         return
     model = data.get("model") if data is not None else None
     if type(model) is not str:
-        message = "This key is for certain models only, and the request does not name one."
+        message = "This key is limited to certain models, and the request has no model."
         raise Refusal("model_not_named", message, "model")
     if model not in allowed:
         message = f"The model {model[:100]!r} does not exist, or this key may not use it."
@@ -43,7 +43,7 @@ def check_budget(key: Key) -> None:
     wait_s = math.ceil(key.spent_until - time.time())
     if wait_s > 0:
         until = datetime.fromtimestamp(key.spent_until, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        message = f"This API key has used its budget of tokens. It may ask again from {until}."
+        message = f"The token budget of this API key is exhausted. It resets at {until}."
         raise Refusal("insufficient_quota", message, retry_after_s=wait_s)
 
 
@@ -80,7 +80,7 @@ class KeyRing:
             if key is not None and not hmac.compare_digest(digest, key.sha256):
                 key = None
         if key is None:
-            raise Refusal("invalid_api_key", "This endpoint needs a valid API key.")
+            raise Refusal("invalid_api_key", "A valid API key is required.")
         if len(authorization) <= _CACHED_HEADER_BYTES:
             if len(self._seen) >= CACHED_HEADERS:
                 self._seen.clear()

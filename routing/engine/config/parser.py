@@ -221,7 +221,7 @@ def _read_files(
             raise ConfigError(
                 "hash_key_file",
                 document.hash_key_file,
-                "holds less than 16 bytes",
+                "contains less than 16 bytes",
                 "Fill it with 32 random bytes.",
             )
     return keys, hash_key, files
@@ -234,7 +234,7 @@ def _parse_workers(items: list[_Worker]) -> tuple[WorkerConfig, ...]:
         worker_id = item.id or str(address)
         if worker_id in workers:
             raise ConfigError(
-                f"workers[{index}].id", worker_id, "is taken by another worker", "Use unique ids."
+                f"workers[{index}].id", worker_id, "is used by another worker", "Use unique ids."
             )
         workers[worker_id] = WorkerConfig(
             **{**msgspec.structs.asdict(item), "id": worker_id},
@@ -301,7 +301,7 @@ def _parse_access_log(value: AccessLogConfig | str | bool) -> AccessLogConfig:
         raise ConfigError(
             "access_log",
             value,
-            "is not a way to log",
+            "is not a log mode",
             "Use off, errors, sample=0.01 (a share from 0 to 1) or all.",
         )
     return AccessLogConfig(share)
@@ -313,7 +313,7 @@ def _parse_journal(section: _Decisions, base_dir: Path) -> JournalConfig | None:
     file = base_dir / section.file
     if not file.parent.is_dir():
         raise ConfigError(
-            "decisions.file", section.file, "is in no folder", f"Make the folder {file.parent}."
+            "decisions.file", section.file, "has no folder", f"Create the folder {file.parent}."
         )
     return JournalConfig(file, section.sample, section.max_bytes)
 
@@ -326,7 +326,7 @@ def _parse_tracing(tracing: TracingConfig) -> TracingConfig | None:
         raise ConfigError(
             "tracing.endpoint",
             "(hidden)",
-            "holds a user or password",
+            "contains a user name or password",
             "Set OTEL_EXPORTER_OTLP_HEADERS in the router's environment.",
         )
     try:

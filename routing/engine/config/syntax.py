@@ -35,7 +35,7 @@ def parse_session_key(value: str) -> SessionKey:
         raise ConfigError(
             "session_key",
             value,
-            "must say where the session's name is",
+            "must be a session key",
             "Use header:NAME, cookie:NAME, body:KEY or body:KEY.KEY (body:metadata.session_id).",
         )
     return SessionKey(source, name.lower() if source == "header" else name)
@@ -45,7 +45,7 @@ def parse_worker_url(name: str, url: str) -> tuple[Address, bool]:
     """Return the worker's address, and True if it uses TLS."""
     remedy = "For example http://127.0.0.1:8001 or https://[2001:db8::7]:8443."
     if "@" in url:  # credentials must not appear in error messages
-        raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
+        raise ConfigError(name, "(hidden)", "contains a user name or password", "Remove them.")
     try:
         parts = urlsplit(url)
         tls = parts.scheme == "https"

@@ -40,7 +40,7 @@ def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> Non
             f"{name}.cert",
             str(cert),
             f"cannot be used with {key.name}: {_ssl_reason(error)}",
-            "Give the certificate chain and its own key, both as PEM, the key without a password.",
+            "Set the certificate chain and its key, both PEM, the key unencrypted.",
         ) from None
     except OSError as error:
         raise _unreadable_file(f"{name}.cert", cert, error) from None
@@ -53,8 +53,8 @@ def _load_ca(context: ssl.SSLContext, name: str, ca: Path) -> None:
         raise ConfigError(
             name,
             str(ca),
-            f"holds no CA certificate: {_ssl_reason(error)}",
-            "Give certificates as PEM.",
+            f"contains no CA certificate: {_ssl_reason(error)}",
+            "Use PEM certificates.",
         ) from None
     except OSError as error:
         raise _unreadable_file(name, ca, error) from None
@@ -109,7 +109,7 @@ def _read_files(section: str, names: dict[str, str], base_dir: Path) -> tuple[di
     if ("cert" in found) != ("key" in found):
         missing = "key" if "cert" in found else "cert"
         raise ConfigError(
-            f"{section}.{missing}", "", "is missing", "Give certificate and key, or neither."
+            f"{section}.{missing}", "", "is missing", "Set certificate and key, or neither."
         )
     return found, digest.hexdigest() if found else ""
 
@@ -132,8 +132,8 @@ def parse_worker_tls(named: WorkerTlsFiles, base_dir: Path) -> WorkerTlsConfig:
         raise ConfigError(
             "worker_tls.insecure_skip_verify",
             True,
-            "makes the ca useless",
-            "Give the ca and leave insecure_skip_verify out.",
+            "has no effect with ca",
+            "Remove ca or insecure_skip_verify.",
         )
     config = WorkerTlsConfig(
         **found,

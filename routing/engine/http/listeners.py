@@ -79,7 +79,7 @@ class Listener:
             self.close()
             raise StartError(
                 f"cannot listen on {self.address}: {error.strerror or error}. "
-                "Choose another address or stop what uses it."
+                "Choose another address, or stop the process that uses it."
             ) from None
         self.address = Address(self.address.host, self._sockets[0].getsockname()[1])
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HIT = "hit"
 REMEDIES = {
     "no_tokens": "the prompt was not tokenized: see kv.tokenizer in /index",
-    "unreachable": "the worker did not answer: check its health and log",
+    "unreachable": "the worker did not respond: check its health and log",
     "refused": "the worker rejected a plain prompt: see `error`",
     "not_told": "no KV events arrived for the computed prompt: check that the tokenizer matches "
     "the worker's (chat template, model) and that the event endpoint is correct",
@@ -317,7 +317,7 @@ class _Twins:
             usage = orjson.loads(answer)["usage"]
             reported = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-            raise _NoVerdictYet("refused", "the answer has no usage") from None
+            raise _NoVerdictYet("refused", "the response has no usage") from None
         if type(reported) is not int:
             raise _NoVerdictYet("not_reported")
         self._reported = reported

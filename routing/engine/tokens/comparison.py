@@ -107,12 +107,15 @@ def describe_difference(local: Sequence[int] | None, worker: Sequence[int] | Non
 def fix_for(name: str, differ: Sequence[str]) -> str:
     """Return the likely fix, given which earlier probes differ."""
     if name == _PLAIN_TEXT or _PLAIN_TEXT in differ:
-        return "Give --tokenizer the folder of the very model, and revision, the worker serves."
+        return (
+            "Set --tokenizer to the folder of the same model and revision that the worker serves."
+        )
     if name == _SURROUNDED:
         return "Special tokens differ: compare add_bos_token in tokenizer_config.json."
     if "tool" in name:
         return (
-            "The template treats tools otherwise: give the router the worker's --chat-template, "
+            "The template renders tools differently: set the worker's --chat-template on the "
+            "router, "
             "and the same --exclude-tools-when-tool-choice-none."
         )
     if "parts" in name:
@@ -121,7 +124,7 @@ def fix_for(name: str, differ: Sequence[str]) -> str:
             "always detects it."
         )
     return (
-        "Give the router the chat template the worker uses (its --chat-template, or the model's "
+        "Set the worker's chat template on the router (its --chat-template, or the model's "
         "own of the same revision), and its --default-chat-template-kwargs."
     )
 

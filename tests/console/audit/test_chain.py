@@ -127,7 +127,7 @@ def _deleted(where: str) -> Callable[[list[int]], None]:
         (_cut_at_the_end, "ends of the chain"),
         (_begun_later, "ends of the chain"),
         (_moved_up, "ends of the chain"),
-        (_swapped, "was changed, or is not in its place"),
+        (_swapped, "was changed or moved"),
         (lambda ids: _copied(ids[2], 900, "NULL"), "was not written by the console"),
         (lambda ids: _copied(ids[2], 900, "7"), "inserted"),
         (lambda ids: _copied(ids[2], 900, "0"), "inserted"),

@@ -70,7 +70,7 @@ def test_a_stream_that_ends_goes_on_where_it_was(error: Exception | None) -> Non
 @pytest.mark.parametrize(
     ("first", "why"),
     [
-        (ok({"n": 0}), "no stream of it"),
+        (ok({"n": 0}), "no such stream"),
         (no(400, {"code": "unknown_parameter", "detail": "?"}), "unknown_parameter"),
         (no(429, {"code": "too_many_watchers", "detail": "?"}), "too_many_watchers"),
     ],

@@ -38,7 +38,7 @@ def add(people: Cast, url: str, name: str = "work") -> Cluster:
 
 def test_without_a_cluster_the_page_says_what_it_is_for(people: Cast) -> None:
     text = client_of(people.charlie).get("/clusters/").text
-    assert "No cluster yet" in text
+    assert "No clusters" in text
     assert "/clusters/add/" not in text, "a viewer gets no button"
     assert "/clusters/add/" in client_of(people.ada).get("/clusters/").text
 
@@ -181,9 +181,9 @@ def test_free_gpus_are_not_guessed(people: Cast, api: Stub) -> None:
 def test_a_login_that_ends_soon_is_said(people: Cast, api: Stub) -> None:
     cluster = add(people, api.url)
     page = client_of(people.charlie)
-    assert "Login ends" not in page.get("/clusters/work/").text
+    assert "Credentials expire" not in page.get("/clusters/work/").text
     for days, warned in ((30, False), (3, True)):
         cluster.status.login_ends_at = timezone.now() + timedelta(days=days)
         cluster.status.save()
-        assert "Login ends" in page.get("/clusters/work/").text
-        assert ("give a new kubeconfig" in page.get("/clusters/").text) is warned
+        assert "Credentials expire" in page.get("/clusters/work/").text
+        assert ("enter a new kubeconfig" in page.get("/clusters/").text) is warned

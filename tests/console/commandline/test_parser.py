@@ -90,8 +90,8 @@ def test_cache_tiers() -> None:
     assert refused("cache-tier", "update", "west", "--set", "memory_bytes=1")[0] == 3
     assert refused("cache-tier", "get", "east")[0] == 4
     with pytest.raises(CommandError):
-        run("cache-tier", "flush", "west")  # everything only with --all
-    assert "being deleted" in run("cache-tier", "delete", "west")
+        run("cache-tier", "flush", "west", "--yes")  # everything only with --all
+    assert "being deleted" in run("cache-tier", "delete", "west", "--yes")
 
 
 @db
@@ -117,7 +117,7 @@ def test_instance_types() -> None:
     assert "x.y" in run("instance-type", "list", "-o", "name").splitlines()
     code, told = refused("instance-type", "set", "x.y", "vcpus=-1")
     assert (code, "vcpus: -1 was rejected" in told) == (3, True)
-    assert "forgotten" in run("instance-type", "forget", "x.y")
+    assert "removed or reset" in run("instance-type", "forget", "x.y", "--yes")
     assert refused("instance-type", "get", "x.y")[0] == 4
 
 
@@ -138,7 +138,7 @@ def test_keys_with_limits() -> None:
     assert "max_in_flight=3" in run("endpoint", "key", "list", "demo"), "addressed by its name"
     code, said = refused("endpoint", "explain", "demo", "--prompt", "hi", "--key", "nope")
     assert (code, "emberline endpoint key list demo" in said) == (4, True)
-    assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", "app")
+    assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", "app", "--yes")
     assert refused("endpoint", "key", "create", "demo", "b", "max_in_flight=-1")[0] == 3
 
 
@@ -158,6 +158,24 @@ def test_deletion_is_confirmed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> 
     make_endpoint("other")
     assert "Dry run" in run("endpoint", "delete", "other", "--dry-run")
     assert "being deleted" in run("endpoint", "delete", "other", "--yes")
+
+
+REMOVALS = {"delete", "remove", "revoke", "forget", "unroute", "flush", "deactivate", "reset"}
+
+
+def test_every_removal_is_confirmed() -> None:
+    found = {path: one for path, one in verbs(parser.build_parser()) if path[-1] in REMOVALS}
+    assert len(found) >= 15
+    unasked = [path for path, one in found.items() if "--yes" not in one.format_help()]
+    assert unasked == []
+
+
+@db
+def test_an_unconfirmed_removal_changes_nothing() -> None:
+    run("instance-type", "set", "x.y", "vcpus=4", "memory_gib=16")
+    code, said = refused("instance-type", "forget", "x.y")
+    assert (code, "instance type x.y are deleted" in said) == (2, True)
+    assert "x.y" in run("instance-type", "list", "-o", "name").splitlines()
 
 
 def test_counts_have_a_plural() -> None:
@@ -279,7 +297,7 @@ def test_rules_of_alerts_are_set_and_read_on_a_terminal() -> None:
     assert "threshold 9 s" in mine
     assert "1200 s" in mine
     assert yaml.safe_load(run("alert", "get", "HighTTFT"))["endpoints"] == ["demo"]
-    assert "reset" in run("alert", "reset", "HighTTFT", "--endpoint", "demo")
+    assert "reset" in run("alert", "reset", "HighTTFT", "--endpoint", "demo", "--yes")
     run("alert", "set", "HighTTFT", "threshold=null")
     made = yaml.safe_load(run("alert", "file", "--object"))
     assert made["kind"] == "PrometheusRule"

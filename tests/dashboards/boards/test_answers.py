@@ -156,3 +156,21 @@ def test_as_many_queries_for_many_endpoints() -> None:
     urls = ("/dashboards/", "/dashboards/cost/", f"/dashboards/data?{FIXED}")
     for url in (*urls, "/dashboards/endpoints/demo-0/cache/"):
         check(viewer, url, COUNTS)
+
+
+def test_times_of_a_board_are_in_the_zone_of_the_profile(drawings: list[str]) -> None:
+    make_endpoint("demo")
+    viewer = browser("viewer")
+    viewer.get(ONE)
+    viewer.cookies["emberline-zone"] = "Asia/Kolkata"
+    local = viewer.get(ONE).json()
+    assert len(drawings) == 2, "readers of two zones share no board"
+    assert local["zone"] == {"name": "IST", "offset_s": 19_800}
+    assert local["at"].endswith(" IST")
+    page = viewer.get(f"/dashboards/endpoints/demo/?{FIXED}").content.decode()
+    assert "From (IST)" in page
+    assert 'name="from" value="2026-11-18T16:36:40"' in page
+    typed = "from=2026-11-18T16:36:40&to=2026-11-18T17:36:40"
+    typed_page = viewer.get(f"/dashboards/endpoints/demo/?{typed}").content.decode()
+    assert f"data?{FIXED}" in typed_page.replace("&amp;", "&"), "addresses have epoch seconds"
+    assert "Nov 18, 16:36 to Nov 18, 17:36 IST" in typed_page

@@ -48,7 +48,7 @@ class Told:
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.asked += [question.at for question in questions.values()]
-        fault = Fault(FaultKind.UNREACHABLE, "Prometheus cannot be reached.")
+        fault = Fault(FaultKind.UNREACHABLE, "Prometheus is unreachable.")
         if self.away:
             return dict.fromkeys(questions, QueryResult(fault=fault))
         missing = (fault,) if self.in_parts else ()

@@ -26,7 +26,7 @@ from tests.support.console import browser, make_endpoint, person, pretend_ready
 
 pytestmark = pytest.mark.django_db
 PRICE = {"vcpus": 4, "memory_gib": 16, "price_usd_hour": 2.0, "price_date": "2026-01-01"}
-AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus at http://127.0.0.1:9 cannot be reached.")
+AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus at http://127.0.0.1:9 is unreachable.")
 # Of this hour and of the one before.
 VALUES: dict[str, tuple[float | None, float | None]] = {
     "requests_total": (3.0, 2.0),

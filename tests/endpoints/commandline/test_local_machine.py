@@ -145,7 +145,7 @@ def test_keys() -> None:
     assert storage.hash_key(clear) == key.sha256
     assert "my app" in run("endpoint", "key", "list", "demo")
     assert clear not in run("endpoint", "key", "list", "demo")
-    assert "revoked" in run("endpoint", "key", "revoke", "demo", str(key.pk))
+    assert "revoked" in run("endpoint", "key", "revoke", "demo", str(key.pk), "--yes")
     assert "No key of demo" in refused("endpoint", "key", "revoke", "demo", "nonsense")
 
 
@@ -160,7 +160,8 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
     third.name = str(app.pk)
     third.save()
-    assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
+    revoked = run("endpoint", "key", "revoke", "demo", str(app.pk), "--yes")
+    assert "Key app revoked" in revoked, "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
         commandline_input.find_row(rows, "other", "key of demo", "emberline endpoint key list demo")

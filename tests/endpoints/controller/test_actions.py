@@ -93,9 +93,9 @@ def test_the_command_line_follows_and_lets_go() -> None:
     assert "No followed namespaces" in run("list")
     assert "Following west/team-a." in run("add", "west", "team-a")
     assert "team-a" in run("list") and '"namespace": "team-a"' in run("list", "-o", "json")
-    assert "Stopped following west/team-a." in run("remove", "west", "team-a")
+    assert "Stopped following west/team-a." in run("remove", "west", "team-a", "--yes")
     with pytest.raises(CommandError, match="not followed"):
-        run("remove", "west", "team-b")
+        run("remove", "west", "team-b", "--yes")
 
 
 def test_the_page_of_an_owned_endpoint_says_who_owns_it() -> None:

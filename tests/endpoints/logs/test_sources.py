@@ -242,7 +242,7 @@ async def test_only_so_many_are_followed_at_once(monkeypatch: pytest.MonkeyPatch
     await anext(first)
     await anext(first)
     found = told(await read(lambda _stop: iter([LogLine("yours")])))
-    assert "log streams are open already" in found[0]["data"]
+    assert "log streams are already open" in found[0]["data"]
     await first.aclose()
     found = told(await read(lambda _stop: iter([LogLine("yours")])))
     assert found[0]["data"] == "yours"

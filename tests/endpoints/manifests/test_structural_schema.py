@@ -91,7 +91,7 @@ def test_all_problems_come_at_once_and_near_names_are_offered() -> None:
     by_field = {error.field: error for error in errors}
     assert {"spec.modelname", "spec.replicas", "spec.modelName", "spec.worker"} < set(by_field)
     assert by_field["spec.modelname"].remedy == "Did you mean modelName?"
-    assert by_field["spec.replicas"].remedy == "Give a whole number."
+    assert by_field["spec.replicas"].remedy == "Give an integer."
 
 
 def test_a_variable_given_twice_is_refused() -> None:

@@ -106,7 +106,10 @@ def test_only_names_that_workers_download_are_looked_up() -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("org/broken", "127.0.0.1 answered 503"), ("org/odd", "127.0.0.1 did not answer with JSON")],
+    [
+        ("org/broken", "127.0.0.1 answered 503"),
+        ("org/odd", "127.0.0.1 returned a response that is not JSON"),
+    ],
 )
 def test_a_useless_answer_is_not_checked(hub: list[str], name: str, reason: str) -> None:
     assert model_hub.lookup(name) == HubModel(name, HubStatus.NOT_CHECKED, reason)

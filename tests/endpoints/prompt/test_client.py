@@ -122,9 +122,9 @@ def test_a_chats_first_token_is_its_first_text(server: Server) -> None:
 @pytest.mark.parametrize(
     ("chunks", "words"),
     [
-        (GOOD[:2], "broke off"),
-        ([event(b"[DONE]")], "broke off"),
-        ([], "broke off"),
+        (GOOD[:2], "ended early"),
+        ([event(b"[DONE]")], "ended early"),
+        ([], "ended early"),
         ([GOOD[0], event({"error": {"message": "Engine died"}}), GOOD[3]], "Engine died"),
         ([event({"error": "x"})], "unknown"),
         ([b"nonsense\n", event(b"{not json"), event(b"5"), *GOOD], ""),
@@ -198,7 +198,7 @@ def test_a_proof_needs_a_real_token(server: Server) -> None:
         event({"choices": [], "usage": {**USAGE, "completion_tokens": 0}}),
         event(b"[DONE]"),
     ]
-    assert "without a token" in probe(server.url, KEY, "demo")
+    assert "returned no token" in probe(server.url, KEY, "demo")
     server.status = 503
     assert "HTTP 503" in probe(server.url, KEY, "demo")
     assert "missing" in probe(server.url, "", "demo")

@@ -178,8 +178,8 @@ def test_a_request_id_is_kept(worker: SimulatedWorker) -> None:
         (["--kv-replay", "tcp://*:5557"], "needs --kv-events"),
         (["--kv-events", "udp://x"], "cannot publish KV events"),
         (["--l2-url", "redis://user:secret@host"], "must not contain credentials"),
-        (["--l1-bytes", "much"], "no size"),
-        (["--speed", "0"], "not more than 0"),
+        (["--l1-bytes", "much"], "not a size"),
+        (["--speed", "0"], "not above 0"),
     ],
 )
 def test_the_command_line_refuses_clearly(flags: list[str], text: str) -> None:

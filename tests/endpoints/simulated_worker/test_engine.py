@@ -106,7 +106,7 @@ def test_term_waits_no_longer_than_it_was_told(start: Any) -> None:
     assert worker.process.wait(10) == 0
     assert sock.recv(4096) == b""
     sock.close()
-    assert "cut requests" in worker.log.read_text()
+    assert "canceled requests" in worker.log.read_text()
 
 
 def test_a_slow_reader_is_waited_for(start: Any) -> None:

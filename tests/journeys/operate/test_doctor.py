@@ -98,4 +98,4 @@ def test_a_router_with_another_template(workers: tuple[Worker, Worker], tmp_path
     router = Unsettled(tmp_path, [Seat("good", workers[0])], kv={"chat_template": str(template)})
     said = by_code(examined(router))
     assert set(said) == {"TemplateMismatch"}
-    assert "chat template the worker uses" in said["TemplateMismatch"].fix
+    assert "the worker's chat template" in said["TemplateMismatch"].fix

@@ -36,8 +36,8 @@ def test_endpoints_by_viewer(two_teams: Teams, people: Cast) -> None:
 
 
 def test_sums_and_banners(two_teams: Teams, people: Cast) -> None:
-    assert sum(selectors.phase_counts(two_teams.erin).values()) == 1
-    assert sum(selectors.phase_counts(people.ada).values()) == 3
+    assert sum(selectors.read_fleet(two_teams.erin).phases.values()) == 1
+    assert sum(selectors.read_fleet(people.ada).phases.values()) == 3
     banner = simulated_banner(two_teams.erin)
     assert banner is not None
     assert OURS in banner.text

@@ -225,7 +225,8 @@ def test_a_board_left_open_holds_no_more_than_at_first(
 def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
-    it = seen(chrome, live_server, settings, scraping.url)
+    zone = {"timezone_id": "Asia/Kolkata"}  # UTC+5:30: axes show it, addresses do not
+    it = seen(chrome, live_server, settings, scraping.url, **zone)
     it.page.goto(f"{live_server.url}/dashboards/?range=15m&compare=previous")
     drawn(it.page)
     before = time.time()
@@ -238,7 +239,7 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     window = asked.value.json()["window"]
     assert window["end"] - window["start"] <= 300
     assert window["step"] < 15
-    begins = "c => c._fullLayout.xaxis.r2l(c._fullLayout.xaxis.range[0]) / 1000"
+    begins = "c => c._fullLayout.xaxis.r2l(c._fullLayout.xaxis.range[0]) / 1000 - 19800"
     charts = it.page.locator(".panel-chart:has(.main-svg .nsewdrag):has(.xtick)")
     for chart in charts.all()[:2]:
         until(lambda c=chart: abs(c.evaluate(begins) - window["start"]) < 2, what="all zoomed")
@@ -247,6 +248,11 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     drawn(it.page)
     assert it.page.url == address
     assert abs(charts.first.evaluate(begins) - window["start"]) < 2, "the link shows the same"
+    first = charts.first.evaluate("c => c.data[0].x0 / 1000 - 19800")
+    assert abs(first - window["start"]) < 2, "lines are where the axis says"
+    it.page.locator(".board-times summary").click()
+    it.page.locator(".board-times-form [type=submit]").click()
+    expect(it.page).to_have_url(address)
     it.page.get_by_label("Zoom out").click()
     expect(it.page).not_to_have_url(address)
     expect(it.page.get_by_label("Zoom out")).to_be_focused()

@@ -190,7 +190,7 @@ def test_a_dry_run_and_the_strategies_side_by_side(
     expect(it.page.locator("#explained")).to_contain_text("Worker: demo-worker")
     it.page.get_by_label("Strategy", exact=True).select_option("kvaware")
     it.page.get_by_role("button", name="Rank workers").click()
-    expect(it.page.locator("#explained")).to_contain_text("follows no cache")
+    expect(it.page.locator("#explained")).to_contain_text("has no KV index")
     it.page.get_by_label("Strategy", exact=True).select_option("roundrobin")
     it.page.get_by_role("button", name="Rank workers").click()
     expect(it.page.locator("#explained")).to_contain_text("Worker with roundrobin:")

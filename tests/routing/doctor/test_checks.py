@@ -60,8 +60,8 @@ def requests(fallback: str, bad: int, good: int) -> FleetFacts:
     return with_router(decisions=(*told, *[placed()] * good))
 
 
-MISMATCH = Difference("plain text", "from token 0 on", "Give --tokenizer the folder")
-TEMPLATE = Difference("system prompt", "from token 4 on", "Give the router the chat template")
+MISMATCH = Difference("plain text", "from token 0 on", "Set --tokenizer to the folder")
+TEMPLATE = Difference("system prompt", "from token 4 on", "Set the worker's chat template")
 
 # Code, facts, what evidence or fix must say, and the workers named.
 BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
@@ -184,7 +184,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     (
         "TokenizerMismatch",
         with_index(compared="different", differences=(MISMATCH, TEMPLATE)),
-        "Give --tokenizer the folder",
+        "Set --tokenizer to the folder",
         set(),
     ),
     (

@@ -74,7 +74,7 @@ def test_notes_alone_end_with_zero(demo_endpoint: Endpoint, router: Stub) -> Non
 
 
 def test_an_endpoint_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(CommandError, match="no endpoint nope") as caught:
+    with pytest.raises(CommandError, match="Unknown endpoint nope") as caught:
         run("nope")
     assert caught.value.returncode == 2
 

@@ -136,7 +136,7 @@ async def test_another_tokenizer_than_the_workers_is_found(
         await until(lambda: listening.report, "the comparison")
         found = await examined(server)
     finding = by_code(found)["TokenizerMismatch"]
-    assert "Give --tokenizer the folder of the very model" in finding.fix
+    assert "Set --tokenizer to the folder of the same model" in finding.fix
     assert "plain text" in finding.evidence[0]
 
 

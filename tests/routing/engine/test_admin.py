@@ -60,9 +60,9 @@ async def test_kvaware_knows_what_prefixaware_would_do() -> None:
 async def test_what_a_router_cannot_know_it_says() -> None:
     async with FakeWorker() as one, router(one, strategy="roundrobin") as server:
         for strategy, said in (
-            ("prefixaware", "remembers no prefixes"),
-            ("kvaware", "follows no cache"),
-            ("nonsense", "no such strategy"),
+            ("prefixaware", "has no prefix memory"),
+            ("kvaware", "has no KV index"),
+            ("nonsense", "Unknown strategy"),
         ):
             answer = await explained(server, strategy)
             assert answer.status == 400

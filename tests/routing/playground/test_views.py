@@ -169,10 +169,10 @@ def test_another_strategy_is_asked_first_and_its_worker_pinned(
     ]
     assert router.headers[1]["x-emberline-pin"] == "demo-worker-1"
     assert "routed as roundrobin" in done["html"]
-    router.answers["/explain"] = (400, {"error": {"message": "It remembers no prefixes."}})
+    router.answers["/explain"] = (400, {"error": {"message": "It has no prefix memory."}})
     refused = chat(browser("operator"), said(route="kvaware"))
     assert refused.status_code == 400
-    assert "remembers no prefixes" in refused.json()["detail"]
+    assert "has no prefix memory" in refused.json()["detail"]
 
 
 def test_a_viewer_sees_the_page_and_may_not_send(demo_endpoint: Endpoint, router: Stub) -> None:

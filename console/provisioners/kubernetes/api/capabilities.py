@@ -37,7 +37,7 @@ _ALL = (
         KEDA,
         "KEDA",
         "autoscaling by any metric, and down to zero",
-        "Install KEDA (https://keda.sh), or scale by CPU, or by hand.",
+        "Install KEDA (https://keda.sh), or scale by CPU or manually.",
     ),
     Capability(
         CERT_MANAGER,

@@ -161,7 +161,7 @@ class KubernetesClient:
             )
         answer = _parsed(found.raw)
         if answer is None:  # a proxy in between, or a login page
-            raise errors.unreachable_error(asked, "what answers is no API server")
+            raise errors.unreachable_error(asked, "not a Kubernetes API server")
         return answer
 
     def _send(
@@ -181,7 +181,7 @@ class KubernetesClient:
                 raw += chunk
                 if len(raw) > _MOST_BYTES:
                     raise errors.unreachable_error(
-                        asked, f"the answer has over {_MOST_BYTES} bytes"
+                        asked, f"the response exceeds {_MOST_BYTES} bytes"
                     )
                 if time.monotonic() > end:
                     raise errors.unreachable_error(asked, "the response did not finish in time")

@@ -52,7 +52,7 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
         workload["metadata"].get("generation") or 0
     )
     old = int(status.get("replicas") or 0) - current
-    text = f"{current} of {wanted} are of the present revision, {ready} are ready"
+    text = f"{current} of {wanted} are of the current revision, {ready} are ready"
     text += f", {old} of an older one." if old > 0 else "."
     if kind == kinds.STATEFUL_SET and "updatedReplicas" not in status:
         current = wanted if status.get("currentRevision") == status.get("updateRevision") else 0

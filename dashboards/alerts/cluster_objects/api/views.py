@@ -21,17 +21,23 @@ from dashboards.alerts.openapi import answers, described
 class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
     """All fields are optional; omitted fields keep their values."""
 
-    rules = serializers.BooleanField(required=False, help_text="Keep a PrometheusRule there.")
+    rules = serializers.BooleanField(
+        required=False, help_text="Maintain a PrometheusRule in the cluster."
+    )
     receivers = serializers.BooleanField(
-        required=False, help_text="Keep an AlertmanagerConfig there, and a Secret with addresses."
+        required=False,
+        help_text="Maintain an AlertmanagerConfig and a Secret with URLs in the cluster.",
     )
     namespace = serializers.CharField(
-        required=False, allow_blank=True, max_length=63, help_text="Empty: the cluster's own."
+        required=False,
+        allow_blank=True,
+        max_length=63,
+        help_text="Empty: the cluster's default namespace.",
     )
     labels = serializers.DictField(
         child=serializers.CharField(allow_blank=True),
         required=False,
-        help_text="Of each object, for an operator which takes only those that have them.",
+        help_text="Labels of each object, for operators that select objects by label.",
     )
 
 
@@ -39,7 +45,7 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField(source="name")
     rules = serializers.BooleanField(source="row.rules")
     receivers = serializers.BooleanField(source="row.receivers")
-    namespace = serializers.CharField(help_text="Where they go.")
+    namespace = serializers.CharField(help_text="Target namespace.")
     labels = serializers.DictField(
         child=serializers.CharField(allow_blank=True), source="row.labels"
     )
@@ -47,19 +53,20 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(source="status.reason")
     message = serializers.CharField(source="status.message")
     objects = serializers.ListField(
-        child=serializers.CharField(), help_text="What may be there of this console's."
+        child=serializers.CharField(),
+        help_text="Objects of this console that may exist in the cluster.",
     )
     kept_at = serializers.DateTimeField(
         allow_null=True,
         source="status.kept_at",
-        help_text="When all of it was last found or made as wanted.",
+        help_text="Time of the last successful sync.",
     )
     corrected = serializers.IntegerField(
-        source="status.corrected", help_text="How often somebody's change was set back."
+        source="status.corrected", help_text="Number of reverted changes by others."
     )
     corrected_at = serializers.DateTimeField(allow_null=True, source="status.corrected_at")
     correction = serializers.CharField(
-        source="status.correction", help_text="What was set back last."
+        source="status.correction", help_text="Last reverted change."
     )
     generation = serializers.IntegerField(source="row.generation")
 
@@ -68,7 +75,7 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     serializer_class = ClusterAlertsSerializer
 
     @described(
-        summary="List what is kept of alerts in clusters",
+        summary="List alert sync of clusters",
         responses=ClusterAlertsSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
@@ -82,7 +89,7 @@ class ClusterAlertsView(APIView):
     write_role = "admin"
 
     @described(
-        summary="Read what is kept of alerts in a cluster",
+        summary="Read alert sync of a cluster",
         responses=answers(ClusterAlertsSerializer, 404),
     )
     def get(self, request: Request, name: str) -> Response:
@@ -90,7 +97,7 @@ class ClusterAlertsView(APIView):
         return _shown(name)
 
     @described(
-        summary="Set what is kept of alerts in a cluster",
+        summary="Change alert sync of a cluster",
         parameters=[IF_MATCH],
         request=ChangeClusterAlertsSerializer,
         responses=answers(ClusterAlertsSerializer, 400, 404, 409, 412),
@@ -108,7 +115,7 @@ class ClusterAlertsCheckView(APIView):
     write_role = "operator"
 
     @described(
-        summary="Look at a cluster's alert objects now",
+        summary="Check a cluster's alert objects now",
         request=None,
         responses=answers(ClusterAlertsSerializer, 404, status=202),
     )

@@ -47,7 +47,7 @@ class Objects:
         found = client.get(kind, name)
         if found is None:
             client.apply(body, force=True, kind=kind)
-            return [f"{kind.kind}/{name} was removed"] if known else []
+            return [f"{kind.kind}/{name} was deleted"] if known else []
         self._expect_ours(found, kind, client.namespace)
         stale = _stale(body, found)
         changed = [one for one in find_drift(body, found) if one.manager or not stale]
@@ -89,8 +89,8 @@ class Objects:
     def _expect_ours(self, found: Json, kind: ObjectKind, namespace: str) -> None:
         name = f"{kind.kind}/{found['metadata']['name']}"
         if not is_ours(found, self._install):
-            text = f"{name} in {namespace} is another console's, or somebody's own."
-            remedy = "Choose another namespace for this one, or remove that object."
+            text = f"{name} in {namespace} is owned by another console or was created manually."
+            remedy = "Choose another namespace, or remove that object."
             raise PermanentError("NotOurs", f"{text} {remedy}")
         if "deletionTimestamp" in found["metadata"]:
             raise TemporaryError("StillStopping", f"{name} is being deleted.")

@@ -100,8 +100,8 @@ def _whole(
 def check_labels(labels: Any) -> None:
     """Raise `Refused` unless the labels can be set on the objects."""
     if not isinstance(labels, Mapping) or len(labels) > _MOST_LABELS:
-        remedy = f'Write at most {_MOST_LABELS} as {{"release": "prometheus"}}.'
-        raise Refused(Problem("labels", None, "These are no labels.", remedy, "type"))
+        remedy = f'Send at most {_MOST_LABELS}, such as {{"release": "prometheus"}}.'
+        raise Refused(Problem("labels", None, "Invalid labels.", remedy, "type"))
     wrong = key_values_problem(labels)
     if wrong is not None:
         raise Refused(Problem("labels", None, *wrong))
@@ -112,4 +112,4 @@ def check_labels(labels: Any) -> None:
             raise Refused(Problem("labels", name, text, remedy, "invalid_value"))
         if name in OWN_LABELS:
             text = f"{name} says that the object is this console's."
-            raise Refused(Problem("labels", name, text, "Leave it out.", "taken"))
+            raise Refused(Problem("labels", name, text, "Remove it.", "taken"))

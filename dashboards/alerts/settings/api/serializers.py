@@ -41,7 +41,7 @@ class CommonSerializer(serializers.Serializer[Any]):
     severity = serializers.ChoiceField(choices=SEVERITIES)
     enabled = serializers.BooleanField()
     parameters = ParameterSerializer(many=True)
-    generation = serializers.IntegerField(help_text="0 while nothing is set.")
+    generation = serializers.IntegerField(help_text="0 until settings are saved.")
     changed_by = serializers.CharField()
     changed_at = serializers.DateTimeField(allow_null=True)
 
@@ -63,7 +63,7 @@ class AlertRuleSerializer(CommonSerializer):
 class EndpointRuleSerializer(CommonSerializer):
     rule = serializers.CharField()
     endpoint = serializers.CharField()
-    own = serializers.DictField(help_text="What is set for this endpoint alone.")
+    own = serializers.DictField(help_text="Settings of this endpoint.")
 
 
 class SetRuleSerializer(serializers.Serializer[Any]):
@@ -73,9 +73,9 @@ class SetRuleSerializer(serializers.Serializer[Any]):
     enabled = serializers.BooleanField(required=False, allow_null=True)
     threshold = serializers.FloatField(required=False, allow_null=True, help_text="null: default.")
     window = serializers.FloatField(required=False, allow_null=True, help_text="Seconds.")
-    expr = serializers.CharField(required=False, help_text="Of a rule of your own only.")
-    summary = serializers.CharField(required=False, help_text="Of a rule of your own only.")
-    remedy = serializers.CharField(required=False, help_text="Of a rule of your own only.")
+    expr = serializers.CharField(required=False, help_text="Custom rules only.")
+    summary = serializers.CharField(required=False, help_text="Custom rules only.")
+    remedy = serializers.CharField(required=False, help_text="Custom rules only.")
 
     def get_fields(self) -> dict[str, Any]:
         """Add `for`, a Python keyword."""
@@ -84,7 +84,7 @@ class SetRuleSerializer(serializers.Serializer[Any]):
 
 class NewRuleSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(help_text="3 to 80 letters, digits and underscores.")
-    expr = serializers.CharField(help_text="PromQL: each series it finds is an alert.")
+    expr = serializers.CharField(help_text="PromQL; each resulting series is an alert.")
     summary = serializers.CharField(max_length=200)
     remedy = serializers.CharField(required=False, default="", allow_blank=True)
     severity = serializers.ChoiceField(choices=SEVERITIES, required=False, default="ticket")
@@ -101,7 +101,7 @@ class AlertSerializer(serializers.Serializer[Any]):
     endpoint = serializers.CharField()
     worker = serializers.CharField()
     labels = serializers.DictField(child=serializers.CharField())
-    value = serializers.FloatField(allow_null=True, help_text="What is measured now, where known.")
+    value = serializers.FloatField(allow_null=True, help_text="Current value, if known.")
     since = serializers.DateTimeField(allow_null=True)
     summary = serializers.CharField()
     remedy = serializers.CharField()
@@ -110,33 +110,35 @@ class AlertSerializer(serializers.Serializer[Any]):
 class RuleFileSerializer(serializers.Serializer[Any]):
     rule_file = serializers.CharField(help_text="For Prometheus' rule_files, as YAML.")
     prometheus_rule = serializers.CharField(help_text="The same as a PrometheusRule object.")
-    state = serializers.CharField(help_text="In our own Prometheus; empty where there is none.")
-    message = serializers.CharField(help_text="Why it was refused.")
+    state = serializers.CharField(help_text="State in the bundled Prometheus; empty without one.")
+    message = serializers.CharField(help_text="Reason for the rejection.")
 
 
 class TryRuleSerializer(SetRuleSerializer):
     range = serializers.ChoiceField(
-        choices=KEYS, required=False, help_text="How far back is looked; without: 24h."
+        choices=KEYS, required=False, help_text="Evaluated range; default: 24h."
     )
 
 
 class RuleFiredSerializer(serializers.Serializer[Any]):
-    about = serializers.CharField(help_text="Whom: the endpoint first, where it has one.")
+    about = serializers.CharField(help_text="Labels of the alert, endpoint first.")
     times = serializers.IntegerField()
     firing_s = serializers.IntegerField()
     longest_s = serializers.IntegerField()
-    last = serializers.DateTimeField(allow_null=True, help_text="When it fired last.")
-    firing = serializers.BooleanField(source="still", help_text="It would fire still.")
+    last = serializers.DateTimeField(allow_null=True, help_text="Last time it would have fired.")
+    firing = serializers.BooleanField(
+        source="still", help_text="Still firing at the end of the range."
+    )
     unsure = serializers.IntegerField(
-        help_text="How often its condition was seen too briefly to tell whether it fired."
+        help_text="Number of times the condition held close to the rule's duration."
     )
 
 
 class RuleVerdictSerializer(serializers.Serializer[Any]):
-    times = serializers.IntegerField(help_text="How often it would have fired.")
-    firing_s = serializers.IntegerField(help_text="For how long, all alerts together.")
+    times = serializers.IntegerField(help_text="Number of times it would have fired.")
+    firing_s = serializers.IntegerField(help_text="Total firing time of all alerts (s).")
     unsure = serializers.IntegerField()
-    enabled = serializers.BooleanField(help_text="false: it would fire only if it were on.")
+    enabled = serializers.BooleanField(help_text="false: the rule is disabled.")
     about = RuleFiredSerializer(
         many=True, source="longest", help_text=f"At most {MOST_SHOWN}, the longest first."
     )
@@ -146,18 +148,21 @@ class RuleTrialSerializer(RuleVerdictSerializer):
     range = serializers.ChoiceField(choices=KEYS)
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
-    step_s = serializers.IntegerField(help_text="How far apart the looks at the condition are.")
+    step_s = serializers.IntegerField(help_text="Evaluation interval (s).")
     for_s = serializers.IntegerField()
     now = RuleVerdictSerializer(
-        allow_null=True, help_text="With the numbers as they are; null: the same, or no rule yet."
+        allow_null=True,
+        help_text="Result with the current settings; null: unchanged, or a new rule.",
     )
-    known_s = serializers.IntegerField(help_text="For how long of it anything was scraped.")
+    known_s = serializers.IntegerField(help_text="Part of the range with samples (s).")
     measured_s = serializers.IntegerField(
-        allow_null=True, help_text="For how long there was what it measures; null: not known."
+        allow_null=True,
+        help_text="Part of the range with samples of the measured metric (s); null: unknown.",
     )
-    left = serializers.IntegerField(help_text="Groups of endpoints that were not looked at.")
+    left = serializers.IntegerField(help_text="Endpoint groups not evaluated.")
     missing = serializers.ListField(
-        child=serializers.CharField(), help_text="Sources which did not answer, and why."
+        child=serializers.CharField(),
+        help_text="Metrics sources that did not respond, with the reason.",
     )
 
 

@@ -146,7 +146,7 @@ class RuleView(APIView):
 
 
 class RuleFileView(APIView):
-    @described(summary="Read the alert rules' file", responses=RuleFileSerializer)
+    @described(summary="Export the alert rules", responses=RuleFileSerializer)
     def get(self, request: Request) -> Response:
         """All rules with the current settings, for another Prometheus; and the load status in
         ours."""
@@ -227,7 +227,7 @@ _dry_run = partial(
 
 
 class RuleDryRunView(APIView):
-    @_dry_run(operation_id="alert_rules_try", summary="Try an alert rule")
+    @_dry_run(operation_id="alert_rules_try", summary="Dry-run an alert rule")
     def post(self, request: Request, rule: str) -> Response:
         """Return how often the rule would have fired with the submitted settings; omitted ones keep
         their values. Needs permission to change the rule. 503 if no Prometheus responds in time.
@@ -237,14 +237,14 @@ class RuleDryRunView(APIView):
 
 
 class NewRuleDryRunView(APIView):
-    @_dry_run(operation_id="alert_rules_try_new", summary="Try a new alert rule")
+    @_dry_run(operation_id="alert_rules_try_new", summary="Dry-run a new alert rule")
     def post(self, request: Request) -> Response:
         """Return how often a new user-written rule would have fired; `expr` is required."""
         return _tried(request, "")
 
 
 class EndpointRuleDryRunView(APIView):
-    @_dry_run(operation_id="endpoints_alert_rules_try", summary="Try an endpoint's alert rule")
+    @_dry_run(operation_id="endpoints_alert_rules_try", summary="Dry-run an endpoint's alert rule")
     def post(self, request: Request, name: str, rule: str) -> Response:
         """Return how often the rule would have fired for this endpoint with these settings."""
         _known(name, rule)

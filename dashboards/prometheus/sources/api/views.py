@@ -21,22 +21,22 @@ from dashboards.prometheus.sources.validation import FIELDS, SECRETS, TEXTS
 
 _HELP = {
     "url": "Without /api/v1. Redirects are not followed.",
-    "username": "User, or AWS' access key id.",
-    "secret": "Token, password or AWS' secret key. Goes in and never comes out.",
-    "secret_file": "Instead: a file's name in the console's folder of secrets.",
-    "key": "PEM, without a password. Goes in and never comes out.",
-    "key_file": "Instead: a file's name in the console's folder of secrets.",
-    "certificate": "A client's, in PEM.",
-    "ca": "PEM; empty: the authorities of the console's machine.",
-    "tenant": "Sent in `tenant_header`.",
-    "alertmanager_url": "Alerts and silences go through it then.",
+    "username": "User name, or AWS access key ID.",
+    "secret": "Token, password or AWS secret key; write-only.",
+    "secret_file": "Alternative: name of a file in the console's secrets folder.",
+    "key": "PEM, unencrypted; write-only.",
+    "key_file": "Alternative: name of a file in the console's secrets folder.",
+    "certificate": "Client certificate, PEM.",
+    "ca": "PEM; empty: the system's CAs.",
+    "tenant": "Tenant ID, sent in `tenant_header`.",
+    "alertmanager_url": "Delivers alerts and silences instead of the console.",
 }
-_CLUSTER = "Whose endpoints' numbers it has; null: all whose cluster has no source."
+_CLUSTER = "Cluster whose endpoints use it; null: all endpoints whose cluster has no source."
 
 
 class SourceSerializer(serializers.ModelSerializer[MetricsSource]):
-    kept_secrets = serializers.SerializerMethodField(help_text="Names of those that are kept.")
-    found = serializers.DictField(help_text="What it had when it was last tested.")
+    kept_secrets = serializers.SerializerMethodField(help_text="Names of the stored secrets.")
+    found = serializers.DictField(help_text="Result of the last test.")
 
     class Meta:
         model = MetricsSource
@@ -74,7 +74,7 @@ class SourceAddSerializer(SourceChangeSerializer):
     def get_fields(self) -> dict[str, Any]:
         fields = super().get_fields()
         fields["url"] = serializers.CharField(help_text=_HELP["url"])
-        name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
+        name = serializers.CharField(help_text="1 to 40 lower-case letters, digits and hyphens.")
         return {"name": name, **fields}
 
 
@@ -105,7 +105,7 @@ SOURCES = Resource(
         SourceSerializer,
         [
             OpenApiExample(
-                "A Prometheus behind a token",
+                "Prometheus with a bearer token",
                 value={
                     "name": "central",
                     "url": "https://prometheus.example.com",
@@ -120,7 +120,7 @@ SOURCES = Resource(
 class Sources(named_objects.CreateView, ListModelMixin):
     resource = SOURCES
     serializer_class = SourceSerializer
-    filters = (Filter("search", "name__icontains", "In the name."),)
+    filters = (Filter("search", "name__icontains", "Part of the name."),)
 
     @extend_schema(summary="List metrics sources", responses=SourceSerializer(many=True))
     def get(self, request: Request) -> Response:

@@ -37,7 +37,7 @@ def test_a_walk_which_was_forgotten_does_not_look_finished(start: Start) -> None
     for _ in range(20):
         db.scan(0, count=10)
     for cursor in (first, 12345 << 32 | 10, 7):
-        with pytest.raises(redis.ResponseError, match="begin again with cursor 0"):
+        with pytest.raises(redis.ResponseError, match="restart with cursor 0"):
             db.scan(cursor)
 
 

@@ -45,7 +45,7 @@ def test_receivers_and_routes(tmp_path: Path) -> None:
         routed = run("receiver", "route", "chat", "severity=page")
         assert 'sends severity="page" to chat' in routed
         assert "chat" in run("receiver", "routes")
-        assert "deleted" in run("receiver", "unroute", routed.split()[1])
+        assert "deleted" in run("receiver", "unroute", routed.split()[1], "--yes")
         assert "No alert routes" in run("receiver", "routes")
         assert "changed" in run("receiver", "update", "chat", "enabled=false")
         assert refused("receiver", "update", "chat")[0] == 2
@@ -59,7 +59,7 @@ def test_receivers_and_routes(tmp_path: Path) -> None:
         with pytest.raises(SystemExit) as failed:
             run("receiver", "test", "chat")
         assert failed.value.code == 1
-    assert "routes deleted" in run("receiver", "delete", "chat")
+    assert "routes deleted" in run("receiver", "delete", "chat", "--yes")
     assert refused("receiver", "test", "chat")[0] == 4
     assert refused("receiver", "create", "b", "kind=pigeon")[0] == 3
     assert refused("receiver", "create", "b", "--url-from", "-", "--secret-from", "-")[0] == 2

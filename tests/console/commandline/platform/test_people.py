@@ -22,10 +22,10 @@ def test_people() -> None:
     assert run("user", "list", "-o", "name") == "ada\n"
     assert password not in run("user", "get", "ada", "-o", "json")
     assert "User ada has role viewer" in run("user", "role", "ada", "viewer")
-    new = run("user", "reset-password", "ada").strip()
+    new = run("user", "reset-password", "ada", "--yes").strip()
     ada.refresh_from_db()
     assert ada.check_password(new) and new != password
-    assert "tokens revoked" in run("user", "deactivate", "ada")
+    assert "tokens revoked" in run("user", "deactivate", "ada", "--yes")
     assert not User.objects.get(username="ada").is_active
     assert "can log in again" in run("user", "activate", "ada")
     assert refused("user", "get", "bob")[0] == 4
@@ -37,7 +37,7 @@ def test_people() -> None:
 def test_the_last_admin_stays_one() -> None:
     """The user "system" is not in the database and does not count as an admin."""
     person("admin")
-    for words in (("role", "one-admin", "viewer"), ("deactivate", "one-admin")):
+    for words in (("role", "one-admin", "viewer"), ("deactivate", "one-admin", "--yes")):
         code, told = refused("user", *words)
         assert (code, "only active admin" in told) == (3, True)
 
@@ -55,8 +55,8 @@ def test_teams() -> None:
     assert json.loads(run("team", "get", "west", "-o", "json"))["members"][0]["role"] == "operator"
     run("team", "update", "west", "--description", "people of the west")
     assert "people of the west" in run("team", "list")
-    assert "removed from team west" in run("team", "remove", "west", "one-viewer")
-    assert "deleted" in run("team", "delete", "west")
+    assert "removed from team west" in run("team", "remove", "west", "one-viewer", "--yes")
+    assert "deleted" in run("team", "delete", "west", "--yes")
     assert refused("team", "get", "west")[0] == 4
 
 
@@ -69,7 +69,7 @@ def test_tokens_are_made_for_somebody() -> None:
     assert found is not None and (found.user.username, found.role) == ("one-operator", "viewer")
     listed = run("token", "list", "--user", "one-operator")
     assert "ci" in listed and clear not in listed
-    assert "Token ci revoked" in run("token", "revoke", "ci")
+    assert "Token ci revoked" in run("token", "revoke", "ci", "--yes")
     assert not ApiToken.objects.exists()
     assert refused("token", "revoke", "999")[0] == 4
 

@@ -39,8 +39,8 @@ def test_nothing_said_means_passwords_for_everybody() -> None:
         ({"EMBERLINE_LOCAL_LOGIN": "break-glass"}, "EMBERLINE_BREAK_GLASS"),
         ({"EMBERLINE_SECOND_FACTOR": "yes"}, "optional, admins, everybody"),
         ({"EMBERLINE_SESSION_IDLE_MINUTES": "1"}, "from 5"),
-        ({"EMBERLINE_SESSION_HOURS": "many"}, "whole number"),
-        ({"EMBERLINE_CONFIRM_MINUTES": "-3"}, "whole number"),
+        ({"EMBERLINE_SESSION_HOURS": "many"}, "an integer"),
+        ({"EMBERLINE_CONFIRM_MINUTES": "-3"}, "an integer"),
     ],
 )
 def test_a_policy_that_cannot_be_stops_the_start(env: dict[str, str], word: str) -> None:
@@ -80,15 +80,15 @@ def test_one_provider_from_variables(tmp_path: Path) -> None:
         ("https://id.example", "http://id.example", "https://"),
         ("https://id.example", "https://[", "https://"),
         ("client_id: emberline", "client_id: ''", "client_id"),
-        ("client_id: emberline", "client_id: 7", "write a text"),
+        ("client_id: emberline", "client_id: 7", "use a string"),
         ("client_secret_file: /run/secrets/oidc", "secret: s3cret", "client_secret_file"),
         ("{admin: [bosses], viewer: [staff]}", "{root: [bosses]}", "viewer, operator, admin"),
-        ("{admin: [bosses], viewer: [staff]}", "{admin: bosses}", "list of names"),
-        ("groups_claim:", "group_claim:", "no such field"),
-        ("teams: {search: {operator: [search]}}", "teams: [search]", "short names of teams"),
+        ("{admin: [bosses], viewer: [staff]}", "{admin: bosses}", "list of strings"),
+        ("groups_claim:", "group_claim:", "unknown field"),
+        ("teams: {search: {operator: [search]}}", "teams: [search]", "map team slugs"),
         ("roles: {admin: [bosses], viewer: [staff]}", "scopes: [email]", "add openid"),
         ("providers:", "provider:", "providers:"),
-        ("- id: acme", "- id: [", "not YAML"),
+        ("- id: acme", "- id: [", "invalid YAML"),
     ],
 )
 def test_a_mistake_is_named_and_no_secret_told(old: str, new: str, word: str) -> None:
@@ -105,7 +105,7 @@ def test_nobody_could_sign_on() -> None:
 
 
 def test_two_of_one_id_are_refused() -> None:
-    with pytest.raises(SettingError, match="an id of its own"):
+    with pytest.raises(SettingError, match="a unique id"):
         configuration.parse_providers(ONE + ONE.replace("providers:\n", ""))
 
 

@@ -44,7 +44,7 @@ def test_a_password_lets_in_who_is_named_and_nobody_else(people: Cast) -> None:
     assert log_in("alice").get("/profile/").status_code == 302
     assert log_in("ada").get("/profile/").status_code == 200
     event = AuditEvent.objects.get(verb="user.login.refused")
-    assert (event.target, event.changes["reason"]) == ("user/alice", "passwords are switched off")
+    assert (event.target, event.changes["reason"]) == ("user/alice", "password login is disabled")
     assert AuditEvent.objects.get(verb="user.login.break_glass").actor == people.ada
 
 
@@ -176,7 +176,7 @@ def test_the_command_takes_a_secret_from_standard_input(
     assert "from-a-pipe" not in str(list(AuditEvent.objects.values()))
     with pytest.raises(CommandError, match="there are: acme"):
         call_command("emberline_signon", "--secret", "other")
-    with pytest.raises(CommandError, match="was empty"):
+    with pytest.raises(CommandError, match="is empty"):
         call_command("emberline_signon", "--secret", "acme")
     call_command("emberline_signon", "--forget", "acme")
     assert oidc.client_secret(settings.OIDC_PROVIDERS[0]) == ""

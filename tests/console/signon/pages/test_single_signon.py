@@ -262,7 +262,7 @@ def test_a_code_of_another_attempt_is_refused(idp: OpenIdProvider) -> None:
         for part in urlsplit(own).query.split("&")
     )
     assert mine.get(f"/login/with/acme/back/?{mixed}").status_code == 403
-    assert reasons() == ["the provider did not accept the code (OAuth2Error)"]
+    assert reasons() == ["the provider rejected the code (OAuth2Error)"]
 
 
 STRANGE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -179,13 +179,13 @@ def test_not_knowing_is_no_end_and_is_told_after_a_while(alerting_world: World) 
     alerting_world.fires("Slow")
     alerting_world.look()
     alerting_world.look(30)
-    alerting_world.why = "Prometheus at http://p:9090 cannot be reached."
+    alerting_world.why = "Prometheus at http://p:9090 is unreachable."
     assert alerting_world.look(10) == []
     assert Dispatch.objects.get().reason == "PrometheusAway"
     alerting_world.look(115)
     (one,) = [*alerting_world.look(10), *alerting_world.look(35)]
     assert marks(one) == [("NoMetrics", "firing")]
-    assert "cannot be reached" in one.body["alerts"][0]["annotations"]["description"]
+    assert "is unreachable" in one.body["alerts"][0]["annotations"]["description"]
     assert alerting_world.look(3600) == []
     assert SeenAlert.objects.get(labels__alertname="Slow").ended_at is None
     alerting_world.why = ""

@@ -63,12 +63,12 @@ def test_values_between_chart_points_are_reported() -> None:
 
 
 def test_failed_count_is_unknown() -> None:
-    evidence = Evidence(caused=0.0, fault="It did not answer in time.")
+    evidence = Evidence(caused=0.0, fault="It did not respond in time.")
     state, message = judge(TTFT, Points(), facts(TTFT), None, evidence)
     assert state == "quiet"
     assert message is not None
     assert message.title == "Unknown"
-    assert "It did not answer in time." in message.text
+    assert "It did not respond in time." in message.text
 
 
 def test_a_measured_zero_is_not_nothing() -> None:

@@ -31,6 +31,7 @@ from dashboards.boards.panels.declarations import (
 from dashboards.boards.panels.routing import STRATEGIES
 from dashboards.grafana.export import panel as export_panel
 from dashboards.grafana.export.dashboard import DashboardExport, list_exports, make_dashboard
+from routing.analysis import label_names
 from tests.dashboards.grafana.export import checker
 from tests.dashboards.grafana.export.checker import Object, wrong_with
 from tests.dashboards.grafana.export.variables import ALWAYS, names
@@ -128,11 +129,28 @@ def test_a_series_has_the_colour_and_the_dash_it_has_in_the_console(
             one["matcher"]["options"]: {part["id"]: part["value"] for part in one["properties"]}
             for one in shown["fieldConfig"]["overrides"]
         }
-        assert set(dressed) == set(declared.legend)
+        assert set(dressed) >= set(declared.legend)
         for key, style in declared.legend.items():
             assert dressed[key]["displayName"] == style.label
             assert dressed[key]["color"]["fixedColor"] == style.colour
             assert ("custom.lineStyle" in dressed[key]) is (style.dash != "solid")
+
+
+def test_codes_without_a_style_are_named_as_in_the_console(
+    wanted: DashboardExport, made: Object
+) -> None:
+    for shown, declared in zip(drawn(made), wanted.panels, strict=True):
+        given = {
+            one["matcher"]["options"]: {part["id"]: part["value"] for part in one["properties"]}
+            for one in shown["fieldConfig"]["overrides"]
+        }
+        for line in declared.lines:
+            names = {} if line.name else label_names.list_names(line.by, declared.metric)
+            for code, name in names.items():
+                if code not in declared.legend:
+                    assert given.get(code, {}).get("displayName", code) == name
+        if declared.id == "kv-fallbacks":
+            assert given["no_events"] == {"displayName": "No KV events received"}
 
 
 def test_no_endpoint_of_ours_is_named(made: Object) -> None:

@@ -133,7 +133,7 @@ class TestAway:
         fault = one(Prometheus(f"http://127.0.0.1:{port}", QUICK)).fault
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
-        assert fault.detail == f"Prometheus at http://127.0.0.1:{port} cannot be reached."
+        assert fault.detail == f"Prometheus at http://127.0.0.1:{port} is unreachable."
 
     def test_a_server_that_never_answers_costs_one_wait_for_a_whole_page(self) -> None:
         with answering((HANG, "")) as (client, seen):

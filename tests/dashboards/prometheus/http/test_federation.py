@@ -16,7 +16,7 @@ from dashboards.prometheus.http.client import Fault, FaultKind, Join, QueryResul
 from dashboards.prometheus.http.federation import Federated, FederatedSource, RefusingAsker
 from endpoints.models import Endpoint
 
-AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu cannot be reached.")
+AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu is unreachable.")
 
 
 class Told:

@@ -87,7 +87,7 @@ def test_a_refused_login_is_said_so() -> None:
     with http_stub({"/api/v1/query": (401, "no")}) as stub:
         fault = asked(stub.url)
     assert getattr(fault, "kind", None) is FaultKind.REFUSED
-    assert f"Prometheus eu at {stub.url} refuses this console (HTTP 401)." in str(fault)
+    assert f"Prometheus eu at {stub.url} denied access (HTTP 401)." in str(fault)
 
 
 def test_addresses_which_hold_credentials_are_refused_when_they_are_reached() -> None:
@@ -151,7 +151,7 @@ def test_tls_trusts_the_given_authority_only() -> None:
     with tls_server(asks_for_a_certificate=False) as url:
         assert asked(url, Login(ca=authority().pem.decode())) == 7.0
         for login in (Login(), Login(ca=stranger().pem.decode())):
-            assert "cannot be reached" in str(asked(url, login))
+            assert "is unreachable" in str(asked(url, login))
             with pytest.raises(NoReplyError, match="TLS failed"):
                 exchange(login, "GET", f"{url}/api/v1/query")
 
@@ -162,9 +162,9 @@ def test_a_client_s_certificate_is_shown(tmp_path: Path) -> None:
     mine = Login(Auth.MTLS, ca=ca, certificate=certificate, key=key)
     with tls_server(asks_for_a_certificate=True) as url:
         assert asked(url, mine) == 7.0
-        assert "cannot be reached" in str(asked(url, Login(ca=ca)))
+        assert "is unreachable" in str(asked(url, Login(ca=ca)))
         odd = Login(Auth.MTLS, ca=ca, certificate=certificate, key="no key")
-        assert "The certificate and its key are no pair" in str(asked(url, odd))
+        assert "The certificate and key are not a matching" in str(asked(url, odd))
 
 
 def test_no_secret_is_in_a_repr() -> None:

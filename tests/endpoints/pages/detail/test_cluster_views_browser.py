@@ -41,7 +41,7 @@ def shown(cluster: PaperCluster, placed: Endpoint) -> Endpoint:
         Drift("Deployment/demo-worker", ".spec.paused", False, True, "somebodys-operator", 1.7e9),
     )
     cluster.parts = (
-        PartCondition("rollout", True, "", "2 of 2 are of the present revision.", 1.7e9),
+        PartCondition("rollout", True, "", "2 of 2 are of the current revision.", 1.7e9),
         PartCondition("certificate", True, "Issued", "", 1.7e9),
         PartCondition("autoscaler", False, "NoMetrics", "unable to fetch metrics", 1.7e9),
     )

@@ -100,3 +100,19 @@ def test_two_people_change_one(
     page.wait_for_url("**/endpoints/demo/")
     # The refusal itself is what Chromium reports.
     assert all("409" in complaint for complaint in watched.complaints)
+
+
+def test_what_is_typed_before_the_script_runs_is_validated(
+    chrome: Browser, alice: User, live_server: LiveServer
+) -> None:
+    watched = logged_in(chrome, live_server.url, 1280, "light")
+    page: Any = watched.page
+    held: list[Any] = []
+    page.route("**/editor*.js", lambda route: held.append(route))
+    with page.expect_request("**/editor*.js"):
+        page.goto(f"{live_server.url}/endpoints/new/", wait_until="commit")
+    page.fill("[name=name]", "Not a name")
+    held[0].continue_()
+    expect(page.locator("#live-name")).to_contain_text("is not a valid name")
+    expect(page.locator("[name=name]")).to_have_value("Not a name")
+    expect(page.locator("#touched")).to_have_value("name")

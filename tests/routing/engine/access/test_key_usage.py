@@ -81,7 +81,7 @@ async def test_a_spent_budget_refuses_until_it_begins_anew(tmp_path: Path) -> No
         answer = await ask(server, post(chat("hi"), authorization=bearer("spent")))
         assert (answer.status, answer.code) == (429, "insufficient_quota")
         assert 0 < int(answer.headers["retry-after"]) <= 90
-        assert "may ask again from" in answer.json["error"]["message"]
+        assert "resets at" in answer.json["error"]["message"]
         assert (await ask(server, post(chat("hi"), authorization=bearer("new")))).status == 200
         assert len(worker.requests) == 1
         reason = "key_budget_spent"

@@ -40,7 +40,7 @@ async def test_one_which_differs_for_tools_alone() -> None:
     mine = LocalTokens(ModelFiles(files[0], {"default": plain}), ServerDefaults())  # type: ignore[arg-type]
     found = await report(mine, LocalTokens(ModelFiles(*files), ServerDefaults()))  # type: ignore[arg-type]
     assert [finding.probe for finding in found.findings] == ["tools", "a tool's result"]
-    assert "tools otherwise" in found.findings[0].fix
+    assert "tools differently" in found.findings[0].fix
 
 
 async def test_another_tokenizer_is_found() -> None:

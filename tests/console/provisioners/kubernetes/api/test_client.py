@@ -183,7 +183,7 @@ class TestFaults:
         with answering(page) as url:
             access = ClusterAccess("kubeconfig", _kubeconfig(url))
             own = KubernetesProvisioner(access, "models", CAPABILITIES)
-            with pytest.raises(TemporaryError, match="no API server"):
+            with pytest.raises(TemporaryError, match="not a Kubernetes API server"):
                 own.observe(REF)
 
     def test_a_foreign_certificate_is_not_asked(self, fake: KubeRig) -> None:

@@ -170,8 +170,8 @@ def test_the_page_says_whether_anybody_looks() -> None:
     assert "background worker is not running" in viewer.get(PAGES).text
     Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason="NoPrometheus")
     assert "No Prometheus configured" in viewer.get(PAGES).text
-    Dispatch.objects.update(reason="PrometheusAway", message="It cannot be reached.")
-    assert "It cannot be reached." in viewer.get(PAGES).text
+    Dispatch.objects.update(reason="PrometheusAway", message="The server is unreachable.")
+    assert "The server is unreachable." in viewer.get(PAGES).text
     Dispatch.objects.update(reason="Looking", message="")
     assert "No alert receivers configured." in viewer.get(PAGES).text
     one = Receiver.objects.create(name="on-call", kind="email", to=["a@example.org"])

@@ -232,3 +232,17 @@ def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.Monkey
         "dashboards.alerts.notify.alertmanagers.replace_silence", None
     )  # an expired silence causes no request
     assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409
+
+
+def test_times_of_a_silence_are_typed_in_the_zone_of_the_profile() -> None:
+    alice = browser("operator")
+    alice.cookies["emberline-zone"] = "Asia/Kolkata"
+    new = "/alerts/silences/new/"
+    assert "Start (IST)" in alice.get(new).text
+    begins = timezone.now().replace(second=0, microsecond=0) + timedelta(hours=3)
+    typed = (begins + timedelta(hours=5.5)).strftime("%Y-%m-%dT%H:%M")
+    wished = {"matchers": "severity=page", "duration": "2h", "comment": "a", "starts_at": typed}
+    assert alice.post(new, wished).status_code == 302
+    (row,) = Silence.objects.all()
+    assert row.starts_at == begins
+    assert f'value="{typed}"' in alice.get(f"/alerts/silences/{row.pk}/").text
