@@ -196,7 +196,7 @@ def test_reseal_says_what_was_broken(rows: list[int]) -> None:
     integrity.reseal()
     chain.link_rows()
     assert chain.verify_chain().problem == ""
-    assert "place 3" in AuditEvent.objects.get(verb="audit.reseal").changes["broken"]
+    assert "row 3" in AuditEvent.objects.get(verb="audit.reseal").changes["broken"]
 
 
 def test_people_and_teams_may_go_and_the_rows_stay_as_they_are(rows: list[int]) -> None:
