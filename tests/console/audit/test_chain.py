@@ -119,19 +119,19 @@ def _deleted(where: str) -> Callable[[list[int]], None]:
         (_set("at", "2020-01-01 00:00:00"), "was changed"),
         (_set("seal", "0" * 64), "was changed"),
         (_set("sequence", None), "was not written by the console"),
-        (_deleted("sequence = 3"), "place 3 is missing"),
+        (_deleted("sequence = 3"), "row 3 is missing"),
         (_deleted("sequence IN (3, 4)"), "rows 3 to 4 are missing"),
-        (_deleted("sequence = 1"), "place 1 is missing"),
-        (_deleted("sequence = 6"), "place 6 is missing"),
+        (_deleted("sequence = 1"), "row 1 is missing"),
+        (_deleted("sequence = 6"), "row 6 is missing"),
         (_deleted("sequence IS NOT NULL"), "missing"),
-        (_cut_at_the_end, "ends of the chain"),
-        (_begun_later, "ends of the chain"),
-        (_moved_up, "ends of the chain"),
+        (_cut_at_the_end, "ends of the log"),
+        (_begun_later, "ends of the log"),
+        (_moved_up, "ends of the log"),
         (_swapped, "was changed or moved"),
         (lambda ids: _copied(ids[2], 900, "NULL"), "was not written by the console"),
         (lambda ids: _copied(ids[2], 900, "7"), "inserted"),
         (lambda ids: _copied(ids[2], 900, "0"), "inserted"),
-        (lambda ids: sql("DELETE FROM audit_auditchain"), "ends of the chain"),
+        (lambda ids: sql("DELETE FROM audit_auditchain"), "ends of the log"),
         (_washed, "was not written by the console"),
     ],
 )
@@ -196,7 +196,7 @@ def test_reseal_says_what_was_broken(rows: list[int]) -> None:
     integrity.reseal()
     chain.link_rows()
     assert chain.verify_chain().problem == ""
-    assert "place 3" in AuditEvent.objects.get(verb="audit.reseal").changes["broken"]
+    assert "row 3" in AuditEvent.objects.get(verb="audit.reseal").changes["broken"]
 
 
 def test_people_and_teams_may_go_and_the_rows_stay_as_they_are(rows: list[int]) -> None:

@@ -81,7 +81,7 @@ def test_the_role_is_printed_before_anything_is_followed(people: Cast, api: Stub
     with pytest.raises(CommandError, match="Unknown cluster work"):
         emberline("role", "work", "--follow")
     add(people, api.url)
-    assert emberline("role", "work").startswith("# work grants all that is needed.")
+    assert emberline("role", "work").startswith("# work grants all required permissions.")
     plain = roles(emberline("role", "work", "--namespace", "team-a"))
     assert set(plain) == {"team-a", ""}
     assert "deployments" in plain["team-a"]

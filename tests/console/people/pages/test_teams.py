@@ -25,7 +25,7 @@ def test_an_admin_makes_a_team_and_takes_people_in(teams: Teams, people: Cast) -
     assert "nora now has the role operator in this team." in page
     absent = {"username": "nobody", "role": "operator"}
     page = client.post("/access/teams/search/members/", absent, follow=True).content.decode()
-    assert "There is no user nobody." in page
+    assert "User nobody does not exist." in page
     changed = {"name": "Search", "description": "finds", "namespaces": ""}
     client.post("/access/teams/search/change/", changed)
     assert Team.objects.get(slug="search").namespaces == []

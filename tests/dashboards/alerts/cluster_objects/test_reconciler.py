@@ -77,7 +77,7 @@ def test_what_somebody_changes_is_set_back_and_said(kept: Kept) -> None:
     until(lambda: kept.find("PrometheusRule", RULES) is None, what="its end")
     shown = kept.keep()
     assert shown.status.corrected == 2
-    assert "was removed" in shown.status.correction
+    assert "was deleted" in shown.status.correction
     assert kept.find("PrometheusRule", RULES)
     assert kept.keep().status.corrected == 2
 

@@ -197,7 +197,7 @@ def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settin
     assert Silence.objects.get().pk == kept.pk
     page = browser("viewer").get("/alerts/silences/")
     assert page.status_code == 200
-    assert "It is unreachable." in page.text
+    assert "The server is unreachable." in page.text
     assert browser("operator").post(f"/alerts/silences/{kept.pk}/expire/").status_code == 302
     teams = {"matchers": ["team=ours"], "comment": "x"}
     use(settings, manager.url)

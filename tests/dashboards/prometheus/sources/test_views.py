@@ -274,7 +274,7 @@ def test_a_server_that_is_away_or_no_prometheus_is_said_so(server: Stub) -> None
     add("away", "http://127.0.0.1:9", enabled=False)
     add("odd", f"{server.url}/api/v2", enabled=False)
     found = actions.test(person("operator"), "away").found
-    assert found["findings"][0]["text"] == "It is unreachable."
+    assert found["findings"][0]["text"] == "The server is unreachable."
     assert found["verdict"] == "danger"
     assert actions.test(person("operator"), "odd").found["verdict"] == "danger"
 
