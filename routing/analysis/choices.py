@@ -84,25 +84,6 @@ class RoutingDecision:
             return None
         return min(100, round(100 * self.cached_tokens / self.prompt_tokens))
 
-    @property
-    def miss(self) -> str:
-        """Return why less than half of the prompt was cached and what to do; "" for a hit."""
-        cached, prompt = self.cached_tokens, self.prompt_tokens
-        if cached is None or not prompt or 2 * cached >= prompt:
-            return ""
-        expected = self.predicted_cached_tokens or 0
-        best = max(self.candidates, key=lambda one: one.matched_tokens, default=None)
-        if expected and cached < expected / 2:
-            return _EVICTED.format(expected=expected, chosen=self.chosen)
-        if best is not None and not best.chosen and best.matched_tokens > max(cached, expected):
-            other = f"{best.worker} holds {best.matched_tokens} of the {prompt} prompt tokens"
-            return f"{other}, {self.chosen} was selected. {self.sentence}"
-        if self.strategy in _CACHE_BLIND:
-            return _CACHE_BLIND[self.strategy]
-        if cached:
-            return _NEW_SUFFIX.format(cached=cached)
-        return _NEW_PROMPT.format(chosen=self.chosen)
-
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
@@ -147,24 +128,6 @@ def _has_outcome(outcome: str, decision: RoutingDecision) -> bool:
     return outcome == "" or (decision.status is not None and not decision.failed)
 
 
-_EVICTED = (
-    "The router expected {expected} cached tokens on {chosen}; they were evicted before the "
-    "request arrived. A larger L1 or an L2 cache keeps them longer."
-)
-_NEW_SUFFIX = (
-    "Only the first {cached} tokens were sent before; the rest was computed. A prefix is reused up "
-    "to the first difference: put changing text at the end of the prompt."
-)
-_NEW_PROMPT = (
-    "No worker is known to hold a prefix of this prompt: it is new to this endpoint, or was "
-    "evicted. Its tokens were computed and stored on {chosen}; from now on the prefix is a hit."
-)
-_CACHE_BLIND = {
-    "roundrobin": "Strategy roundrobin selects workers in turn, regardless of their caches. "
-    "prefixaware and kvaware select the worker that holds the prefix.",
-    "session": "Strategy session selects the worker of the session, regardless of the other "
-    "workers' caches. The first request of a session is a miss.",
-}
 _DESCRIPTIONS = {
     "prefix_hit": "The worker served a prompt with the same prefix, so its cache likely holds it.",
     "kv_hit": "The worker's KV events report that its cache holds the prefix of this prompt.",

@@ -78,6 +78,17 @@ def find_causes(decision: RoutingDecision) -> list[tuple[str, str, int]]:
     return [(code, get_name("cause", code), count) for code, count in causes.most_common()]
 
 
+def explain_miss(decision: RoutingDecision) -> str:
+    """Return the main cause and its remedy if less than half of the prompt was cached, else ""."""
+    cached, prompt = decision.cached_tokens, decision.prompt_tokens
+    if cached is None or not prompt or 2 * cached >= prompt:
+        return ""
+    for code, label, tokens in find_causes(decision)[:1]:
+        remedy = find_remedy(code).text.removeprefix("None: ")
+        return f"{label}: {tokens} of {prompt} prompt tokens. {remedy[:1].upper()}{remedy[1:]}"
+    return ""
+
+
 def find_examples(decisions: Sequence[RoutingDecision], cause: str, most: int) -> list[MissExample]:
     """Return decisions with this cause, those with the most tokens first."""
     found = []

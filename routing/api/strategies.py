@@ -215,7 +215,7 @@ class ChatAnswerSerializer(serializers.Serializer[Any]):
     reason_label = serializers.CharField(allow_blank=True)
     reason_sentence = serializers.CharField(allow_blank=True)
     miss = serializers.CharField(
-        allow_blank=True, help_text="Why less than half of the prompt was cached."
+        allow_blank=True, help_text="Main cause, if less than half of the prompt was cached."
     )
     route = serializers.CharField(allow_blank=True)
     cold = serializers.BooleanField()

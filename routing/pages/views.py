@@ -24,7 +24,7 @@ from endpoints.spec.fields import BY_PATH, STRATEGIES
 from routing import actions, selectors
 from routing.analysis import choices, kv_rows, prefixes
 from routing.analysis.choices import OUTCOMES, DecisionFilter, RoutingDecision
-from routing.analysis.misses import find_causes
+from routing.analysis.misses import explain_miss, find_causes
 from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
 from routing.prompts.conversation import read_dry_run
@@ -133,6 +133,7 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
         **build_shell(found, "decisions"),
         "number": number,
         "decision": asked.found,
+        "miss": explain_miss(asked.found) if asked.found is not None else "",
         "misses": find_causes(asked.found) if asked.found is not None else (),
         "error": asked.error,
         "prefix_name": _prefix_name(found, asked.found),

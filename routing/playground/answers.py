@@ -22,6 +22,7 @@ from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.prompt.stream import stream
 from routing import selectors
 from routing.analysis.choices import RoutingDecision
+from routing.analysis.misses import explain_miss
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError
 from routing.prompts.conversation import Conversation
@@ -104,7 +105,7 @@ def _explain_miss(answer: PromptAnswer, decision: RoutingDecision | None) -> str
     if decision is None:
         return ""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
-    return replace(decision, prompt_tokens=prompt, cached_tokens=cached).miss
+    return explain_miss(replace(decision, prompt_tokens=prompt, cached_tokens=cached))
 
 
 def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from endpoints.models import Endpoint
 from routing import selectors
 from routing.analysis.choices import read_decision
+from routing.analysis.misses import explain_miss
 from routing.deployment import admin_client
 from tests.support.console import browser, make_endpoint, pretend_ready, program
 from tests.support.http_stub import HANG, Stub, http_stub
@@ -132,29 +133,18 @@ def test_one_decision_is_a_table_of_candidates(demo_endpoint: Endpoint) -> None:
     assert "Decision expired" in gone
 
 
-NO_MATCH = [{**one, "matched": {"prefix": 0}} for one in CANDIDATES]
-OTHER_HOLDS = [NO_MATCH[0], {**CANDIDATES[1], "matched": {"prefix": 480}}]
+EVICTED = {"causes": {"evicted_l1": 448, "below_block": 20}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "explanation"),
-    [
-        (
-            {"predicted_cached_tokens": 480},
-            "expected 480 cached tokens on demo-worker-0",
-        ),
-        ({"candidates": NO_MATCH}, "No worker is known to hold a prefix"),
-        (
-            {"candidates": NO_MATCH, "cached_tokens": 96},
-            "Only the first 96 tokens were sent",
-        ),
-        ({"candidates": OTHER_HOLDS}, "demo-worker-1 holds 480 of the 500 prompt tokens"),
-        ({"candidates": NO_MATCH, "strategy": "roundrobin"}, "selects workers in turn"),
-    ],
-)
-def test_a_miss_is_explained(changes: dict[str, Any], explanation: str) -> None:
-    miss = {**DECISION, "predicted_cached_tokens": 0, "cached_tokens": 0, **changes}
-    assert explanation in read_decision(miss).miss
+def test_a_miss_is_explained_by_its_main_cause() -> None:
+    miss = {**DECISION, "cached_tokens": 32, "misses": EVICTED}
+    explanation = explain_miss(read_decision(miss))
+    assert explanation == "Evicted from L1: 448 of 500 prompt tokens. Enlarge L1, or enable L2."
+    new = explain_miss(read_decision({**miss, "misses": {"causes": {"first_seen": 468}}}))
+    assert new.endswith("468 of 500 prompt tokens. No earlier prompt began like this.")
+    for changes in ({"cached_tokens": 480}, {"cached_tokens": None}, {"prompt_tokens": None}):
+        assert explain_miss(read_decision({**miss, **changes})) == ""
+    assert explain_miss(read_decision({**miss, "misses": None})) == "", "a router of before"
 
 
 def test_the_page_of_a_miss_begins_with_its_explanation(
@@ -162,12 +152,10 @@ def test_the_page_of_a_miss_begins_with_its_explanation(
 ) -> None:
     path = "/routing/endpoints/demo/decisions/abc-1/"
     assert 'id="miss"' not in browser("viewer").get(path).text, "a hit"
-    router.answers["/decisions/abc-1"] = (200, {**DECISION, "cached_tokens": 32})
+    router.answers["/decisions/abc-1"] = (200, {**DECISION, "cached_tokens": 32, "misses": EVICTED})
     text = browser("viewer").get(path).text
     assert "Cache miss: 32 of 500 prompt tokens cached" in text
-    assert "expected 480 cached tokens" in text
-    for unreported in ({"cached_tokens": None}, {"prompt_tokens": None, "cached_tokens": 0}):
-        assert read_decision({**DECISION, **unreported}).miss == ""
+    assert "Evicted from L1: 448 of 500" in text
 
 
 def test_of_many_workers_the_page_says_how_many_were_compared(

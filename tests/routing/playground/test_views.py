@@ -112,8 +112,10 @@ def test_a_miss_is_explained_below_the_answer(demo_endpoint: Endpoint, router: S
     usage = {**USAGE, "prompt_tokens_details": {"cached_tokens": 8}}
     body = lines({"choices": [{"delta": {"content": "Once"}}]}, {"choices": [], "usage": usage})
     router.answers["/v1/chat/completions"] = (200, body)
+    missed = {**DECISION, "misses": {"causes": {"evicted_device": 32}}}
+    router.answers["/decisions/d-1"] = (200, missed)
     done = events(chat(browser("operator"), said()))[-1][1]
-    assert "expected 32 cached tokens on demo-worker-0; they were evicted" in done["miss"]
+    assert done["miss"].startswith("Evicted from device memory: 32 of 40 prompt tokens.")
     assert "data-miss" in done["html"] and "Explain cache miss" in done["html"]
     cold = events(chat(browser("operator"), said(cold=True)))[-1][1]
     assert cold["miss"] == "", "every prompt token is computed on purpose"
