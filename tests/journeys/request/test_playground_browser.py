@@ -65,7 +65,7 @@ def test_the_sample_prompt_is_sent_with_one_click_and_its_miss_explained(
     sample = it.page.get_by_role("button", name="Send sample prompt")
     sample.click()
     turn = it.page.locator(".turn-assistant").first
-    expect(turn.locator("[data-miss]")).to_contain_text("No worker is known to hold a prefix")
+    expect(turn.locator("[data-miss]")).to_contain_text("First seen")
     expect(turn.get_by_role("link", name="Explain cache miss")).to_be_visible()
     expect(sample).to_be_hidden()
     assert not it.complaints
