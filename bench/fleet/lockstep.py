@@ -12,6 +12,7 @@ import asyncio
 from time import perf_counter
 
 from bench.fleet import prompts
+from bench.fleet.arrivals import Arrivals
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
 from bench.fleet.serve import ServedFleet
@@ -60,11 +61,12 @@ class Lockstep:
         self._speed = speed
         self._publishers = publishers
         self._way = way = _Way()
+        self._arrivals = Arrivals(fleet.asks)
         self._real = perf_counter()
         fleet.on_arrival = lambda number: way.ends("request", number)
         client.on_first = lambda number: way.ends("first", number)
         client.on_done = lambda number: way.ends("done", number)
-        client.on_failed = way.failed
+        client.on_failed = self._failed
 
     @property
     def held(self) -> int:
@@ -78,13 +80,14 @@ class Lockstep:
         """
         fleet = self._fleet
         before: list[float] = []
-        for number, ask in enumerate(fleet.asks):
-            if number == warm:
+        for sent in range(len(fleet.asks)):
+            if sent == warm:
                 before = [worker.busy_s for worker in fleet.workers]
-            await self._advance(ask.at)
-            await self._turn(ask.at)
+            await self._advance()
+            at, number = self._arrivals.take()
+            await self._turn(at)
             self._way.begins("request", number)
-            await self._client.send(number, prompts.wire(number, ask))
+            await self._client.send(number, prompts.wire(number, fleet.asks[number]))
             await self._way.settled()
         busy = [worker.busy_s - was for worker, was in zip(fleet.workers, before, strict=True)]
         self._client.close()
@@ -103,12 +106,16 @@ class Lockstep:
         else:
             self._real = max(self._real, perf_counter() - 0.05)
 
-    async def _advance(self, until: float) -> None:
-        """End all steps until then, in order."""
+    def _failed(self, number: int) -> None:
+        self._way.failed(number)
+        self._arrivals.ended(number, self._fleet.now)
+
+    async def _advance(self) -> None:
+        """End all steps before the next arrival, in order."""
         workers = self._fleet.workers
         while True:
             worker = min(workers, key=lambda worker: worker.next_at)
-            if worker.next_at > until:
+            if worker.next_at > self._arrivals.next_at or worker.next_at == NEVER:
                 return
             await self._turn(worker.next_at)
             first, done = self._fleet.advance(worker)
@@ -117,6 +124,7 @@ class Lockstep:
                 self._way.begins("first", job.tag)
             for job in done:
                 self._way.begins("done", job.tag)
+                self._arrivals.ended(job.tag, self._fleet.now)
             if self._publishers is not None and self._publishers.publish():
                 await asyncio.sleep(_HEARD_S)
             await self._way.settled()
