@@ -55,7 +55,7 @@ def test_refusals_keep_their_words(local: Client) -> None:
     with pytest.raises(Refused) as refused:
         local.endpoints.create({**SPEC, "replicas": -1})
     assert (refused.value.field, refused.value.value) == ("replicas", -1)
-    with pytest.raises(NotFound, match="no endpoint other"):
+    with pytest.raises(NotFound, match="Unknown endpoint other"):
         local.endpoints.get("other")
     local.endpoints.create(SPEC)
     with pytest.raises(Conflict, match="changed meanwhile"):

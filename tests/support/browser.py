@@ -72,11 +72,20 @@ class Watched:
         return not wrong
 
 
-def watch(browser: Browser, base: str, width: int = 1280, theme: str = "light") -> Watched:
+def watch(
+    browser: Browser,
+    base: str,
+    width: int = 1280,
+    theme: str = "light",
+    timezone_id: str | None = None,
+) -> Watched:
     """Open a page without shared cookies and record its errors."""
     scheme = "dark" if theme == "dark" else "light"
     context = browser.new_context(
-        viewport={"width": width, "height": 844}, color_scheme=scheme, base_url=base
+        viewport={"width": width, "height": 844},
+        color_scheme=scheme,
+        base_url=base,
+        timezone_id=timezone_id,
     )
     watched = Watched(context.new_page(), base)
     note = watched.complaints.append

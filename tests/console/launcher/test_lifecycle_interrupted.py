@@ -227,7 +227,7 @@ def test_an_admin_whose_password_nobody_saw_gets_another(
     password = second.partition("password: ")[2].split()[0]
     assert User.objects.get().check_password(password)
     call_command("emberline_admin", "--create")
-    assert "nothing changed" in capsys.readouterr().out
+    assert "nothing was changed" in capsys.readouterr().out
     User.objects.update(last_login=timezone.now())
     call_command("emberline_admin", "--create", "--renew-unused")
-    assert "nothing changed" in capsys.readouterr().out
+    assert "nothing was changed" in capsys.readouterr().out

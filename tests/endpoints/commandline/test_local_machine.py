@@ -107,7 +107,7 @@ def test_change_and_delete() -> None:
     )
     assert "being deleted" in run("endpoint", "delete", "demo", "--yes")
     assert Endpoint.objects.get().deleting
-    assert "no endpoint other" in refused("endpoint", "delete", "other", "-y")
+    assert "Unknown endpoint other" in refused("endpoint", "delete", "other", "-y")
 
 
 def test_from_a_real_shell(settings: Any) -> None:

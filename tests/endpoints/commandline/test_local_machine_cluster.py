@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_named(
         text = refused("logs", "demo", *words)
         assert told in text
         assert known in text
-    assert "no endpoint other" in refused("logs", "other")
+    assert "Unknown endpoint other" in refused("logs", "other")
     for tail in ("0", "-1", "x", "2001", "9" * 30):
         assert "from 1 to 2000" in refused("logs", "demo", f"--tail={tail}")
     cluster.away = True
@@ -158,4 +158,4 @@ def test_what_is_no_drift_is_refused(placed: Endpoint) -> None:
     assert "has no drift stranger" in refused("heal", "demo", "--workload", "stranger")
     make_endpoint(name="here")
     assert "runs on this machine" in refused("heal", "here")
-    assert "no endpoint other" in refused("drift", "other")
+    assert "Unknown endpoint other" in refused("drift", "other")

@@ -40,7 +40,7 @@ def test_a_used_tier_cannot_be_deleted_and_an_unused_one_can(
     with pytest.raises(Refused, match="endpoint one"):
         tiers.delete(operator, "chat")
     tiers.delete(operator, "spare")
-    with pytest.raises(SpecErrors, match="no cache tier 'spare'"):
+    with pytest.raises(SpecErrors, match="Unknown cache tier 'spare'"):
         actions.create(SYSTEM, on(data, "three", "spare"))
 
 

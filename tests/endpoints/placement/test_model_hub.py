@@ -131,7 +131,7 @@ def test_a_hanging_name_resolution_ends_at_the_deadline(
     release = threading.Event()
     monkeypatch.setattr(model_hub, "DEADLINE_S", 0.05)
     monkeypatch.setattr(model_hub, "_fetch", lambda *_: release.wait(20))
-    assert model_hub.lookup("org/name").reason == "127.0.0.1 did not answer within 0.05 s"
+    assert model_hub.lookup("org/name").reason == "127.0.0.1 did not respond within 0.05 s"
     release.set()
 
 

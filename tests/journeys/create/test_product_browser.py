@@ -80,7 +80,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     watched.shot("endpoint-ready")
 
     page.locator("[name=prompt]").fill("Tell me about warm caches. " * 20)
-    page.get_by_role("button", name=re.compile("^ ?send", re.I)).click()
+    page.get_by_role("button", name=re.compile("^ ?send$", re.I)).click()
     expect(page.get_by_text("[simulated]").first).to_be_visible(timeout=30_000)
     watched.shot("endpoint-answer")
 

@@ -69,7 +69,7 @@ def test_a_command_typed_beside_it_asks_what_it_asks(simulated: Product) -> None
         timeout=60,
     )
     assert "ok    broker: responds" in done.stdout, done.stdout + done.stderr
-    assert "metrics source console: scrapes" in done.stdout
+    assert "ok    metrics source console: " in done.stdout
 
 
 def test_create_use_edit_scale_delete(simulated: Product) -> None:

@@ -46,7 +46,7 @@ def test_a_cluster_is_added_and_seen(
     wide.page.press("#id_kubeconfig", "Tab")
     wide.page.wait_for_selector("#contexts input[type=radio][value=work]:checked")
     wide.page.click("button[type=submit] >> text=Add cluster")
-    wide.page.wait_for_selector("text=Not known yet")
+    wide.page.wait_for_selector("text=Shown after the first successful check")
     # Playwright keeps an event loop in this thread, where Django's ORM is not at home.
     with ThreadPoolExecutor(1) as elsewhere:
         elsewhere.submit(look).result()

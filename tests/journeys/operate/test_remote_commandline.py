@@ -203,7 +203,7 @@ def test_without_a_stream_waiting_says_how_it_knows(
     pretend_ready(make_endpoint(), url="http://r")
     operator("endpoint", "wait", "demo", "--timeout=60")
     assert operator.out == "demo is Ready. http://r\n"
-    assert "polling instead of watching: the console grants no stream" in operator.err
+    assert "polling instead of watching: the console rejected the stream" in operator.err
 
 
 class Rolling(FakeProvisioner):

@@ -140,6 +140,7 @@ async def test_admin_pages() -> None:
                 "slow_start": False,
                 "cache_tokens": 0,
                 "in_flight": 0,
+                "peers_in_flight": 0,
                 "served": 1,
                 "failures": 0,
                 "failed_requests": 0,

@@ -16,6 +16,7 @@ from dashboards.boards.queries import QUERIES, Scope, Times
 from dashboards.boards.queries import metric_names as n
 from routing.analysis import choices
 from routing.engine.kvaware import metrics as kvaware_metrics
+from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.metrics import CACHE_STATES, Metrics, StrategyMetrics
 
 # Names and labels as seen on a running vLLM 0.32.
@@ -53,6 +54,7 @@ def asked() -> set[str]:
 
 def router() -> list[MetricSample]:
     metrics = Metrics("default", "demo")
+    MissLedger(metrics.registry)
     metrics.decisions.child("prefixaware", "prefix_hit", "demo-worker-0")
     StrategyMetrics(metrics, "prefixaware")
     for family in (metrics.in_flight, metrics.worker_up, metrics.circuit, metrics.index_blocks):

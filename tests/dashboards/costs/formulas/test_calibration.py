@@ -70,7 +70,7 @@ def test_one_disturbed_request_moves_nothing() -> None:
     ("change", "says"),
     [
         ({"error": "no workers"}, "failed: no workers"),
-        ({"worker": "w-1"}, "routed to w-1 in place of w-0"),
+        ({"worker": "w-1"}, "routed to w-1 instead of w-0"),
         ({"cached_tokens": 32}, "32 tokens were cached"),
         ({"ttft_s": None}, "no time to first token"),
         ({"prompt_tokens": None}, "no prompt length"),

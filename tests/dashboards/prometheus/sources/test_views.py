@@ -370,7 +370,7 @@ def test_the_doctor_asks_each_source_and_needs_none(server: Stub, eu: str) -> No
     add("of-eu", "http://127.0.0.1:9", cluster=eu)
     told = {one.subject: one for one in diagnosis.ask()}
     assert str(told["metrics source central"]).startswith("ok ")
-    assert "scrapes 3 targets" in told["metrics source central"].text
+    assert "3 scrape targets up." in told["metrics source central"].text
     away = told["metrics source of-eu"]
     assert (away.ok, away.needed, "is unreachable" in away.text) == (False, False, True)
     assert {one.subject for one in preflight.ask()} >= set(told)

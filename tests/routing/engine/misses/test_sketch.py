@@ -8,7 +8,7 @@ from time import perf_counter
 import pytest
 
 from routing.engine.misses import sketch
-from routing.engine.misses.sketch import PromptSeed, SketchBook
+from routing.engine.misses.sketch import MAX_BYTES, PromptSeed, SketchBook
 
 SEED = PromptSeed("m", 0, 0)
 
@@ -111,3 +111,13 @@ def test_time_and_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         book.compare(f"{sentences(number)}".encode(), SEED, 0)
     assert len(book) <= sketch.SKETCHES_KEPT
     assert len(book._anchors) <= sketch.SKETCHES_KEPT * sketch.MAX_PIECES
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", [b"x", b"1", b"a1 ", b"jan", b". ", b"},", b" ", b"1:"])
+def test_no_text_makes_a_comparison_long(text: bytes) -> None:
+    """Hours if a pattern steps back in it."""
+    book = SketchBook()
+    for prompt in (text * MAX_BYTES, b"2026-01-01 " + text * MAX_BYTES):
+        book.compare(prompt, SEED, 0)
+    assert len(book) > 0

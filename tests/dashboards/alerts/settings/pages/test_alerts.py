@@ -74,7 +74,7 @@ def test_without_prometheus_pages_say_so_and_rules_are_there(settings: Any) -> N
     for rule in RULES:
         assert text.count(f'data-rule="{rule.name}"') == 1
     assert "kube-state-metrics" in text
-    assert "no Prometheus" in viewer.get(f"{ONE}past/").text
+    assert "No Prometheus is configured" in viewer.get(f"{ONE}past/").text
     for rule in [rules[0] for rules in GROUPS.values()]:
         page = viewer.get(f"/alerts/rules/{rule.name}/")
         assert page.status_code == 200
