@@ -15,11 +15,11 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || colour;
   };
   const inked = (trace, part) => (trace[part] && trace[part].color ? { [part]: { ...trace[part], color: boards.ink(trace[part].color) } } : {});
-  // Plotly draws times as UTC: they are shifted into the reader's zone, and back where they are read.
-  boards.local = (epochS) => (epochS + boards.zone.offset_s) * 1000;
+  // Times in the reader's zone, and back. Texts: Plotly draws them as they are, but shifts numbers into the browser's zone.
+  boards.local = (epochS) => new Date((epochS + boards.zone.offset_s) * 1000).toISOString().slice(0, 23);
   boards.epoch = (shownMs) => shownMs / 1000 - boards.zone.offset_s;
-  boards.clock = (epochS) => `${new Date(boards.local(epochS)).toISOString().slice(0, 19).replace("T", " ")} ${boards.zone.name}`;
-  const moved = (trace) => (trace.x0 === undefined ? {} : { x0: trace.x0 + boards.zone.offset_s * 1000 });
+  boards.clock = (epochS) => `${boards.local(epochS).slice(0, 19).replace("T", " ")} ${boards.zone.name}`;
+  const moved = (trace) => (trace.x0 === undefined ? {} : { x0: boards.local(trace.x0 / 1000) });
   const coloured = (trace) => ({ ...trace, ...moved(trace), ...inked(trace, "line"), ...inked(trace, "marker") });
 
   const draw = async (chart) => {

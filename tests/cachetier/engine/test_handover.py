@@ -196,7 +196,10 @@ def test_a_peer_which_is_none_is_named_and_nothing_is_lost(start: Start, what: s
         "absent": lambda: (free_port(), "is unreachable"),
         "another password": lambda: (start(password="other").port, "WRONGPASS"),
         "itself": lambda: (node.port, "draining|is gone"),  # it lets nobody in by then
-        "no cache": lambda: (start(password="x").admin_port, "does not respond|does not answer|is gone"),
+        "no cache": lambda: (
+            start(password="x").admin_port,
+            "does not respond|does not answer|is gone",
+        ),
     }[what]()
     assert order(node, f"/drain?to=127.0.0.1:{port}")[0] == 202
     facts = ended(node)

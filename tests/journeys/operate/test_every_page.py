@@ -115,7 +115,7 @@ def judged(watched: Watched, menu: bool, rules: dict[str, Any]) -> list[str]:
 
 
 def violations(watched: Watched, menu: bool = True, rules: dict[str, Any] = ALL_RULES) -> list[str]:
-    options = {"runOnly": rules, "resultTypes": ["violations"]}
+    options = {"runOnly": rules, "resultTypes": ["violations"], "preload": False}
     context = {"exclude": [[OTHERS]] if menu else [[OTHERS], [MENU]]}
     # By `evaluate` the script comes from outside the page, so its policy on scripts stays whole.
     if not watched.page.evaluate("'axe' in window"):
