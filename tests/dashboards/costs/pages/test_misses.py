@@ -121,6 +121,7 @@ def test_without_data_calibration_or_router(demo: Endpoint, router: Stub) -> Non
     router.answers["/misses"] = (200, {"hours": "?"})
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Requests are not affected" in page
+    assert "Each has one cause" not in page, "sums that are not known"
     assert program("viewer").get("/api/v1/endpoints/demo/misses/").status_code == 503
 
 
