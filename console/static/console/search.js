@@ -67,6 +67,12 @@
     }
   });
 
+  // A late answer to an earlier text is not shown.
+  shelf.addEventListener("htmx:beforeSwap", function (event) {
+    var asked = new URL(event.detail.xhr.responseURL).searchParams.get("q") || "";
+    if (asked.trim() !== field.value.trim()) event.detail.shouldSwap = false;
+  });
+
   shelf.addEventListener("htmx:afterSwap", function () {
     if (!field.value.trim()) shelf.replaceChildren();
     select(0);

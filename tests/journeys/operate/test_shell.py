@@ -62,8 +62,12 @@ def test_the_palette_and_the_time_zone(
     assert field.get_attribute("aria-activedescendant") == chosen.get_attribute("id")
     page.keyboard.press("Escape")
     expect(page.locator("#palette")).to_be_hidden()
+    # Chromium may still be moving the focus out of the closed dialog.
+    page.wait_for_function("document.activeElement === document.body")
     page.keyboard.press("/")
+    expect(field).to_be_focused()
     page.keyboard.type("audit log")
+    expect(field).to_have_value("audit log")
     expect(chosen).to_contain_text("Audit log")
     page.keyboard.press("Enter")
     page.wait_for_url("**/audit/")

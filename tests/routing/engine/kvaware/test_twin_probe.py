@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -185,7 +186,8 @@ async def test_each_of_several_ranks_is_probed_by_name() -> None:
         await verdict(server, "hit")
         await until(lambda: prober(server).counts["w0", "hit"] >= 4, "both ranks, both forms")
         ranks = worker.answered_by
-        assert ranks[0::2][:4] == ranks[1::2][:4]  # twins
+        # Twins go to one rank; unnamed prompts would take turns. A probe may end after its first.
+        assert sum(first == second for first, second in pairwise(ranks)) >= 4
         assert set(ranks) == {0, 1}
         assert not any(prober(server).counts["w0", result] for result in twin_probe.FAILURES)
 
