@@ -308,8 +308,14 @@ class Subscriber:
                 total.update(stream.follower.counts)
         return total
 
+    def followed(self, worker: str) -> bool:
+        """Return True if events of at least one rank are followed."""
+        return any(stream.state == FOLLOWING for stream in self._streams_of(worker))
+
     def ranks(self, worker: str) -> int:
-        return sum(stream.state == FOLLOWING for stream in self._streams_of(worker))
+        """Return its number of ranks; 0 until all are followed."""
+        streams = self._streams_of(worker)
+        return len(streams) if all(stream.state == FOLLOWING for stream in streams) else 0
 
     def partial(self, worker: str) -> bool:
         """Return True if part of its history is missing."""

@@ -247,12 +247,13 @@ class KvAwareRun:
 
     def _known(self, worker_id: str) -> str:
         """Return the index state: "whole", "partial", "not_believed" or "none"."""
-        if not self.subscriber.ranks(worker_id):
+        if not self.subscriber.followed(worker_id):
             return "none"
         meter = self.routing.meters.get(worker_id)
         if meter is not None and meter.lying:
             return "not_believed"
-        return "partial" if self.subscriber.partial(worker_id) else "whole"
+        whole = self.subscriber.ranks(worker_id) and not self.subscriber.partial(worker_id)
+        return "whole" if whole else "partial"
 
     def totals(self) -> dict[str, Counter[Any]]:
         service = self.routing.tokens

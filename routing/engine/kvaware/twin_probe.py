@@ -48,7 +48,7 @@ RESULTS = (HIT, *FAILURES, BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS)
 FIRST_AFTER_S = 10.0  # after router start
 MIN_PAUSE_S = 0.1  # between two workers
 ANSWER_TIMEOUT_S = 30.0
-EVENTS_TIMEOUT_S = 5.0  # lost last events are polled after this time
+EVENTS_TIMEOUT_S = 10.0  # longer than kv.recovery.IDLE_POLL_S, which finds lost last events
 POLL_INTERVAL_S = 0.05
 UNKNOWN_BLOCK_TOKENS = 128  # vLLM's largest default (CPU)
 _CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -88,7 +88,7 @@ LogEvent = Callable[..., None]
 
 
 class Prober:
-    """`model`: model to request; `ranks`: number of followed ranks of a worker, probed in turn."""
+    """`model`: model to request; `ranks`: number of ranks of a worker, 0 until all are followed; probed in turn."""
 
     def __init__(
         self,

@@ -307,6 +307,16 @@ async def test_ranks_of_one_worker() -> None:
             assert all(item["errors"] == {} for item in found.status)
 
 
+async def test_ranks_count_once_all_are_followed() -> None:
+    with Publisher() as first, Publisher(rank=1) as second:
+        second.stop()  # not started yet
+        async with following(Worker(first, second).target()) as found:
+            await until(lambda: found.subscriber.followed("a"), "the first rank")
+            assert found.subscriber.ranks("a") == 0
+            second.restart()
+            await until(lambda: found.subscriber.ranks("a") == 2, "both")
+
+
 async def test_two_workers_with_two_block_sizes() -> None:
     with Publisher() as first, Publisher() as second:
         first.publish(stored(P, block=2))

@@ -30,7 +30,7 @@ def told(*workers: FakeWorker, **more: Any) -> Any:
 async def followed(server: RouterServer, *workers: str) -> None:
     listening = server._kvaware.listening
     assert listening is not None
-    await until(lambda: all(listening.subscriber.ranks(name) for name in workers), "followed")
+    await until(lambda: all(listening.subscriber.followed(name) for name in workers), "followed")
     await until(lambda: listening.routing.telling and listening.routing.tokens, "in use")
 
 
