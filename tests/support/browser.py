@@ -28,7 +28,7 @@ _FLAGS = (
 # How htmx logs a request that is cut short because the page is left; a failed one has sendError.
 _LEFT = ("htmx:afterRequest,", "htmx:sendAbort,")
 # The default of five seconds assumes an idle machine.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @contextmanager
@@ -36,7 +36,9 @@ def chromium() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to its path")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(_FLAGS))
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=list(_FLAGS), timeout=120_000
+        )
         yield browser
         browser.close()
 
@@ -87,6 +89,7 @@ def watch(
         base_url=base,
         timezone_id=timezone_id,
     )
+    context.set_default_timeout(90_000)
     watched = Watched(context.new_page(), base)
     note = watched.complaints.append
     watched.page.on("console", lambda message: note(message.text) if is_error(message) else None)

@@ -88,11 +88,11 @@ class CacheNode:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=60)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=15)
+        self.process.wait(timeout=60)
 
 
 class Valkey:
@@ -127,7 +127,7 @@ class Valkey:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(timeout=15)
+        self.process.wait(timeout=60)
 
 
 class Redis(Valkey):

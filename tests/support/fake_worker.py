@@ -157,7 +157,7 @@ class FakeWorker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._server = None
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait for the condition, which events of this worker must make true."""
         async with asyncio.timeout(timeout_s), self.changed:
             await self.changed.wait_for(condition)

@@ -56,7 +56,7 @@ def running_prometheus(folder: Path, config: str, *more: str) -> Iterator[str]:
         yield url
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def _ready(url: str, process: subprocess.Popen[bytes]) -> bool:

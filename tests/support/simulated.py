@@ -93,4 +93,4 @@ class SimulatedWorker:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)

@@ -70,7 +70,7 @@ class Supervised:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process = None
 
     def processes(self) -> list[int]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
+def until(condition: Callable[[], T], deadline_s: float = 90.0, what: str = "") -> T:
     """Return the first truthy result; raise AssertionError with the last one at the deadline."""
     end = time.monotonic() + deadline_s
     while True:

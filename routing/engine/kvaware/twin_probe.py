@@ -88,7 +88,9 @@ LogEvent = Callable[..., None]
 
 
 class Prober:
-    """`model`: model to request; `ranks`: number of ranks of a worker, 0 until all are followed; probed in turn."""
+    """`model`: model to request; `ranks`: number of ranks of a worker, 0 until all are followed;
+    ranks are probed in turn.
+    """
 
     def __init__(
         self,

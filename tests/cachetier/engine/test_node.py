@@ -394,7 +394,7 @@ def test_asked_to_stop_it_finishes_what_is_under_way(start: Start, number: signa
         until(lambda: not answers(node.port), what="the door closed")
         busy.sendall(bytes(50_000) + b"\r\n")
         assert busy.recv(100) == b"+OK\r\n"
-    assert node.process.wait(timeout=15) == 0
+    assert node.process.wait(timeout=60) == 0
 
 
 def test_a_port_in_use_is_said_and_ends_the_process(start: Start) -> None:

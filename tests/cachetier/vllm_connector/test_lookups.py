@@ -70,7 +70,7 @@ def test_a_cache_that_does_not_answer_is_a_no_and_stays_one(make: Make) -> None:
     going_on = threading.Event()
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
-        going_on.wait(30)
+        going_on.wait(60)
         return [True] * len(keys)
 
     board = make(exists, 0.05)
@@ -106,7 +106,7 @@ def test_marked_missing_while_being_asked_stays_missing(make: Make) -> None:
     going_on = threading.Event()
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
-        going_on.wait(30)
+        going_on.wait(60)
         return [True] * len(keys)
 
     board = make(exists)
@@ -148,7 +148,7 @@ def test_a_late_answer_does_not_touch_a_newer_question(make: Make) -> None:
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
         event, answer = next(answers)
-        event.wait(30)
+        event.wait(60)
         return [answer] * len(keys)
 
     board = make(exists)
@@ -174,7 +174,7 @@ def test_a_node_that_does_not_answer_makes_no_of_its_own_blocks_only(make: Make)
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
         if keys[0].startswith(b"s"):
-            going_on.wait(30)
+            going_on.wait(60)
         return [True] * len(keys)
 
     board = make(exists, 1.0, first_letter)

@@ -76,7 +76,7 @@ def test_a_file_in_use_stays_until_its_process_dies_however_it_dies(
 ) -> None:
     assert sweep(tmp_path) == []
     holder.kill()
-    holder.wait(10)
+    holder.wait(60)
     assert len(sweep(tmp_path)) == 1
 
 

@@ -34,7 +34,7 @@ class Gate:
 
     def __call__(self, part: Sequence[Item], timeout_s: float) -> list[bool]:
         self.inside += 1
-        assert self.open.wait(30)
+        assert self.open.wait(60)
         self.inside -= 1
         self.carried += [key for key, _ in part]
         return [True] * len(part)
@@ -188,7 +188,7 @@ def test_draining_waits_for_every_job(make: Make) -> None:
     until(lambda: gate.inside == 3)
     assert not drained.is_set()
     gate.open.set()
-    assert drained.wait(30)
+    assert drained.wait(60)
     assert len(pool.finished()) == 1
 
 

@@ -118,7 +118,7 @@ class Store:
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait(15)
+            self.process.wait(60)
 
 
 @pytest.mark.parametrize("name", DAMAGE)

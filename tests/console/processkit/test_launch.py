@@ -79,7 +79,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
     for process in found.started:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(60)
     leftovers.end_leftovers(found.folder)
 
 
@@ -128,7 +128,7 @@ def test_signals_reach_the_command_and_term_is_no_death(room: Room) -> None:
     process.send_signal(signal.SIGUSR1)
     room.says("SIGUSR1")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 7
+    assert process.wait(60) == 7
     assert room.out.read_text().split() == ["ready", "SIGHUP", "SIGUSR1", "SIGTERM"]
     assert room.run == LaunchRun(False, process.pid, 0, "exit status 7")
 
@@ -157,7 +157,7 @@ def test_what_does_not_end_in_time_is_killed(room: Room) -> None:
     )
     room.says("ready")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 137
+    assert process.wait(60) == 137
     assert "killed" in room.out.read_text()
 
 
@@ -169,7 +169,7 @@ def test_no_helper_outlives_the_command(room: Room, how: str, end: str) -> None:
     pid = room.pid("helper")
     if end == "term":
         process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    process.wait(60)
     assert not alive(pid)
 
 
@@ -181,7 +181,7 @@ def test_a_killed_launcher_takes_the_command_along_and_the_next_one_cleans_up(
     process = room.launch(helper("helper", how) + SLEEP)
     pid, child = room.pid("helper"), room.child(process)
     process.kill()
-    process.wait(30)
+    process.wait(60)
     until(lambda: not alive(child))
     assert alive(pid)  # only the next launch ends it, before its command starts
     # It may remain as a zombie until process 1 reaps it.

@@ -52,7 +52,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield Fleet(f"http://127.0.0.1:{port}", named)
     finally:
         router.kill()
-        router.wait(10)
+        router.wait(60)
         for worker in workers:
             worker.close()
 

@@ -229,7 +229,11 @@ class TestPrometheusItself:
         use_prometheus(f"http://127.0.0.1:{port}")
         self.check(viewer, "Prometheus is unreachable")
 
-    def test_hanging(self, viewer: Client, use_prometheus: Configure) -> None:
+    def test_hanging(
+        self, viewer: Client, use_prometheus: Configure, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        quick = (0.5, 0.5, 2.0, 5.0)
+        monkeypatch.setattr(http_client.Deadlines.__init__, "__defaults__", quick)
         paths = ("/api/v1/query", "/api/v1/query_range")
         with http_stub(dict.fromkeys(paths, (HANG, ""))) as stub:
             use_prometheus(stub.url)

@@ -166,7 +166,7 @@ def test_drops_without_end_end_at_the_deadline(server: Server) -> None:
     server.chunks = [GOOD[0]] * 200_000
     answer = send(server, deadline_s=0.2)
     assert answer.code == "timeout"
-    assert answer.text.startswith("A A ")
+    assert answer.text.replace("A ", "") == ""
 
 
 def test_nobody_there() -> None:

@@ -50,7 +50,7 @@ def test_two_reconcilers_at_once_apply_once(reconcile_world: World, data: dict[s
 
     def apply_slowly(spec: Any) -> Any:
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return original(spec)
 
     reconcile_world.provisioner.apply = apply_slowly  # type: ignore[method-assign]

@@ -76,7 +76,7 @@ def test_term_lets_streams_end_and_refuses_new_ones(start: Any) -> None:
 
     reading = threading.Thread(target=read)
     reading.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     worker.terminate()
     until(lambda: worker.get("/health")[0] == 503)
     status, answer = worker.post("/v1/completions", {"prompt": "y"})
@@ -85,7 +85,7 @@ def test_term_lets_streams_end_and_refuses_new_ones(start: Any) -> None:
     reading.join(30)
     assert events[-1] == "[DONE]"
     assert json.loads(events[-2])["choices"][0]["finish_reason"] in ("length", "stop")
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(60) == 0
 
 
 def test_term_with_nothing_to_do_ends_at_once(start: Any) -> None:
@@ -94,7 +94,7 @@ def test_term_with_nothing_to_do_ends_at_once(start: Any) -> None:
     idle.request("GET", "/health")
     idle.getresponse().read()  # kept alive: no reason to wait
     worker.terminate()
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(60) == 0
     idle.close()
 
 
@@ -103,7 +103,7 @@ def test_term_waits_no_longer_than_it_was_told(start: Any) -> None:
     sock = begin(worker, 1)
     until(lambda: worker.metric("vllm:num_requests_running") == 1)
     worker.terminate()
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(60) == 0
     assert sock.recv(4096) == b""
     sock.close()
     assert "canceled requests" in worker.log.read_text()

@@ -141,7 +141,7 @@ def test_l2_is_killed_in_the_middle_of_a_load(tiered_pair: TieredPair) -> None:
         answer = tiered_pair.b.complete(prompt)
     finally:
         tiered_pair.proxy.fault = cachefaults.passing
-        tiered_pair.node.process.wait(timeout=15)
+        tiered_pair.node.process.wait(timeout=60)
         tiered_pair.node.restart()
     assert answer.text == cold.text
     assert answer.cached_tokens < full_blocks(cold) * BLOCK_TOKENS, "it was killed too late"

@@ -37,7 +37,7 @@ def test_a_worker_ends_in_good_order_while_l2_is_silent(vllm_tiered: TieredPair)
     try:
         worker.complete(text(500))
         worker.process.terminate()
-        worker.process.wait(timeout=30)
+        worker.process.wait(timeout=60)
     finally:
         proxy.fault = cachefaults.passing
         proxy.cut_all()

@@ -84,7 +84,7 @@ async def test_a_stream_is_the_same_bytes() -> None:
             assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
             wanted = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
             wanted += b"0\r\nx-trailer: 1\r\n\r\n"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 assert await client.reader.readexactly(len(wanted)) == wanted
             worker.script = None
             await client.send(post(chat("again")))
@@ -109,7 +109,7 @@ async def test_events_come_as_they_are_made() -> None:
             await client.send(post(chat("hi", stream=True)))
             await client.head()
             for index in range(3):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(25):
                     data = await client.reader.readuntil(b"\n\n\r\n")
                 assert event(f"{index}") in data
                 step.set()
@@ -333,7 +333,7 @@ async def test_a_refused_upload_still_gets_its_answer() -> None:
         async with await Client.to(server.listen) as client:
             client.writer.write(post(b"x" * 5_000_000))
             assert (await client.response()).code == "body_too_large"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 await client.writer.drain()
                 assert await client.reader.read() == b"", "an end, not a reset"
 
@@ -352,7 +352,8 @@ async def test_smuggled_bytes_after_a_refusal_are_not_a_request() -> None:
 
 
 async def test_silent_clients_are_sent_away() -> None:
-    limits = {"header_timeout_s": 0.1, "body_timeout_s": 0.1, "idle_timeout_s": 0.1}
+    # Under TLS the handshake has the time of a header.
+    limits = {"header_timeout_s": 0.5, "body_timeout_s": 0.1, "idle_timeout_s": 1.0}
     async with FakeWorker() as worker, router(worker, limits=limits) as server:
         async with await Client.to(server.listen) as idle:
             assert await idle.closed()

@@ -192,7 +192,7 @@ async def test_a_stream_cut_in_the_middle_is_seen_by_the_client(version: bytes) 
         async with await Client.to(server.listen) as client:
             await client.send(post(chat("x", stream=True)).replace(b"HTTP/1.1", version))
             await client.head()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 await client.reader.readuntil(b"\n\n")
                 seen.set()
                 if version == b"HTTP/1.1":
@@ -329,7 +329,7 @@ async def test_a_client_which_hangs_up_while_connecting_leaves_nothing() -> None
         worker.pool._connect = hang  # type: ignore[method-assign]
         client = await Client.to(server.listen)
         await client.send(post(chat("x")))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             await hanging.wait()
             client.writer.close()
             await cancelled.wait()
@@ -456,7 +456,7 @@ async def test_a_slow_reader_slows_the_worker_down() -> None:
             buffered = next(iter(paused)).transport.get_write_buffer_size()
             assert buffered < 1_000_000
             stop.set()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(25):
                 await client._chunked()
             worker.script = None
             await client.send(post(chat("after")))
@@ -499,7 +499,7 @@ async def test_an_upload_to_a_slow_worker_waits() -> None:
     async with router(workers=one, ready=1, limits=limits) as server:
         async with await Client.to(server.listen) as client:
             sending = asyncio.create_task(client.send(post(b"x" * 30_000_000, "/upload")))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 await accepted.wait()
             connections = server.router.clients
             await until(lambda: any(item._upload_paused for item in connections), "paused")
@@ -508,7 +508,7 @@ async def test_an_upload_to_a_slow_worker_waits() -> None:
             assert exchange._connection.transport.get_write_buffer_size() < 2_000_000
             assert not sending.done()
             taken.set()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(25):
                 await sending
             assert (await client.response()).status == 200
     listener.close()

@@ -30,7 +30,7 @@ class Process:
     async def line(self, wanted: str) -> dict[str, Any]:
         """The next log line of this event."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(25):
             while raw := await self.process.stderr.readline():
                 self.lines.append(json.loads(raw))
                 if self.lines[-1]["event"] == wanted:
@@ -134,11 +134,11 @@ async def test_flags_serve_and_term_lets_a_stream_finish() -> None:
                 assert (answer.status, answer.headers["connection"]) == (200, "close")
                 assert await waiting.closed()
                 step.set()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(25):
                     rest = await busy.reader.read(-1)
                 assert event("two") in rest
                 assert rest.endswith(b"0\r\n\r\n")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 assert await running.process.wait() == 0
 
 
@@ -168,7 +168,7 @@ async def test_what_outlives_the_grace_is_cut(tmp_path: Path) -> None:
                 running.process.send_signal(signal.SIGTERM)
                 stopped = await running.line("stopped")
                 assert stopped["cut"] == 1
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(25):
                     assert await running.process.wait() == 0
             await worker.until(lambda: len(worker.cancelled) == 1)
 
@@ -262,7 +262,7 @@ async def test_a_second_order_to_stop_ends_at_once() -> None:
                 running.process.send_signal(signal.SIGTERM)
                 stopped = await running.line("stopped")
                 assert (stopped["cut"], stopped["hurried"]) == (1, True)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(25):
                     assert await running.process.wait() == 0
 
 
@@ -282,7 +282,7 @@ async def test_told_to_stop_it_serves_on_while_it_says_not_ready() -> None:
                 await client.send(b"GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n")
                 assert (await client.response()).status == 503
             running.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 assert await running.process.wait() == 0
 
 

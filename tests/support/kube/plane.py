@@ -184,7 +184,7 @@ class Plane:
         program = self._running.pop(name, None)
         if program is not None:
             program.kill()
-            program.wait(30)
+            program.wait(60)
 
 
 class Reached:

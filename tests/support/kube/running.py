@@ -291,7 +291,7 @@ class Running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, until - time.monotonic()))
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def _budget_s(probe: Mapping[str, Any] | None) -> float:

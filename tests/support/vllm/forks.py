@@ -124,14 +124,14 @@ class ForkServer:
         with self._changed:
             for fork in self._forks.values():
                 fork.ended(-signal.SIGKILL)
-            self._process.wait(30)
+            self._process.wait(60)
             self._changed.notify_all()
 
     def close(self) -> None:
         """Kill what still runs."""
         atexit.unregister(self.close)
         self._channel.shutdown(socket.SHUT_RDWR)
-        self._process.wait(30)
+        self._process.wait(60)
         self.log.unlink(missing_ok=True)
 
 

@@ -85,7 +85,7 @@ def test_a_disk_which_does_not_answer_keeps_only_its_askers_waiting(
     real = SegmentFile.read
 
     def read(file: SegmentFile, *args: Any) -> None:
-        assert answers.wait(10)
+        assert answers.wait(60)
         real(file, *args)
 
     monkeypatch.setattr(SegmentFile, "read", read)

@@ -31,7 +31,7 @@ class Gate:
         def copy(file: SegmentFile, *args: Any) -> Any:
             self.moves += 1
             if self.moves > 1:
-                assert self.opened.wait(10)
+                assert self.opened.wait(60)
             return real(file, *args)
 
         monkeypatch.setattr(SegmentFile, "copy", copy)

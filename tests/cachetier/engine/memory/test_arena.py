@@ -186,7 +186,7 @@ def test_a_dead_nodes_arena_is_removed_by_the_next(
     path = Path(wire.FOLDER, name)
     before = path.stat().st_ino
     owner.kill()
-    owner.wait(timeout=10)
+    owner.wait(timeout=60)
     assert path.exists()
     arena = Arena(MIB, shm=name + suffix)
     until(lambda: not path.exists() or path.stat().st_ino != before, what="the leftover gone")

@@ -105,7 +105,7 @@ def test_the_live_view_redraws_and_q_quits(console: Stub) -> None:
                 seen += os.read(keys, 65536)
             except OSError:  # the program ended
                 break
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

@@ -90,7 +90,7 @@ def running(own: Own) -> Iterator[Own]:
         yield own
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(

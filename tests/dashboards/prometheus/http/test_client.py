@@ -27,15 +27,16 @@ from tests.support.ports import free_ports
 
 AT = 1_700_000_000
 QUICK = Deadlines(connect_s=0.5, read_s=0.5, page_s=2.0, cache_s=60.0)
+PATIENT = Deadlines(connect_s=60, read_s=60, page_s=90, cache_s=60)
 SERIES = {"metric": {"a": "b"}, "values": []}
 
 
 @contextmanager
-def answering(told: Told) -> Iterator[tuple[Prometheus, list[str]]]:
+def answering(told: Told, deadlines: Deadlines = PATIENT) -> Iterator[tuple[Prometheus, list[str]]]:
     """A client of a server which answers every question alike, and the paths that were asked."""
     paths = ("/api/v1/query", "/api/v1/query_range")
     with http_stub(dict.fromkeys(paths, told)) as stub:
-        client = Prometheus(stub.url, QUICK)
+        client = Prometheus(stub.url, deadlines)
         seen: list[str] = []
         yield client, seen
         seen.extend(path for _, path, _ in stub.seen)
@@ -130,13 +131,13 @@ class TestAway:
 
     def test_refused_port(self) -> None:
         (port,) = free_ports(1)
-        fault = one(Prometheus(f"http://127.0.0.1:{port}", QUICK)).fault
+        fault = one(Prometheus(f"http://127.0.0.1:{port}", PATIENT)).fault
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
         assert fault.detail == f"Prometheus at http://127.0.0.1:{port} is unreachable."
 
     def test_a_server_that_never_answers_costs_one_wait_for_a_whole_page(self) -> None:
-        with answering((HANG, "")) as (client, seen):
+        with answering((HANG, ""), QUICK) as (client, seen):
             asked = {str(n): Question(f"vector({n})", AT) for n in range(30)}
             answers = client.ask(asked)
             kinds = {answer.fault.kind for answer in answers.values() if answer.fault}
@@ -240,6 +241,7 @@ class TestAway:
             assert bad is not None
             hangs = told[0] is HANG
             assert bad.kind is (FaultKind.TOO_SLOW if hangs else FaultKind.UNREACHABLE)
+            client.deadlines = PATIENT
             assert one(client).fault is None
 
     def test_written_queries_never_keep_a_board_waiting(self) -> None:
@@ -259,13 +261,13 @@ class TestAway:
 
     @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[::1", "ftp://x/"])
     def test_an_address_that_is_none(self, url: str) -> None:
-        fault = one(Prometheus(url, QUICK)).fault
+        fault = one(Prometheus(url, PATIENT)).fault
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
 
     def test_no_password_is_ever_told(self, caplog: pytest.LogCaptureFixture) -> None:
         (port,) = free_ports(1)
-        fault = one(Prometheus(f"http://me:s3cret@127.0.0.1:{port}/prom", QUICK)).fault
+        fault = one(Prometheus(f"http://me:s3cret@127.0.0.1:{port}/prom", PATIENT)).fault
         assert fault is not None
         assert f"http://127.0.0.1:{port}/prom" in fault.detail
         assert "s3cret" not in fault.detail + caplog.text
@@ -295,6 +297,6 @@ class TestCache:
             assert len(stub.seen) == 2
 
     def test_the_server_is_told_to_give_up_before_we_do(self) -> None:
-        with answering(result(SERIES)) as (client, seen):
+        with answering(result(SERIES), replace(PATIENT, read_s=30)) as (client, seen):
             one(client)
-        assert "timeout=0.4s" in seen[0]
+        assert "timeout=24s" in seen[0]

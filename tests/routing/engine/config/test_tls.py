@@ -36,7 +36,7 @@ def shown(client: Client) -> bytes:
 
 async def failed(server: RouterServer, **reason: str) -> None:
     """Wait until the handshake's failure is counted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while await metric(server, HANDSHAKES, **reason) == 0:
             await asyncio.sleep(0.01)
 
@@ -152,7 +152,7 @@ async def test_new_certificates_are_taken_over_and_nothing_is_cut(
             assert await now() == before
             authority().write(tmp_path, "localhost")
             await until(lambda: server._tls == server.router.config.tls and server._tls)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(25):
                 while await now() == before:
                     await asyncio.sleep(0.01)
             assert server.router.config_error == ""

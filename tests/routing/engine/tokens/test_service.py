@@ -57,7 +57,7 @@ class Rig:
         return outcome.tokens
 
     async def idle(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(25):
             while self.service.waiting:
                 await asyncio.sleep(0)
 
