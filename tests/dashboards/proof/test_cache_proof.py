@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from dashboards.proof.cache_proof import ProofFacts, ProofOutcome
 from endpoints.prompt.client import PromptAnswer
 
 A, B = "demo-worker-0", "demo-worker-1"
-BOTH = ProofFacts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=True)
+BOTH = ProofFacts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=False)
 TOKENS = 600
 
 
@@ -160,6 +160,13 @@ def test_what_did_not_work_is_never_called_proved(changes: dict[str, Any], why: 
     outcome = run(World(**changes))
     assert not outcome.proved
     assert why in said(outcome)
+
+
+def test_times_of_simulated_workers_are_not_judged() -> None:
+    slow = World(ttft=[4.0, 0.2, 5.0])
+    outcome = run(slow, replace(BOTH, simulated=True))
+    assert outcome.proved, said(outcome)
+    assert "TTFT 125 % of cold" in outcome.verdicts[-1].text
 
 
 def test_l1_counts_for_the_second_request_and_unnamed_tiers_for_l2() -> None:
