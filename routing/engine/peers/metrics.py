@@ -33,3 +33,8 @@ class PeerMetrics:
         )
         self.dropped = placements.child("dropped")
         self.ignored = placements.child("ignored")
+        self.budgets_alone = registry.counter(
+            "emberline_router_budget_checks_alone_total",
+            "Requests whose token budget was checked without the other routers, as the store was "
+            "away.",
+        ).child()
