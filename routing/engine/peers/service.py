@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,9 @@ class PeerExchange:
         self._tight = False  # a shared rate is nearly used up
         self._began = perf_counter()
         self._ticked = 0.0
+        self._away_since = 0.0  # epoch seconds
+        self._beat_sent: tuple[int, float] = (0, 0.0)  # sequence and time of the last heartbeat
+        self._lag_s: float | None = None  # until a heartbeat came back
         self._asked = 0
         self._asked_at = 0.0
         self._remembered = 0  # placements received from a peer's memory
@@ -95,6 +99,7 @@ class PeerExchange:
         self._router.divide_limits(wanted.routers)
         self._budgets.exchange(False, wanted.routers)
         self.away = "connecting"
+        self._away_since, self._lag_s = time.time(), None
         self._asked = 0
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         self._router.share_with(self)
@@ -205,7 +210,10 @@ class PeerExchange:
             if beats % _RESTATE_BEATS == 0 or len(self.view.peers) != known:
                 known = len(self.view.peers)
                 self._budgets.restate()
-            self._publish(self._batch(complete=True, asks=self._wanted()))
+            batch = self._batch(complete=True, asks=self._wanted())
+            assert batch is not None  # a complete one
+            self._beat_sent = (batch.sequence, perf_counter())
+            self._publish(batch)
             if self.outbox.busy and self._timer is None:
                 self._schedule()
             await asyncio.sleep(HEARTBEAT_S)
@@ -229,9 +237,11 @@ class PeerExchange:
                 self.view.remember(batch)
                 self._remembered += len(batch.placed)
                 return
-            if batch.router == self.router_id:
-                return
             now = perf_counter()
+            if batch.router == self.router_id:
+                if batch.sequence == self._beat_sent[0]:
+                    self._lag_s = now - self._beat_sent[1]
+                return
             self.view.apply(batch, now, now - self._began)
         except MessageError as error:
             self._count(error.reason)
@@ -250,6 +260,7 @@ class PeerExchange:
         metrics = self._metrics
         assert metrics is not None
         metrics.peers.value = len(self.view.peers)
+        metrics.lag.value = self._lag_s or 0.0
         metrics.up.value = int(self.active and self.link.up)
         metrics.dropped.value = self.outbox.dropped
         metrics.ignored.value = self.view.ignored
@@ -257,6 +268,8 @@ class PeerExchange:
 
     def _store_changed(self, error: str) -> None:
         before, self.away = self.away, error
+        if error and not before:
+            self._away_since, self._lag_s = time.time(), None
         assert self._store is not None
         if before in ("", "connecting") or not error:
             self._router.divide_limits(self._store.routers if error else 1)
@@ -312,11 +325,18 @@ class PeerExchange:
         if self._store is None:
             return None
         now = perf_counter()
+        metrics = self._metrics
+        assert metrics is not None
         return {
             "router": self.router_id,
             "store": str(self._store),
             "connected": self.link.up,
             "error": self.away,
+            "away_since": round(self._away_since, 3) if self.away else None,
+            "lag_s": None if self._lag_s is None else round(self._lag_s, 6),
+            "failures": int(metrics.failures.value),
+            "messages": {name: int(child.value) for name, child in metrics.messages.items()},
+            "budget_checks_alone": self._budgets.checked_alone,
             "waiting_placements": self.outbox.held,
             "dropped_placements": self.outbox.dropped,
             "ignored_placements": self.view.ignored,
