@@ -178,7 +178,7 @@ class RouterReportSerializer(RouterIndexSerializer):
     exchange = ExchangeSerializer(allow_null=True)
 
 
-class RoutersSerializer(serializers.Serializer[Any]):
+class RouterReportsSerializer(serializers.Serializer[Any]):
     """`differences`: what the routers report differently."""
 
     routers = RouterReportSerializer(many=True)
@@ -191,12 +191,12 @@ class Routers(APIView):
         summary="List routers with their exchange of state",
         description="A router that does not respond has its `error`, with status 200.",
         operation_id="endpoints_routers",
-        responses=RoutersSerializer,
+        responses=RouterReportsSerializer,
     )
     def get(self, _request: Request, name: str) -> Response:
         found = selectors.router_reports(endpoint_selectors.get(name))
         data = {"routers": [one.data() for one in found], "differences": disagreements(found)}
-        return Response(RoutersSerializer(data).data)
+        return Response(RouterReportsSerializer(data).data)
 
 
 class FindingSerializer(serializers.Serializer[Any]):
