@@ -60,9 +60,9 @@ def _fetch_usage(url: str) -> dict[str, Any] | None:
 
 def _budgets(
     answered: list[tuple[Endpoint, str, dict[str, Any]]], now: datetime
-) -> Iterator[tuple[str, str, dict[str, dict[str, float]]]]:
+) -> Iterator[tuple[str, str, dict[str, dict[str, Any]]]]:
     """Yield each router's URL, its instance and its keys' remaining budgets."""
-    left: dict[str, dict[str, dict[str, float]]] = {}
+    left: dict[str, dict[str, dict[str, Any]]] = {}
     for endpoint, url, found in answered:
         if endpoint.name not in left:
             left[endpoint.name] = usage.budgets_left(endpoint, now)
@@ -74,7 +74,7 @@ def _budgets(
         )
 
 
-def _send_budgets(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None:
+def _send_budgets(url: str, instance: str, budgets: dict[str, dict[str, Any]]) -> None:
     """Send budgets to a router, which keeps its previous ones on failure."""
     try:
         if budgets:

@@ -6,8 +6,9 @@ is used only for router addresses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,12 @@ from routing.analysis.kv_index import KvIndex, read_index
 from routing.analysis.misses import MissTotals, add_hours
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError, RouterWorker, merge_workers
+from routing.deployment.router_reports import (
+    RouterReport,
+    index_disagreements,
+    read_exchange,
+    router_name,
+)
 from routing.doctor.examination import examine as examine_router
 from routing.doctor.findings import Examination
 from routing.doctor.inspection import NamedWorker
@@ -128,13 +135,44 @@ def examine(endpoint: Endpoint) -> Examination:
         NamedWorker(worker.name, worker.url, leaving=worker.draining or not worker.ready)
         for worker in endpoint_selectors.worker_facts(endpoint)
     ]
-    return examine_router(endpoint.name, endpoint.status.admin_url, workers)
+    return examine_router(endpoint.name, routers(endpoint), workers)
+
+
+def router_reports(endpoint: Endpoint) -> tuple[RouterReport, ...]:
+    """Return what each router reports of itself, whether it responded or not."""
+    replies = admin_client.query_routers(routers(endpoint), _report)
+    return tuple(
+        word.answer or RouterReport(router_name(word.url), error=word.error) for word in replies
+    )
+
+
+def _report(url: str) -> RouterReport:
+    index = admin_client.fetch_page(url, "/index")
+    workers = admin_client.workers(url)
+    try:
+        exchange = read_exchange(admin_client.fetch_page(url, "/peers"))
+    except RouterSilentError as silence:
+        if not silence.code.startswith("http_"):  # an older router has no such page
+            raise
+        exchange = None
+    except (KeyError, TypeError, ValueError):
+        exchange = None
+    return RouterReport(
+        router_name(url),
+        strategy=str(index.get("strategy") or ""),
+        workers=workers,
+        kv=read_index(index),
+        exchange=exchange,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class KvIndexReply:
-    """KV index of the routers, None if the strategy has none. `error` states why the data of `at`
-    is not current; both are empty if there was never a reply.
+    """KV index of the first router that responded, None if the strategy has none; its fallbacks
+    are those of all routers. `error` states why the data of `at` is not current; both are empty if
+    there was never a reply.
+
+    `replies`: of each of several routers; `note`: some did not respond; `differences`: lines.
     """
 
     index: KvIndex | None = None
@@ -142,22 +180,44 @@ class KvIndexReply:
     at: datetime | None = None
     error: str = ""
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
+    replies: tuple[RouterReport, ...] = ()
+    note: str = ""
+    differences: tuple[str, ...] = ()
 
 
 def kv_index(endpoint: Endpoint) -> KvIndexReply:
     """Return the KV index, or its last known reply while the router does not respond."""
     key = f"routing.analysis.kv_index.{endpoint.pk}"
-    try:
-        told = admin_client.fetch_page(endpoint.status.admin_url, "/index")
-    except RouterSilentError as silence:
-        known, error = cache.get(key), silence.message
+    words = admin_client.query_routers(
+        routers(endpoint), lambda url: admin_client.fetch_page(url, "/index")
+    )
+    told, note = next((word.answer for word in words if word.answer is not None), None), ""
+    if told is None:
+        known, error = cache.get(key), admin_client.describe_missing(words)
         if known is None:
             return KvIndexReply(error=error)
         told, at = known
     else:
-        at, error = timezone.now(), ""
+        at, error, note = timezone.now(), "", admin_client.describe_missing(words)
         cache.set(key, (told, at), INDEX_CACHE_S)
-    return KvIndexReply(read_index(told), str(told.get("strategy") or ""), at, error, told)
+    index = read_index(told)
+    replies = tuple(_index_report(word) for word in words) if len(words) > 1 else ()
+    if index is not None and replies and not error:
+        fallbacks: Counter[str] = Counter()
+        for one in replies:
+            fallbacks.update(one.kv.fallbacks if one.kv is not None else {})
+        index = replace(index, fallbacks=dict(fallbacks))
+    strategy = str(told.get("strategy") or "")
+    return KvIndexReply(
+        index, strategy, at, error, told, replies, note, index_disagreements(replies)
+    )
+
+
+def _index_report(word: admin_client.RouterReply[dict[str, Any]]) -> RouterReport:
+    name, told = router_name(word.url), word.answer
+    if told is None:
+        return RouterReport(name, error=word.error)
+    return RouterReport(name, strategy=str(told.get("strategy") or ""), kv=read_index(told))
 
 
 def prefixes(endpoint: Endpoint) -> RouterReplies[list[prefix_groups.PrefixGroup]]:

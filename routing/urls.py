@@ -20,6 +20,7 @@ urlpatterns = [
         name="prefix-name",
     ),
     path("endpoints/<endpoint:name>/kv/", views.kv, name="kv"),
+    path("endpoints/<endpoint:name>/routers/", views.routers, name="routers"),
     path("endpoints/<endpoint:name>/doctor/", views.doctor, name="doctor"),
     path("endpoints/<endpoint:name>/decisions/<str:number>/", views.decision, name="decision"),
 ]

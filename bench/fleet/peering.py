@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from routing.engine.access.key_usage import KeyUse
 from routing.engine.peers import messages
 from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox
 from routing.engine.peers.view import PeerView
@@ -29,7 +30,11 @@ class Exchange:
         self._outboxes = [
             Outbox(f"{number:08x}", router.table) for number, router in enumerate(routers)
         ]
-        self._views = [PeerView(router, f"{number:08x}") for number, router in enumerate(routers)]
+        names = [outbox.router_id for outbox in self._outboxes]
+        self._views = [
+            PeerView(router, name, KeyUse(name))
+            for router, name in zip(routers, names, strict=True)
+        ]
         self._last = [-1.0] * len(routers)
         self._due: dict[int, float] = {}  # router: time of its next batch
         self._wire: list[tuple[float, int, int, bytes]] = []

@@ -155,7 +155,7 @@ class World:
         router = self.router = _router(workers)
         router.heads, router.handled = [], []
         router._count = router._decided = 0
-        router._boot = "boot"
+        router.instance = "boot"
         router.ring = DecisionRing(100)
         self.workers = list(router.table.workers.values())
         self.pools: list[InstantPool] = []

@@ -156,6 +156,13 @@ class Endpoints(ListClient[documents.Endpoint]):
     def doctor(self, name: str) -> documents.Examination:
         return cast(documents.Examination, self.http.get(self._at(name, "doctor")))
 
+    def routers(self, name: str) -> Document:
+        """Return each router with its exchange of state, and where they disagree."""
+        return self._get(self._at(name, "routers"))
+
+    def kv_index(self, name: str) -> Document:
+        return self._get(self._at(name, "kv-index"))
+
     def routing(self, name: str) -> Document:
         """Return the strategy and the workers with their load, as the routers see them."""
         return self._get(self._at(name, "routing"))

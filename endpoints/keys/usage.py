@@ -23,6 +23,8 @@ from endpoints.models import Endpoint, InferenceKey, KeyUsage, UsageMark
 KEPT_DAYS = 400
 _MARKS_KEPT_DAYS = 7
 _LONGEST_KEY = 64
+_MARKS_COUNTED = timedelta(days=1)
+_MOST_MARKS = 64
 _ANSWERED_LATELY = timedelta(seconds=60)
 
 
@@ -143,14 +145,24 @@ def _used_of_period(key: InferenceKey, terms: KeyTerms, now: datetime) -> tuple[
     return used(rows).tokens, end
 
 
-def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float]]:
+def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, Any]]:
     """Return the budget left for each router of the endpoint, by key id. A key's budget is split
     evenly among its recently active routers; each subtracts what it has counted beyond `counted`,
     which is set for each router (see `counted_by`).
+
+    `all`: what the endpoint's routers have left together, with the tokens of each instance that
+    this includes, for routers that exchange state.
     """
     mine = InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
-    found: dict[str, dict[str, float]] = {}
-    for key in mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct():
+    keys = list(mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct())
+    if not keys:
+        return {}
+    # Before the sums: a report added in between is then charged twice until the next round.
+    seen = UsageMark.objects.filter(endpoint=endpoint, seen_at__gt=now - _MARKS_COUNTED)
+    marks = list(seen.order_by("-seen_at")[:_MOST_MARKS])
+    here = sum(mark.seen_at > now - _ANSWERED_LATELY for mark in marks)
+    found: dict[str, dict[str, Any]] = {}
+    for key in keys:
         terms = key.allowed
         spent, end = _used_of_period(key, terms, now)
         routers = UsageMark.objects.filter(
@@ -158,12 +170,21 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float
         ).count()
         left = terms.budget_tokens - spent
         share = left // max(routers, 1) if left > 0 else left
-        found[str(key.pk)] = {"left": share, "counted": 0, "resets_at": end.timestamp()}
+        name = str(key.pk)
+        together = {
+            "left": left * here // routers if left > 0 and routers > here else left,
+            "counted": {mark.instance: _tokens(mark.counted.get(name, {})) for mark in marks},
+        }
+        resets_at = end.timestamp()
+        found[name] = {"left": share, "counted": 0, "resets_at": resets_at, "all": together}
     return found
 
 
 def counted_by(told: Mapping[str, Any], key_id: str) -> int:
-    counts = told["keys"].get(key_id, {})
+    return _tokens(told["keys"].get(key_id, {}))
+
+
+def _tokens(counts: Mapping[str, Any]) -> int:
     return sum(
         _counter_increase(counts, {}, name) for name in ("prompt_tokens", "completion_tokens")
     )

@@ -27,5 +27,6 @@ urlpatterns = [
         name="prefix",
     ),
     path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
+    path("endpoints/<endpoint:name>/routers/", views.Routers.as_view(), name="routers"),
     path("endpoints/<endpoint:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

@@ -21,6 +21,7 @@ from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from routing import actions, selectors
 from routing.analysis.choices import OUTCOMES, DecisionFilter
+from routing.deployment.router_reports import disagreements
 from routing.doctor.findings import CheckState, Severity
 from routing.pages import decision_stream
 from routing.selectors import RouterReplies
@@ -99,15 +100,27 @@ class OneDecision(APIView):
         return Response(asked.found.raw)
 
 
+class RouterIndexSerializer(serializers.Serializer[Any]):
+    """KV index of one router; null values if its strategy uses none or it did not respond."""
+
+    name = serializers.CharField(help_text="HOST:PORT of its admin port.")
+    error = serializers.CharField(allow_blank=True)
+    kv_blocks = serializers.IntegerField(allow_null=True)
+    kv_workers_followed = serializers.IntegerField(allow_null=True)
+
+
 class KvIndexSerializer(serializers.Serializer[Any]):
-    """`kv` is the router's record, null if its strategy uses no KV index. `stale`: why the data of
-    `at` is not current, "" if it is.
+    """`kv` is the record of the first router that responded, null if its strategy uses no KV index.
+    `stale`: why the data of `at` is not current, "" if it is. `routers`: each of several;
+    `differences`: where their indexes disagree.
     """
 
     strategy = serializers.CharField(allow_blank=True)
     at = serializers.DateTimeField()
     stale = serializers.CharField(allow_blank=True)
     kv = serializers.DictField(allow_null=True)
+    routers = RouterIndexSerializer(many=True)
+    differences = serializers.ListField(child=serializers.CharField())
 
 
 @extend_schema(tags=["routing"])
@@ -123,7 +136,67 @@ class KvIndex(APIView):
         if seen.at is None:
             raise RouterUnavailable(seen.error)
         kv = seen.raw.get("kv") if seen.index is not None else None
-        return Response({"strategy": seen.strategy, "at": seen.at, "stale": seen.error, "kv": kv})
+        fields = tuple(RouterIndexSerializer().fields)
+        replies = [one.data() for one in seen.replies]
+        return Response(
+            {
+                "strategy": seen.strategy,
+                "at": seen.at,
+                "stale": seen.error,
+                "kv": kv,
+                "routers": [{name: one[name] for name in fields} for one in replies],
+                "differences": seen.differences,
+            }
+        )
+
+
+class ExchangeSerializer(serializers.Serializer[Any]):
+    """A router's exchange of state with the others. `away_since`: null while it is connected."""
+
+    id = serializers.CharField(help_text="As in the `peers` of other routers.")
+    store = serializers.CharField()
+    connected = serializers.BooleanField()
+    error = serializers.CharField(allow_blank=True)
+    away_since = serializers.DateTimeField(allow_null=True)
+    lag_s = serializers.FloatField(
+        allow_null=True, help_text="Time of a heartbeat through the store, in seconds."
+    )
+    peers = serializers.ListField(child=serializers.CharField())
+    failures = serializers.IntegerField(help_text="Lost connections since its start.")
+    waiting_placements = serializers.IntegerField()
+    lost_placements = serializers.IntegerField()
+    budget_checks_alone = serializers.IntegerField()
+    rejected_messages = serializers.DictField(child=serializers.IntegerField())
+
+
+class RouterReportSerializer(RouterIndexSerializer):
+    """`exchange` is null if no state store is configured."""
+
+    strategy = serializers.CharField(allow_blank=True)
+    in_flight = serializers.IntegerField(help_text="Requests of all routers that it knows of.")
+    workers = serializers.DictField(child=serializers.CharField(), help_text="State by worker.")
+    exchange = ExchangeSerializer(allow_null=True)
+
+
+class RouterReportsSerializer(serializers.Serializer[Any]):
+    """`differences`: what the routers report differently."""
+
+    routers = RouterReportSerializer(many=True)
+    differences = serializers.ListField(child=serializers.CharField())
+
+
+@extend_schema(tags=["routing"])
+class Routers(APIView):
+    @extend_schema(
+        summary="List routers with their exchange of state",
+        description="A router that does not respond has its `error`, with status 200.",
+        operation_id="endpoints_routers",
+        responses=RouterReportsSerializer,
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        found = selectors.router_reports(endpoint_selectors.get(name))
+        data = {"routers": [one.data() for one in found], "differences": disagreements(found)}
+        return Response(RouterReportsSerializer(data).data)
 
 
 class FindingSerializer(serializers.Serializer[Any]):
@@ -161,9 +234,9 @@ class ExaminationSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class Doctor(APIView):
     @extend_schema(
-        summary="Check router, workers, KV events and tokenizers",
-        description="Queries the router and its workers for at most 8 s. An unreachable router is "
-        "a finding, with status 200.",
+        summary="Check routers, workers, KV events and tokenizers",
+        description="Queries all routers and workers for at most 8 s. An unreachable router is a "
+        "finding, with status 200. Evidence names the router where not all agree.",
         operation_id="endpoints_doctor",
         responses=ExaminationSerializer,
     )

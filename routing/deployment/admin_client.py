@@ -206,7 +206,7 @@ def misses(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
 def send_budgets(
     admin_url: str,
     instance: str,
-    budgets: Mapping[str, Mapping[str, float]],
+    budgets: Mapping[str, Mapping[str, Any]],
     deadline_s: float | None = None,
 ) -> None:
     """Send the remaining budgets of keys to the router process `instance`."""

@@ -16,7 +16,13 @@ from routing.doctor.inspection import Limits, NamedWorker
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m routing.doctor", description=__doc__)
-    parser.add_argument("--admin", required=True, metavar="URL", help="the router's admin port")
+    parser.add_argument(
+        "--admin",
+        action="append",
+        required=True,
+        metavar="URL",
+        help="a router's admin port, repeatable: all routers of the endpoint",
+    )
     parser.add_argument(
         "--worker",
         action="append",
@@ -30,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     given = parser.parse_args(arguments)
     workers = [_named(parser, word) for word in given.worker] or None
-    found = examine("", given.admin.rstrip("/"), workers, Limits(all_s=given.timeout))
+    urls = [url.rstrip("/") for url in given.admin]
+    found = examine("", urls, workers, Limits(all_s=given.timeout))
     shown = (
         json.dumps(found.data(), indent=2)
         if given.output == "json"

@@ -2,32 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from routing.doctor.checks import CHECKS
 from routing.doctor.facts import FleetFacts
-from routing.doctor.findings import DoctorFinding, Examination, Severity
+from routing.doctor.findings import (
+    CheckOutcome,
+    CheckState,
+    DoctorFinding,
+    Examination,
+    Severity,
+)
 from routing.doctor.inspection import Limits, NamedWorker, gather_facts
 
 
 def examine(
     endpoint: str,
-    admin_url: str,
+    admin_urls: Sequence[str],
     workers: Iterable[NamedWorker] | None = None,
     limits: Limits | None = None,
 ) -> Examination:
     """Gather facts within the limits and run every check."""
-    return run_checks(gather_facts(endpoint, admin_url, workers, limits))
+    return run_checks(gather_facts(endpoint, admin_urls, workers, limits))
 
 
 def run_checks(facts: FleetFacts) -> Examination:
+    """Run each check for every router."""
+    each = [replace(facts, router=router) for router in facts.routers or (facts.router,)]
+    strategies = {one.router.strategy: None for one in each if one.router.strategy}
     return Examination(
         endpoint=facts.endpoint,
-        strategy=facts.router.strategy,
+        strategy=", ".join(strategies),
         workers=tuple(worker.name for worker in facts.workers),
         seconds=facts.seconds,
-        outcomes=tuple(check.made(facts) for check in CHECKS),
+        outcomes=tuple(
+            _merge([(one.router.name, check.made(one)) for one in each]) for check in CHECKS
+        ),
     )
+
+
+def _merge(made: Sequence[tuple[str, CheckOutcome]]) -> CheckOutcome:
+    """Return a check's outcome for all routers. Evidence that is not the same at every router that
+    could be checked names the router.
+    """
+    checked = [(name, one) for name, one in made if one.state is not CheckState.SKIPPED]
+    if not checked or len(made) == 1:
+        return made[0][1]
+    found: dict[tuple[Severity, str, str], dict[str, DoctorFinding]] = {}
+    for name, outcome in checked:
+        for one in outcome.findings:
+            found.setdefault((one.severity, one.what, one.fix), {})[name] = one
+    findings = tuple(_merge_finding(of, len(checked)) for of in found.values())
+    state = CheckState.FOUND if findings else CheckState.PASSED
+    return replace(checked[0][1], state=state, findings=findings)
+
+
+def _merge_finding(of_routers: dict[str, DoctorFinding], routers: int) -> DoctorFinding:
+    first = next(iter(of_routers.values()))
+    same = all(one.evidence == first.evidence for one in of_routers.values())
+    if same and len(of_routers) == routers:
+        return first
+    evidence = tuple(
+        f"Router {name}: {line}" if line else f"Router {name}"
+        for name, one in of_routers.items()
+        for line in one.evidence or ("",)
+    )
+    workers = dict.fromkeys(name for one in of_routers.values() for name in one.workers)
+    return replace(first, evidence=evidence, workers=tuple(workers))
 
 
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from routing.analysis.kv_index import KvIndex
-from routing.deployment.admin_client import RouterWorker
+from routing.deployment.router_reports import RouterReport
 
 T = TypeVar("T")
 
@@ -86,17 +85,11 @@ class PlacementFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class RouterFacts:
-    """`error` is "" if it responded. `kv` is None if its strategy uses no KV index or it did not
-    report one; `decisions` are newest first.
-    """
+class RouterFacts(RouterReport):
+    """`kv` is None also if it did not report one; `decisions` are newest first."""
 
-    error: str = ""
-    strategy: str = ""
     refused: str = ""
     needs_restart: tuple[str, ...] = ()
-    workers: tuple[RouterWorker, ...] = ()
-    kv: KvIndex | None = None
     kv_error: str = ""
     decisions: tuple[PlacementFacts, ...] = ()
     metrics: Statement[frozenset[str]] = field(default_factory=Statement)
@@ -104,8 +97,9 @@ class RouterFacts:
 
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
-    """Facts about an endpoint. `workers` includes those only the router knows. `wanted`: names the
-    router should have; None if unknown.
+    """Facts about an endpoint. `router`: the one that a check examines, of all `routers`.
+    `workers` includes those only a router knows. `wanted`: names a router should have; None if
+    unknown.
     """
 
     endpoint: str
@@ -114,3 +108,4 @@ class FleetFacts:
     wanted: frozenset[str] | None = None
     now: float = 0.0
     seconds: float = 0.0
+    routers: tuple[RouterFacts, ...] = ()

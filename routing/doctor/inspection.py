@@ -1,4 +1,4 @@
-"""Collection of facts for the checks from a router and its workers.
+"""Collection of facts for the checks from routers and workers.
 
 Ends within the deadline even if nothing responds, changes nothing and triggers no inference (the
 only prompts sent are fixed texts, to /tokenize). A missing fact has an error text.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from console.processkit import metrics
 from routing.analysis.kv_index import as_list, as_object, read_index
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError
+from routing.deployment.router_reports import read_exchange, router_name
 from routing.doctor.facts import (
     CacheConfig,
     FleetFacts,
@@ -73,19 +74,21 @@ class NamedWorker:
 
 def gather_facts(
     endpoint: str,
-    admin_url: str,
+    admin_urls: Sequence[str],
     workers: Iterable[NamedWorker] | None = None,
     limits: Limits | None = None,
 ) -> FleetFacts:
-    """Gather facts; `workers` None uses those known to the router."""
+    """Gather facts; `workers` None uses those known to the routers."""
     limits = limits or Limits()
     begun = time.monotonic()
     end = begun + limits.all_s
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor")
     try:
-        router = _router(pool, admin_url, limits, end)
+        queried = [_query_router(pool, url, limits) for url in admin_urls]
+        routers = tuple(_router(asked, end) for asked in queried)
         named = {one.name: one.url for one in workers or ()}
-        named |= {one.id: one.url for one in router.workers if one.id not in named}
+        for known in (one for router in routers for one in router.workers):
+            named.setdefault(known.id, known.url)
         asked = {
             name: pool.submit(_worker, name, url, limits.question_s, end)
             for name, url in named.items()
@@ -100,7 +103,8 @@ def gather_facts(
     wanted = None if workers is None else frozenset(w.name for w in workers if not w.leaving)
     return FleetFacts(
         endpoint=endpoint,
-        router=router,
+        router=routers[0],
+        routers=routers,
         workers=found,
         wanted=wanted,
         now=time.time(),
@@ -109,29 +113,42 @@ def gather_facts(
 
 
 _LATE: Statement[Any] = Statement(error="No response in time.")
-_WORKERS, _CONFIG, _INDEX = "/workers", "/config", "/index"
+_WORKERS, _CONFIG, _INDEX, _PEERS = "/workers", "/config", "/index", "/peers"
 _DECISIONS = f"/decisions?limit={DECISIONS}"
 
 
-def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> RouterFacts:
-    paths = (_WORKERS, _CONFIG, _INDEX, _DECISIONS)
-    asked = {path: pool.submit(_page, url, path, limits.question_s) for path in paths}
+@dataclass(frozen=True, slots=True)
+class _Queried:
+    name: str
+    pages: Mapping[str, Future[Statement[dict[str, Any]]]]
+    metrics: Future[Statement[bytes]]
+
+
+def _query_router(pool: ThreadPoolExecutor, url: str, limits: Limits) -> _Queried:
+    paths = (_WORKERS, _CONFIG, _INDEX, _PEERS, _DECISIONS)
+    pages = {path: pool.submit(_page, url, path, limits.question_s) for path in paths}
     counted = pool.submit(_send_request, "GET", url + "/metrics", limits.question_s)
-    page = {path: _wait(future, end, _LATE) for path, future in asked.items()}
+    return _Queried(router_name(url), pages, counted)
+
+
+def _router(asked: _Queried, end: float) -> RouterFacts:
+    page = {path: _wait(future, end, _LATE) for path, future in asked.pages.items()}
     config, index = page[_CONFIG], page[_INDEX]
     workers = _understood(page[_WORKERS], admin_client.read_workers)
     if workers.found is None or config.found is None:
-        return RouterFacts(error=workers.error or config.error)
+        return RouterFacts(name=asked.name, error=workers.error or config.error)
     settings = config.found
     return RouterFacts(
+        name=asked.name,
         strategy=str(as_object(settings.get("config")).get("strategy") or ""),
         refused=str(settings.get("refused") or ""),
         needs_restart=tuple(str(name) for name in as_list(settings.get("needs_restart"))),
         workers=workers.found,
         kv=read_index(index.found) if index.found is not None else None,
         kv_error=index.error,
+        exchange=_understood(page[_PEERS], read_exchange).found,
         decisions=_understood(page[_DECISIONS], _read_decisions).found or (),
-        metrics=_parse_reply(_wait(counted, end, _LATE), "/metrics", _read_metric_names),
+        metrics=_parse_reply(_wait(asked.metrics, end, _LATE), "/metrics", _read_metric_names),
     )
 
 

@@ -81,7 +81,7 @@ class Router(RouterState):
         found = identity or self.identifier.scan(seen, b"")
         model = self.metrics.model(found.model)
         self._decided += 1
-        decision = Decision(f"{self._boot}-d{self._decided:x}", time.time(), self.policy.name)
+        decision = Decision(f"{self.instance}-d{self._decided:x}", time.time(), self.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
         exchange = Exchange(self, client, head, body, found.facts, model, decision, ask, started)

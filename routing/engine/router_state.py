@@ -61,14 +61,14 @@ class RouterState:
         self.config_time = 0.0
         self.ratios = BytesPerToken()
         self._own_secret = secrets.token_bytes(32)
-        self._boot = secrets.token_hex(4)
+        self.instance = secrets.token_hex(4)
         self._count = 0
         self._decided = 0
         self._picks = 0
         self._retry_budget = RETRY_BURST
         self._strategy: StrategyMetrics
         self.policy: RoutingPolicy
-        self.recorder = Recorder(log, self.metrics, self._boot)
+        self.recorder = Recorder(log, self.metrics, self.instance)
         self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
         self.misses = MissLedger(self.metrics.registry)
@@ -220,7 +220,7 @@ class RouterState:
     def name_request(self, head: RequestHead) -> None:
         self._count += 1
         if not head.request_id:
-            head.request_id = b"%b-%x" % (self._boot.encode(), self._count)
+            head.request_id = b"%b-%x" % (self.instance.encode(), self._count)
 
     def _was_reset(self, worker_id: str, answer: bytes) -> None:
         """Treat a successful reset as a cache loss now; the worker's event comes with its next

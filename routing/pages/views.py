@@ -25,6 +25,7 @@ from routing import actions, selectors
 from routing.analysis import choices, kv_rows, prefixes
 from routing.analysis.choices import OUTCOMES, DecisionFilter, RoutingDecision
 from routing.analysis.misses import explain_miss, find_causes
+from routing.deployment.router_reports import disagreements, unheard
 from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
 from routing.prompts.conversation import read_dry_run
@@ -110,6 +111,24 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
         "fallbacks": kv_rows.fallback_reasons(index.fallbacks) if index is not None else (),
     }
     return responses.render(request, "routing/kv.html", "routing/htmx/kv.html", context)
+
+
+@require_safe
+def routers(request: HttpRequest, name: str) -> HttpResponse:
+    """Show each router and its exchange of state; htmx refreshes the part."""
+    found = find_endpoint(name)
+    reports = selectors.router_reports(found)
+    context: dict[str, Any] = {
+        **build_shell(found, "routers"),
+        "routers": reports,
+        "exchanging": any(one.exchange is not None for one in reports),
+        "indexing": any(one.kv is not None for one in reports),
+        "away": [one for one in reports if one.exchange and not one.exchange.connected],
+        "alone": [one for one in reports if not one.error and one.exchange is None],
+        "differences": disagreements(reports),
+        "unheard": unheard(reports),
+    }
+    return responses.render(request, "routing/routers.html", "routing/htmx/routers.html", context)
 
 
 @require_safe

@@ -1,5 +1,5 @@
-"""`endpoint doctor | decisions | decision | explain | fit | preview`, which change nothing, and
-`doctor` for the console itself.
+"""`endpoint doctor | routers | kv-index | decisions | decision | explain | fit | preview`, which
+change nothing, and `doctor` for the console itself.
 
 Exit codes of `endpoint doctor`: 0 no errors or warnings, 1 warnings, 2 errors or no such endpoint;
 of `doctor`: 1 if a requirement is missing; of `fit`: 1 if it does not fit.
@@ -227,6 +227,60 @@ def _format_preview(found: dict[str, Any]) -> Iterator[str]:
         yield f"---\n{output.format_yaml(one)}"
 
 
+def _format_routers(found: dict[str, Any]) -> str:
+    rows = []
+    for one in found["routers"]:
+        exchange = one["exchange"] or {}
+        state = "off" if one["exchange"] is None else "connected"
+        if one["error"]:
+            state = f"no response: {one['error']}"
+        elif exchange and not exchange["connected"]:
+            state = f"away {output.format_age(exchange['away_since'])}: {exchange['error']}"
+        lag = exchange.get("lag_s")
+        rows.append(
+            (
+                one["name"],
+                one["strategy"] or "-",
+                state,
+                "-" if lag is None else f"{lag * 1000:.1f} ms",
+                output.cell(len(exchange["peers"]) if exchange else None),
+                output.cell(one["in_flight"]),
+                output.cell(one["kv_blocks"]),
+            )
+        )
+    head = ("ROUTER", "STRATEGY", "EXCHANGE", "LAG", "HEARD", "IN FLIGHT", "KV BLOCKS")
+    return "\n".join([output.table(head, rows), *_differences(found)])
+
+
+def _differences(found: dict[str, Any]) -> list[str]:
+    return [f"differs: {line}" for line in found["differences"]]
+
+
+def _format_index(found: dict[str, Any]) -> str:
+    lines = [f"stale: {found['stale']}"] if found["stale"] else []
+    kv = found["kv"]
+    if kv is None:
+        return "\n".join([*lines, f"Strategy {found['strategy']} uses no KV index."])
+    sources = [source for source in kv.get("sources") or [] if isinstance(source, dict)]
+    rows = [
+        [output.cell(source.get(key)) for key in ("worker", "state", "blocks", "lag_s")]
+        for source in sources
+    ]
+    lines.append(output.table(("WORKER", "KV EVENTS", "BLOCKS", "LAG (S)"), rows))
+    routers = [
+        (
+            one["name"],
+            output.cell(one["kv_blocks"]),
+            output.cell(one["kv_workers_followed"]),
+            one["error"],
+        )
+        for one in found["routers"]
+    ]
+    if routers:
+        lines += ["", output.table(("ROUTER", "BLOCKS", "WORKERS FOLLOWED", "ERROR"), routers)]
+    return "\n".join([*lines, *_differences(found)])
+
+
 _DECISIONS = Table(
     ("ID", "TIME", "STRATEGY", "CHOSEN", "REASON", "PROMPT", "CACHED", "TTFT", "STATUS"),
     _decision,
@@ -238,11 +292,15 @@ _DECISIONS = Table(
 def add_to(verbs: Verbs) -> None:
     verbs.verb(
         "doctor",
-        "check router, workers, KV events and tokenizers",
+        "check routers, workers, KV events and tokenizers",
         "name",
         call=examine_endpoint,
         show=_format_examination,
     )
+    text = "list routers with their exchange of state, and where they disagree"
+    verbs.verb("routers", text, "name", show=_format_routers)
+    text = "show the KV index by worker, and by router where there are several"
+    verbs.verb("kv-index", text, "name", call="kv_index", show=_format_index)
     verb = verbs.verb("decisions", "list routing decisions, latest first", "name", show=_DECISIONS)
     verb.add("--limit", type=int, default=50, help="number of decisions, 1 to 500 (50)")
     text = "show a decision with the compared workers"

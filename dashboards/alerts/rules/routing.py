@@ -185,4 +185,14 @@ RULES: tuple[Rule, ...] = (
         "Check the endpoint page or the router log for the rejected field.",
         condition="<measured> > 0",
     ),
+    Rule(
+        "RouterStateStoreAway",
+        f"min by ({_ENDPOINT}) ({select(q.STATE_STORE_UP)})",
+        "1m",
+        "a router does not reach the store through which the endpoint's routers share state; "
+        "it does not see the load of the others and uses an equal part of limits and budgets",
+        "Check the store, the network path and the password. The Routers tab of the endpoint's "
+        "routing shows which router and why; routers reconnect by themselves.",
+        condition="<measured> == 0",
+    ),
 )

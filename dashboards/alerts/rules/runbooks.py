@@ -33,6 +33,14 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "Check the target on Prometheus' Targets page: wrong path, port or network.",
         _LOGS,
     ),
+    "RouterStateStoreAway": (
+        "Check state and error of each router: Routers tab of the endpoint's routing, or "
+        "`emberline endpoint routers NAME`.",
+        "All routers: check the Valkey or Redis itself, its memory and its password.",
+        "One router: check the network path and network policies from its pod to the store.",
+        "Meanwhile requests are served; cache hits drop, and each router uses an equal part of "
+        "limits and token budgets.",
+    ),
     "RouterErrorRatio": (
         "Check emberline_router_request_errors_total by reason, or the Routing board.",
         "Upstream errors: worker logs. Timeouts: worker queues. No worker: worker health.",

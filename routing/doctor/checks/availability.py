@@ -29,9 +29,11 @@ METRICS = frozenset(
 @doctor_check("RouterSilent", "The router responds", always_runs, kv=False)
 def check_router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.error:
+        others = any(not router.error for router in facts.routers)
         yield DoctorFinding(
             Severity.ERROR,
-            "The router could not be queried, so most checks were skipped.",
+            "The router could not be queried, so "
+            + ("its part of the checks was skipped." if others else "most checks were skipped."),
             "Check on the endpoint page that the router is running, and read its log. If it runs, "
             "its admin port must be reachable from the console.",
             (facts.router.error,),

@@ -2,18 +2,21 @@
 
 Every ended request is added to exactly one key, so the sums equal the router totals. In-flight
 requests count with their reservation. The console sums all routers and sends each its remaining
-share (`tell`). A request is admitted while anything is left, so the overrun is at most one request
-plus what in-flight requests use beyond their estimates.
+share and what all have left (`tell`); routers that exchange state use the latter
+(`shared_budget`). A request is admitted while anything is left, so the overrun is at most one
+request plus what in-flight requests use beyond their estimates.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from routing.engine.access.shared_budget import SharedBudget
 from routing.engine.errors import Refusal
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class KeyTotals:
 
     `left`: remaining budget when `counted` of its own tokens were included, valid until
     `resets_at`; None: not received. `reserved`: tokens reserved by in-flight requests.
+    `budget`: 0 until a request with a budget came. `shared`: with the other routers.
     """
 
     requests: int = 0
@@ -52,6 +56,12 @@ class KeyTotals:
     left: int | None = None
     counted: int = 0
     resets_at: float = math.inf
+    budget: int = 0
+    shared: SharedBudget = field(default_factory=SharedBudget)
+
+    @property
+    def used(self) -> int:
+        return self.prompt + self.completion
 
     def add(self, decision: Decision, now: float) -> None:
         self.requests += 1
@@ -76,12 +86,17 @@ class KeyTotals:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_at = max(self.last_at, other.last_at)
 
-    def unused(self, budget: int, now: float) -> int:
-        if now >= self.resets_at:  # the console sends new values within seconds
-            self.left, self.counted = None, self.prompt + self.completion
+    def begin_period(self, instance: str, now: float) -> None:
+        """Forget what was left of a period that has ended; the console sends it within seconds."""
+        if now >= self.resets_at:
+            self.left, self.counted = None, self.used
             self.resets_at = math.inf
-        left = budget if self.left is None else self.left
-        return left - (self.prompt + self.completion - self.counted)
+            self.shared.begin_period(instance, self.used)
+
+    def unused(self, routers: int) -> int:
+        """Return what this router has left without the others; `routers` divide a budget."""
+        left = self.budget // routers if self.left is None else self.left
+        return left - (self.used - self.counted)
 
     def show(self) -> dict[str, float]:
         return {
@@ -108,6 +123,10 @@ class KeyUse:
         self._kept = kept
         self._of: dict[str, KeyTotals] = {}
         self._known: frozenset[str] = frozenset()
+        self._routers = 1  # that divide a budget without the console's shares
+        self._exchanging: bool | None = None  # with other routers; None: no store is configured
+        self.changed: dict[str, None] = {}  # keys with budgets whose figures peers do not have
+        self.checked_alone = 0  # requests whose budget was checked while the store was away
 
     def of(self, key_id: str) -> KeyTotals:
         use = self._of.get(key_id)
@@ -116,12 +135,19 @@ class KeyUse:
         return use
 
     def add(self, decision: Decision) -> None:
-        self.of(decision.key_id).add(decision, time.time())
+        use = self.of(decision.key_id)
+        use.add(decision, time.time())
+        if use.budget and self._exchanging is not None:
+            self.changed[decision.key_id] = None
 
     def reserve(self, key: Key, decision: Decision, tokens: int) -> None:
         """Reserve tokens until the decision is added. Raise Refusal if the budget is exhausted."""
         use = self.of(key.id)
-        unused = use.unused(key.budget_tokens, time.time())
+        use.budget = key.budget_tokens
+        use.begin_period(self.instance, time.time())
+        unused, reserved = self._unused(use)
+        if self._exchanging is False:
+            self.checked_alone += 1
         if unused <= 0:
             message = (
                 f"This API key has exhausted its budget of {key.budget_tokens} tokens. "
@@ -130,7 +156,7 @@ class KeyUse:
             raise Refusal(
                 "insufficient_quota", message, retry_after_s=_seconds_until(use.resets_at)
             )
-        if unused <= use.reserved:
+        if unused <= reserved:
             message = (
                 f"Requests in flight may use all {unused} remaining tokens of this API key's "
                 "budget. Retry when one has completed, or set a lower max_tokens."
@@ -138,6 +164,55 @@ class KeyUse:
             raise Refusal("budget_reserved", message, retry_after_s=_RESERVED_RETRY_S)
         use.reserved += tokens
         decision.reserved = tokens
+        if self._exchanging is not None:
+            self.changed[key.id] = None
+
+    def _unused(self, use: KeyTotals) -> tuple[int, int]:
+        """Return the tokens left and, of these, the reserved ones."""
+        shared = use.shared
+        if self._exchanging and (shared.left is not None or use.left is None):
+            unused = shared.unused(use.budget, self.instance, use.used)
+            return unused, use.reserved + shared.reserved
+        return use.unused(self._routers), use.reserved
+
+    def exchange(self, active: bool | None, routers: int = 1) -> None:
+        """Use budgets together with other routers; False: the store is away, and each of `routers`
+        uses an equal part; None: no store is configured.
+        """
+        if self._exchanging and not active:
+            for use in self._of.values():
+                if use.budget:
+                    unused = use.shared.unused(use.budget, self.instance, use.used)
+                    use.left = unused // routers if unused > 0 else unused
+                    use.counted = use.used
+        self._exchanging, self._routers = active, routers
+        self.restate()
+
+    def restate(self) -> None:
+        """State all budgets again, since a peer may not have heard them."""
+        if self._exchanging is not None:
+            self.changed |= dict.fromkeys(key for key, use in self._of.items() if use.budget)
+
+    def take_changed(self, most: int) -> Iterator[tuple[str, int, int, int]]:
+        """Yield keys with their used, reserved and left tokens, for peers."""
+        for key_id in list(islice(self.changed, most)):
+            del self.changed[key_id]
+            use = self._of.get(key_id)
+            if use is not None:
+                unused = use.shared.unused(use.budget, self.instance, use.used)
+                yield key_id, use.used, use.reserved, unused
+
+    def heard(
+        self, instance: str, key_id: str, used: int, reserved: int, left: int, newer: bool
+    ) -> None:
+        """Apply a peer's figures of a key."""
+        if key_id in self._known:
+            self.of(key_id).shared.heard(instance, used, reserved, left, newer)
+
+    def lost(self, instance: str) -> None:
+        """Release what a peer that ended has reserved."""
+        for use in self._of.values():
+            use.shared.lost(instance)
 
     def tell(self, instance: str, budgets: Mapping[str, Any]) -> None:
         """Apply remaining budgets by key id, sent by the console. Values for an earlier process are
@@ -148,8 +223,14 @@ class KeyUse:
         for key_id in self._known.intersection(budgets):
             told = budgets[key_id]
             left, counted, resets_at = told["left"], told["counted"], told["resets_at"]
+            together = told.get("all")
+            if together is not None:
+                included = {str(name): int(n) for name, n in together["counted"].items()}
+                all_left = int(together["left"])
             use = self.of(key_id)
             use.left, use.counted, use.resets_at = int(left), int(counted), float(resets_at)
+            if together is not None:
+                use.shared.set_left(all_left, included)
 
     def configure(self, known: frozenset[str]) -> None:
         self._known = known

@@ -111,11 +111,14 @@ class StoreLink:
         """Return or raise when the connection is of no use any more."""
         ends: set[asyncio.Future[None]] = {publisher.lost, subscriber.lost, serving}
         while True:
+            began = perf_counter()
             done, _ = await asyncio.wait(
                 ends, timeout=_CHECK_S, return_when=asyncio.FIRST_COMPLETED
             )
             for end in done:
                 return end.result()
+            if perf_counter() - began > 2 * _CHECK_S:
+                continue  # this process was stopped: what came meanwhile is not read yet
             # The router's own heartbeats come back: silence means a lost subscription.
             silent_s = perf_counter() - subscriber.heard_at
             if max(publisher.waiting_s, silent_s) > TIMEOUT_S:

@@ -22,10 +22,12 @@ MAX_NAMES = 8192  # hashes of a placement; longer chains are cut
 MAX_WORKERS = 4096
 MAX_NUMBERS = 8192
 MAX_CALLERS = 1024
+MAX_BUDGETS = 256
 _DIGEST_BYTES = 16
 _NAME_BYTES = 8
 
 Count = Annotated[int, Meta(ge=0, le=10**12)]
+Tokens = Annotated[int, Meta(ge=-(10**15), le=10**15)]
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 RouterId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{8,32}\Z")]
 RouterIdOrEmpty = Annotated[str, Meta(pattern=r"\A([0-9a-f]{8,32})?\Z")]
@@ -69,6 +71,17 @@ class CallerLoad(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fr
     waiting: Count
 
 
+class BudgetUse(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """Tokens of a key's budget: used since the router's start, reserved by its requests in flight,
+    and left to all routers in its view.
+    """
+
+    key: Annotated[str, Meta(min_length=1, max_length=128)]
+    used: Annotated[int, Meta(ge=0, le=10**15)]
+    reserved: Annotated[int, Meta(ge=0, le=10**15)]
+    left: Tokens
+
+
 class CircuitChange(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
     worker: WorkerId
     opened: bool
@@ -94,6 +107,7 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
     asks: RouterIdOrEmpty = ""
     age_s: Count = 0
     leaving: bool = False
+    budgets: Annotated[list[BudgetUse], Meta(max_length=MAX_BUDGETS)] = []
 
 
 _decoder = msgspec.msgpack.Decoder(Batch)

@@ -25,6 +25,10 @@ class PeerMetrics:
         self.up = registry.gauge(
             "emberline_router_state_store_up", "1 while the state store answers."
         ).child()
+        self.lag = registry.gauge(
+            "emberline_router_state_store_lag_seconds",
+            "Time in which the router's last heartbeat came back through the state store.",
+        ).child()
         placements = registry.counter(
             "emberline_router_peer_placements_lost_total",
             "Placements not exchanged: no room while the store was away (dropped), or of unknown "
@@ -33,3 +37,8 @@ class PeerMetrics:
         )
         self.dropped = placements.child("dropped")
         self.ignored = placements.child("ignored")
+        self.budgets_alone = registry.counter(
+            "emberline_router_budget_checks_alone_total",
+            "Requests whose token budget was checked without the other routers, as the store was "
+            "away.",
+        ).child()

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from routing.engine.peers import messages
-from routing.engine.peers.messages import Batch, CallerLoad, CircuitChange, Placement, WorkerLoad
+from routing.engine.peers.messages import (
+    Batch,
+    BudgetUse,
+    CallerLoad,
+    CircuitChange,
+    Placement,
+    WorkerLoad,
+)
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import WorkerTable
@@ -93,18 +100,20 @@ class Outbox:
         age_s: int = 0,
         leaving: bool = False,
         hold: bool = False,
+        budgets: Iterable[tuple[str, int, int, int]] = (),
     ) -> Batch | None:
         """Return the changes, None if there are none. `complete`: state everything, as a heartbeat.
 
         `callers`: key, in-flight and queued requests. `hold`: keep placements, as peers may not
-        hear them yet.
+        hear them yet. `budgets`: key, used, reserved and left tokens.
         """
+        spent = [BudgetUse(*of_key) for of_key in budgets]
         loads = self._changed_loads(complete)
         busy = self._changed_callers(callers, complete)
         changes = bool(
             (self._placed and not hold) or self._answered or self._failed or self._circuits
         )
-        if not (loads or busy or changes or complete or asks or leaving):
+        if not (loads or busy or changes or spent or complete or asks or leaving):
             return None
         placed = [] if hold else self._next_placements()
         self.busy = self.busy or bool(self._placed)
@@ -128,6 +137,7 @@ class Outbox:
             asks,
             age_s,
             leaving,
+            spent,
         )
 
     def memory(self, chains: Iterable[tuple[str, float, Sequence[int]]]) -> Batch:

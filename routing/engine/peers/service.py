@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
-from collections.abc import Iterator
+import time
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from routing.engine.peers.link import StoreLink
 from routing.engine.peers.messages import Batch, MessageError
 from routing.engine.peers.metrics import PeerMetrics
 from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox
-from routing.engine.peers.view import PeerView
+from routing.engine.peers.view import SILENCE_S, PeerView
 
 if TYPE_CHECKING:
     from routing.engine.config import StateStoreConfig
@@ -33,13 +32,15 @@ _SETTLE_S = 0.5  # longer than a router waits before it connects again
 _TIGHT_INTERVAL_S = 0.002
 _ASK_AGAIN_S = 1.0
 _MOST_ASKED = 3
+_RESTATE_BEATS = 8  # heartbeats between two statements of all budgets
 _MEMORY_BLOCKS = 65_536  # of each worker, for a new router
 _MEMORY_CHAINS = 64  # in a message
 
 
 class PeerExchange:
     def __init__(self, router: RouterState) -> None:
-        self.router_id = secrets.token_hex(8)
+        self._budgets = router.recorder.use
+        self.router_id = router.instance  # as the console knows it
         self.away = ""  # reason; "": the store answers, or none is configured
         self._router = router
         self._store: StateStoreConfig | None = None
@@ -52,12 +53,16 @@ class PeerExchange:
         self._connected_at = 0.0  # after a time without the store
         self._tight = False  # a shared rate is nearly used up
         self._began = perf_counter()
+        self._ticked = 0.0
+        self._away_since = 0.0  # epoch seconds
+        self._beat_sent: tuple[int, float] = (0, 0.0)  # sequence and time of the last heartbeat
+        self._lag_s: float | None = None  # until a heartbeat came back
         self._asked = 0
         self._asked_at = 0.0
         self._remembered = 0  # placements received from a peer's memory
         self.link: StoreLink
         self.outbox = Outbox(self.router_id, router.table)
-        self.view = PeerView(router, self.router_id)
+        self.view = PeerView(router, self.router_id, self._budgets)
 
     @property
     def active(self) -> bool:
@@ -92,7 +97,9 @@ class PeerExchange:
         )
         self._limits = SharedLimits(place, self._router.admission, lambda: len(self.view.peers) + 1)
         self._router.divide_limits(wanted.routers)
+        self._budgets.exchange(False, wanted.routers)
         self.away = "connecting"
+        self._away_since, self._lag_s = time.time(), None
         self._asked = 0
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         self._router.share_with(self)
@@ -110,6 +117,7 @@ class PeerExchange:
         self._router.share_with(None)
         if self._store is not None:
             self._router.divide_limits(1)
+            self._budgets.exchange(None)
             self._router.heard_peers(self.view)
 
     async def close(self) -> None:
@@ -160,9 +168,19 @@ class PeerExchange:
             return
         self._tight = self._limits.touch()
         if not self.link.congested:
-            self._publish(self.outbox.batch(self._callers(), hold=self._holds()))
-        if self.outbox.busy:
+            self._publish(self._batch())
+        if self.outbox.busy or self._budgets.changed:
             self._schedule()
+
+    def _batch(self, complete: bool = False, asks: str = "") -> Batch | None:
+        return self.outbox.batch(
+            self._router.admission.callers(),
+            complete=complete,
+            asks=asks,
+            age_s=int(perf_counter() - self._began),
+            hold=self._holds(),
+            budgets=self._budgets.take_changed(messages.MAX_BUDGETS),
+        )
 
     def _publish(self, batch: Batch | None) -> None:
         self._last = perf_counter()
@@ -172,9 +190,6 @@ class PeerExchange:
     def _holds(self) -> bool:
         """Return True until the peers, too, have had time to connect again."""
         return perf_counter() < self._connected_at + _SETTLE_S
-
-    def _callers(self) -> Iterator[tuple[str, int, int]]:
-        return self._router.admission.callers()
 
     async def _serve(self, store: StoreConnection) -> None:
         limits = asyncio.create_task(self._limits.run(store))
@@ -186,19 +201,19 @@ class PeerExchange:
 
     async def _beat(self, limits: asyncio.Task[None]) -> None:
         """Send heartbeats and drop silent peers while the store is connected."""
+        beats = known = 0
         while True:
             if limits.done():
                 limits.result()
             self._limits.refresh()
-            self._publish(
-                self.outbox.batch(
-                    self._callers(),
-                    complete=True,
-                    asks=self._wanted(),
-                    age_s=int(perf_counter() - self._began),
-                    hold=self._holds(),
-                )
-            )
+            beats += 1
+            if beats % _RESTATE_BEATS == 0 or len(self.view.peers) != known:
+                known = len(self.view.peers)
+                self._budgets.restate()
+            batch = self._batch(complete=True, asks=self._wanted())
+            assert batch is not None  # a complete one
+            self._beat_sent = (batch.sequence, perf_counter())
+            self._publish(batch)
             if self.outbox.busy and self._timer is None:
                 self._schedule()
             await asyncio.sleep(HEARTBEAT_S)
@@ -206,7 +221,11 @@ class PeerExchange:
 
     def tick(self) -> None:
         """Drop silent peers; call at least every second."""
-        if self.view.tick(perf_counter()):
+        now = perf_counter()
+        before, self._ticked = self._ticked, now
+        if now - before > 2 * SILENCE_S:
+            return  # this process was stopped: what they sent meanwhile is not read yet
+        if self.view.tick(now):
             self._router.heard_peers(self.view)
 
     # -- receiving
@@ -218,9 +237,12 @@ class PeerExchange:
                 self.view.remember(batch)
                 self._remembered += len(batch.placed)
                 return
+            now = perf_counter()
             if batch.router == self.router_id:
+                if batch.sequence == self._beat_sent[0]:
+                    self._lag_s = now - self._beat_sent[1]
                 return
-            self.view.apply(batch, perf_counter())
+            self.view.apply(batch, now, now - self._began)
         except MessageError as error:
             self._count(error.reason)
             return
@@ -238,15 +260,20 @@ class PeerExchange:
         metrics = self._metrics
         assert metrics is not None
         metrics.peers.value = len(self.view.peers)
+        metrics.lag.value = self._lag_s or 0.0
         metrics.up.value = int(self.active and self.link.up)
         metrics.dropped.value = self.outbox.dropped
         metrics.ignored.value = self.view.ignored
+        metrics.budgets_alone.value = self._budgets.checked_alone
 
     def _store_changed(self, error: str) -> None:
         before, self.away = self.away, error
+        if error and not before:
+            self._away_since, self._lag_s = time.time(), None
         assert self._store is not None
         if before in ("", "connecting") or not error:
             self._router.divide_limits(self._store.routers if error else 1)
+            self._budgets.exchange(not error, self._store.routers)
         log = self._router.log
         if error and (not before or before == "connecting"):
             if self._metrics is not None:
@@ -298,11 +325,18 @@ class PeerExchange:
         if self._store is None:
             return None
         now = perf_counter()
+        metrics = self._metrics
+        assert metrics is not None
         return {
             "router": self.router_id,
             "store": str(self._store),
             "connected": self.link.up,
             "error": self.away,
+            "away_since": round(self._away_since, 3) if self.away else None,
+            "lag_s": None if self._lag_s is None else round(self._lag_s, 6),
+            "failures": int(metrics.failures.value),
+            "messages": {name: int(child.value) for name, child in metrics.messages.items()},
+            "budget_checks_alone": self._budgets.checked_alone,
             "waiting_placements": self.outbox.held,
             "dropped_placements": self.outbox.dropped,
             "ignored_placements": self.view.ignored,

@@ -24,6 +24,15 @@ MAX_PEERS = 64
 MAX_EXPECTED = 50_000  # KV placements of a peer without an end
 
 
+class BudgetBook(Protocol):
+    """Token budgets that peers use up, too (access.key_usage)."""
+
+    def heard(
+        self, instance: str, key_id: str, used: int, reserved: int, left: int, newer: bool
+    ) -> None: ...
+    def lost(self, instance: str) -> None: ...
+
+
 class PeerState(Protocol):
     """The part of a router that peers change."""
 
@@ -51,17 +60,21 @@ class Peer:
 
 
 class PeerView:
-    def __init__(self, state: PeerState, router_id: str) -> None:
+    def __init__(self, state: PeerState, router_id: str, budgets: BudgetBook) -> None:
         self._state = state
         self._id = router_id
+        self._budgets = budgets
         self.dialect = 0
         self.peers: dict[str, Peer] = {}
         self.applying = False
         self.ignored = 0  # placements with other hashes or of unknown workers
         self._ejected: set[str] = set()  # by peers
 
-    def apply(self, batch: Batch, now: float) -> None:
-        """Apply a batch. Raise MessageError if it is repeated, or of one peer too many."""
+    def apply(self, batch: Batch, now: float, age_s: float = 0.0) -> None:
+        """Apply a batch. Raise MessageError if it is repeated, or of one peer too many.
+
+        `age_s`: time since this router's start.
+        """
         if batch.router == self._id:
             return
         peer = self.peers.get(batch.router)
@@ -93,6 +106,9 @@ class PeerView:
                 peer.callers[caller.key] = (caller.in_flight, caller.waiting)
             else:
                 peer.callers.pop(caller.key, None)
+        newer = peer.age_s > age_s + 1
+        for use in batch.budgets:
+            self._budgets.heard(peer.id, use.key, use.used, use.reserved, use.left, newer)
 
     def remember(self, batch: Batch, peer: Peer | None = None) -> None:
         """Apply placements. `peer` None: a peer's memory, without expected blocks."""
@@ -199,6 +215,7 @@ class PeerView:
         if isinstance(policy, KvAware):
             for guess in peer.expected.values():
                 policy.pending.failed(guess)
+        self._budgets.lost(peer.id)
         del self.peers[peer.id]
 
     def claim(self, key: str, most: int) -> int:

@@ -309,7 +309,12 @@ def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
     end = period_of(NOW, "day")[1].timestamp()
     for endpoint in (demo_endpoint, other):
         left = keys_usage.budgets_left(endpoint, NOW)
+        mine = left[str(key.pk)]
+        together = mine.pop("all")
         assert left == {str(key.pk): {"left": 30, "counted": 0, "resets_at": end}}
+        assert together["left"] == 30, "each endpoint has one router"
+        wanted = {"gone": 4, "r1": 30} if endpoint == demo_endpoint else {"r2": 6}
+        assert together["counted"] == wanted
     keys_usage.add_report(other, told(key, "r2", completion_tokens=76), NOW)
     assert keys_usage.budgets_left(demo_endpoint, NOW)[str(key.pk)]["left"] == -10, (
         "a debt is not shared"

@@ -56,7 +56,7 @@ def workers(
 def examined(router: Router) -> Examination:
     try:
         router.start()
-        return examine("", f"http://127.0.0.1:{router.admin}")
+        return examine("", [f"http://127.0.0.1:{router.admin}"])
     finally:
         router.stop()
 

@@ -11,6 +11,7 @@ from routing.analysis.fallbacks import FORM_REASONS, MIN_REQUESTS
 from routing.analysis.kv_index import Difference, PredictionAccuracy, Probe
 from routing.analysis.label_names import NAMES
 from routing.deployment.admin_client import RouterWorker
+from routing.deployment.router_reports import ExchangeState
 from routing.doctor.checks import CHECKS
 from routing.doctor.examination import format_examination, run_checks
 from routing.doctor.facts import (
@@ -60,6 +61,13 @@ def requests(fallback: str, bad: int, good: int) -> FleetFacts:
     return with_router(decisions=(*told, *[placed()] * good))
 
 
+def routers(**second: Any) -> FleetFacts:
+    """Two routers that exchange state; `second`: what the second reports otherwise."""
+    one = router(name="a", exchange=ExchangeState("aa", "redis://s", True, peers=("bb",)))
+    two = ExchangeState("bb", "redis://s", True, peers=("aa",))
+    return fleet(routers=(one, router(**{"name": "b", "exchange": two} | second)))
+
+
 MISMATCH = Difference("plain text", "from token 0 on", "Set --tokenizer to the folder")
 TEMPLATE = Difference("system prompt", "from token 4 on", "Set the worker's chat template")
 
@@ -68,6 +76,25 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     ("RouterSilent", with_router(error="nothing listens"), "nothing listens", set()),
     ("RouterKeepsOldFile", with_router(refused="workers[0].url: no"), "workers[0].url", set()),
     ("RouterNeedsRestart", with_router(needs_restart=("listen",)), "listen", set()),
+    (
+        "RoutersDisagree",
+        routers(kv=index(sources=(source(0, blocks=9000), source(1)))),
+        "indexed blocks of w0: 100 at a, 9000 at b",
+        set(),
+    ),
+    ("RoutersSeparate", routers(exchange=None), "b: no state store", set()),
+    (
+        "StateStoreAway",
+        routers(exchange=ExchangeState("bb", "redis://s", False, "OSError: refused")),
+        "b: redis://s: OSError: refused",
+        set(),
+    ),
+    (
+        "RoutersUnheard",
+        routers(exchange=ExchangeState("bb", "redis://s", True, rejected={"not_authentic": 7})),
+        "b rejected 7 messages: not_authentic",
+        set(),
+    ),
     ("NoWorkerRegistered", with_router(workers=()), "Scale the endpoint up", set()),
     (
         "WorkerNotRegistered",

@@ -74,7 +74,7 @@ def model_folder(folder: Path) -> Path:
 
 
 async def examined(server: RouterServer) -> Examination:
-    return await asyncio.to_thread(examine, "demo", admin(server))
+    return await asyncio.to_thread(examine, "demo", [admin(server)])
 
 
 def by_code(found: Examination) -> dict[str, DoctorFinding]:
@@ -186,7 +186,7 @@ async def test_a_worker_the_router_was_not_told_of(fleet: dict[str, SimulatedWor
             NamedWorker("spare", f"http://127.0.0.1:{fleet['quiet'].port}"),
             NamedWorker("gone", "http://127.0.0.1:9", leaving=True),
         ]
-        found = await asyncio.to_thread(examine, "demo", admin(server), there)
+        found = await asyncio.to_thread(examine, "demo", [admin(server)], there)
     assert by_code(found)["WorkerNotRegistered"].workers == ("spare",)
 
 

@@ -25,7 +25,7 @@ def worker() -> Iterator[Stub]:
 
 def test_what_a_worker_tells(worker: Stub) -> None:
     with http_stub(router_of(worker.url)) as router:
-        facts = gather_facts("demo", router.url)
+        facts = gather_facts("demo", [router.url])
     (found,) = facts.workers
     assert (found.name, found.version.found, found.models.found[0].root) == ("w0", "0.32.0", "r")
     assert found.cache.found is not None
@@ -46,7 +46,7 @@ def test_a_refused_chat_is_an_answer(worker: Stub) -> None:
 
     worker.answers["/tokenize"] = tokenize
     with http_stub(router_of(worker.url)) as router:
-        (found,) = gather_facts("demo", router.url).workers
+        (found,) = gather_facts("demo", [router.url]).workers
     assert found.tokens.found == {PLAIN: (1, 2), CHAT: None}
 
 
@@ -57,7 +57,7 @@ def test_a_worker_that_answers_badly_spoils_nothing_else(
 ) -> None:
     worker.answers[path] = answer
     with http_stub(router_of(worker.url)) as router:
-        found = examine("demo", router.url)
+        found = examine("demo", [router.url])
     assert found.workers == ("w0",)
     assert "RouterSilent" in {one.code for one in found.passed}
     assert "WorkerNotReached" in {one.code for one in found.passed}
@@ -72,7 +72,7 @@ def test_a_router_that_answers_badly_is_a_finding_at_most(
     worker: Stub, path: str, answer: Any
 ) -> None:
     with http_stub(router_of(worker.url, **{path: answer})) as router:
-        found = examine("demo", router.url, [NamedWorker("w0", worker.url)])
+        found = examine("demo", [router.url], [NamedWorker("w0", worker.url)])
     assert found.workers == ("w0",)
     assert len(found.outcomes) == len(found.passed) + len(found.skipped) + len(
         [o for o in found.outcomes if o.findings]
@@ -83,7 +83,7 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
     slow = dict.fromkeys(WORKER, (HANG, ""))
     with http_stub(slow) as one, http_stub(router_of(worker.url, *[one.url] * 40)) as router:
         begun = time.monotonic()
-        facts = gather_facts("demo", router.url, limits=QUICK)
+        facts = gather_facts("demo", [router.url], limits=QUICK)
         # Bounded by the deadline, whatever the number of workers: 41 of them would take far more.
         assert time.monotonic() - begun < 5
         one.hang.set()
@@ -100,10 +100,10 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
 
 def test_nobody_there_at_all() -> None:
     found = run_checks(
-        gather_facts("demo", "http://127.0.0.1:9", [NamedWorker("w0", "http://127.0.0.1:9")])
+        gather_facts("demo", ["http://127.0.0.1:9"], [NamedWorker("w0", "http://127.0.0.1:9")])
     )
     assert [finding.code for finding in found.findings] == ["RouterSilent", "WorkerNotReached"]
-    assert run_checks(gather_facts("demo", "")).findings[0].evidence == (
+    assert run_checks(gather_facts("demo", [""])).findings[0].evidence == (
         "The endpoint has no router yet.",
     )
 

@@ -14,6 +14,7 @@ from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS, RULES, render
 from dashboards.boards.queries import metric_names as q
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.observe.metrics import Metrics
+from routing.engine.peers.metrics import PeerMetrics
 from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged
 from tests.support.prometheus import PROMTOOL
 
@@ -160,6 +161,8 @@ CASES: list[tuple[str, Series, bool]] = [
         True,
     ),
     ("RouterConfigRefused", router("config_reloads_total", "0+1x60", f'{E},result="ok"'), False),
+    ("RouterStateStoreAway", router("state_store_up", "0x60"), True),
+    ("RouterStateStoreAway", router("state_store_up", "1x60"), False),
 ]
 
 
@@ -208,6 +211,7 @@ def test_promtool_accepts_the_file_as_it_is(tmp_path: Path) -> None:
 def test_what_they_watch_is_what_a_router_shows() -> None:
     metrics = Metrics("default", "demo")
     KvMetrics(metrics.registry, SimpleNamespace(listening=None, totals=dict))  # type: ignore[arg-type]
+    PeerMetrics(metrics.registry)  # of a router with a state store
     shown = set(re.findall(rb"# TYPE (\S+)", metrics.registry.render()))
     exported = {name.decode() for name in shown}
     rules = GROUPS["emberline-routing"]

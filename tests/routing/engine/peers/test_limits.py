@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from routing.engine.access.callers import Bucket
 from routing.engine.server import RouterServer
-from tests.routing.engine.harness import Client, ask, chat, post, until
-from tests.routing.engine.peers.test_service import exchanging, folder, never, peers_of, valkey
+from tests.routing.engine.harness import Client, ask, chat, metric, post, until
+from tests.routing.engine.peers.test_service import (
+    PASSWORD,
+    exchanging,
+    folder,
+    never,
+    peers_of,
+    valkey,
+)
+from tests.routing.engine.test_router_access import bearer, keys
+from tests.support.cachenode import Valkey
 from tests.support.fake_worker import FakeWorker
 
 __all__ = ["folder", "valkey"]
@@ -127,3 +139,57 @@ async def test_limits_are_divided_while_the_store_is_away(folder, unused_tcp_por
     ):
         statuses = [(await ask(one, post(chat("hello")))).status for _ in range(8)]
         assert statuses.count(200) == 5
+
+
+def budget_file(folder: Path, tokens: int) -> str:
+    file = Path(keys(folder, a=False))
+    (entry,) = json.loads(file.read_text())["keys"]
+    file.write_text(json.dumps({"keys": [{**entry, "budget_tokens": tokens}]}))
+    return str(file)
+
+
+def left(server: RouterServer) -> int:
+    use = server.router.recorder.use
+    return use._unused(use.of("a"))[0]
+
+
+def used(server: RouterServer) -> int:
+    return server.router.recorder.use.of("a").used
+
+
+async def test_budget_is_used_up_together_and_divided_while_the_store_is_away(folder, tmp_path):
+    store = Valkey(folder, password=PASSWORD)
+    file = budget_file(tmp_path, 1_000_000)
+    hello = post(chat("hello", max_tokens=10), authorization=bearer("a"))
+    async with (
+        FakeWorker() as worker,
+        exchanging(store, folder, worker, endpoint="budget", api_keys_file=file) as one,
+        exchanging(store, folder, worker, endpoint="budget", api_keys_file=file) as two,
+    ):
+        try:
+            await until(lambda: peers_of(one) and peers_of(two), "both connected")
+            for _ in range(3):
+                assert (await ask(one, hello)).status == 200
+            assert (await ask(two, hello)).status == 200
+            await until(lambda: left(one) == left(two) == 1_000_000 - used(one) - used(two), "told")
+            # The console counted both and reports what is left: less than one of them used.
+            most = min(used(one), used(two))
+            told = {"left": most, "counted": {s.router.instance: used(s) for s in (one, two)}}
+            for server in (one, two):
+                share = {"left": most // 2, "counted": used(server), "resets_at": time.time() + 900}
+                server.router.recorder.use.tell(
+                    server.router.instance, {"a": share | {"all": told}}
+                )
+            assert (await ask(one, hello)).status == 200
+            await until(lambda: left(two) == left(one) <= 0, "known to the other")
+            refused = await ask(two, hello)
+            assert (refused.status, refused.code) == (429, "insufficient_quota")
+            assert await metric(two, "emberline_router_budget_checks_alone_total") == 0
+        finally:
+            store.stop()
+        await until(lambda: two._exchange.away and not peers_of(two), "alone")
+        told = {"left": 7, "counted": used(two), "resets_at": time.time() + 900}
+        two.router.recorder.use.tell(two.router.instance, {"a": told})
+        assert left(two) == 7
+        assert (await ask(two, hello)).status == 200
+        assert await metric(two, "emberline_router_budget_checks_alone_total") == 1

@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 
+from routing.engine.access.key_usage import KeyUse
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.workers import Worker, WorkerTable
@@ -31,7 +32,9 @@ class State:
         self.picks = 0
         name = f"{number:016x}"
         self.outbox = Outbox(name, self.table)
-        self.view = PeerView(self, name)
+        self.use = KeyUse(name)
+        self.use.configure(frozenset({"a"}))
+        self.view = PeerView(self, name, self.use)
 
     def picked(self, worker: Worker) -> None:
         self.picks += 1
@@ -110,6 +113,17 @@ def test_silent_or_leaving_peer_contributes_nothing(pair):
     two.view.apply(one.batch(complete=True, leaving=True), 2.0)
     assert not two.view.peers
     assert loads(two) == loads(State(3))
+
+
+def test_budget_of_a_peer_is_used_here_and_its_reservations_end_with_it(pair):
+    first, second = pair
+    batch = first.outbox.batch(budgets=[("a", 30, 50, 70), ("unknown", 1, 1, 1)], age_s=90)
+    second.view.apply(batch, 10.0, age_s=90.0)
+    shared = second.use.of("a").shared
+    assert (shared.spent, shared.reserved) == (30, 50)
+    second.view.tick(10.1 + SILENCE_S)
+    assert (shared.spent, shared.reserved) == (30, 0)
+    assert "unknown" not in second.use.show()["keys"]
 
 
 def test_repeated_batch_is_rejected(pair):

@@ -1,0 +1,81 @@
+"""Checks that several routers of an endpoint agree and exchange state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from routing.deployment.router_reports import disagreements, unheard
+from routing.doctor.facts import FleetFacts
+from routing.doctor.findings import DoctorFinding, Severity, doctor_check, require_router
+
+
+def require_two_routers(facts: FleetFacts) -> str:
+    """Require that two of several routers responded; a single one agrees with itself."""
+    heard = sum(not router.error for router in facts.routers)
+    if heard > 1 or len(facts.routers) < 2:
+        return require_router(facts) if len(facts.routers) < 2 else ""
+    return "Fewer than two routers responded."
+
+
+@doctor_check("RoutersDisagree", "All routers report the same state", require_two_routers, kv=False)
+def check_disagreement(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    lines = disagreements(facts.routers)
+    if lines:
+        yield DoctorFinding(
+            Severity.WARNING,
+            "Routers disagree, so the same request may be routed differently by each.",
+            "Within a second of a change this is expected. If it persists, check from the router "
+            "that differs that it reaches the workers, their KV events and the state store.",
+            lines,
+        )
+
+
+@doctor_check("RoutersSeparate", "Several routers share state", require_two_routers, kv=False)
+def check_separate(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    alone = [one.name for one in facts.routers if not one.error and one.exchange is None]
+    if alone and len(facts.routers) > 1:
+        yield DoctorFinding(
+            Severity.WARNING,
+            "Routers share no state: each knows its own requests only, which costs cache hits, and "
+            "limits are divided among them.",
+            "Use one router, or set a state store: a redis L2 cache of the endpoint, or the "
+            "router's state_store.",
+            tuple(f"{name}: no state store" for name in alone),
+        )
+
+
+@doctor_check("StateStoreAway", "The state store of the routers responds", require_router, kv=False)
+def check_store_away(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    away = [
+        f"{one.name}: {one.exchange.store}: {one.exchange.error or 'not connected'}"
+        for one in facts.routers
+        if one.exchange is not None and not one.exchange.connected
+    ]
+    if away:
+        yield DoctorFinding(
+            Severity.ERROR,
+            "The state store does not respond to routers: they do not see the load of the others, "
+            "and limits and budgets are divided.",
+            "Check that the store runs, that the router reaches it, and its password and ACL. "
+            "Routers reconnect by themselves.",
+            tuple(away),
+        )
+
+
+@doctor_check("RoutersUnheard", "Connected routers hear each other", require_two_routers, kv=False)
+def check_unheard(facts: FleetFacts) -> Iterator[DoctorFinding]:
+    lines = unheard(facts.routers)
+    if lines:
+        rejected = tuple(
+            f"{one.name} rejected {count} messages: {reason}"
+            for one in facts.routers
+            if one.exchange is not None
+            for reason, count in one.exchange.rejected.items()
+        )
+        yield DoctorFinding(
+            Severity.ERROR,
+            "Routers are connected to the state store and do not hear each other.",
+            "Give all routers of the endpoint the same store and database, hash_key_file, "
+            "namespace, endpoint and version.",
+            lines + rejected,
+        )
