@@ -84,7 +84,9 @@ class Exchange(RequestAttempts):
             data = b"".join(pieces)
         pending = self._pending
         if pending is not None:
-            if not pieces or self._is_judged(pieces, len(pending)):
+            if not pieces or (
+                self.decision.status == 500 and self._is_judged(pieces, len(pending))
+            ):
                 self._pending = pending + data  # only the chunk size so far
                 return
             if self._events and pieces[0].startswith(_FIRST_ERRORS) and is_engine_dead(pieces[0]):
@@ -101,7 +103,7 @@ class Exchange(RequestAttempts):
                 self.model.itl.observe(now - self._last_bytes)
             self._last_bytes = now
         if data:
-            self._client.write(data)
+            self._client.transport.write(data)
 
     def answer_chunk(self, data: bytes, piece: bytes) -> None:
         """Take one chunk; events of a stream under way pass with few calls."""
@@ -114,11 +116,11 @@ class Exchange(RequestAttempts):
             self.answer_body(data, [piece])
             return
         now = perf_counter()
-        itl = self.model.itl
         gap = now - self._last_bytes
-        itl.counts[bisect_left(itl.bounds, gap)] += 1  # hot path: Histogram.observe
-        itl.sum += gap
         self._last_bytes = now
+        itl = self.model.itl  # Histogram.observe, without its call
+        itl.counts[bisect_left(itl.bounds, gap)] += 1
+        itl.sum += gap
         self._client.transport.write(data)
 
     def _filtered(
@@ -134,7 +136,7 @@ class Exchange(RequestAttempts):
         return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
 
     def _is_judged(self, pieces: list[bytes], held: int) -> bool:
-        if self.decision.status != 500 or held > _HELD_ERROR_BYTES:
+        if held > _HELD_ERROR_BYTES:
             return False
         self._judged += pieces
         return True

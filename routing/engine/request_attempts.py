@@ -251,7 +251,8 @@ class RequestAttempts:
         decision = self.decision
         decision.duration_s = perf_counter() - self._started
         decision.error = error
-        if self._worker is not None and decision.failed:
+        failed = (error or decision.status != 200) and decision.failed
+        if failed and self._worker is not None:
             self._worker.failed_requests += 1
         self._router.finished(self)
 

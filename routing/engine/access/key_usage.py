@@ -116,7 +116,8 @@ class KeyUse:
         return use
 
     def add(self, decision: Decision) -> None:
-        self.of(decision.key_id).add(decision, time.time())
+        use = self._of.get(decision.key_id) or self.of(decision.key_id)
+        use.add(decision, time.time())
 
     def reserve(self, key: Key, decision: Decision, tokens: int) -> None:
         """Reserve tokens until the decision is added. Raise Refusal if the budget is exhausted."""

@@ -261,7 +261,8 @@ class WorkerConnection(asyncio.Protocol):
         self._chunks = None
         self._state = _HEAD
         if self._reusable and not rest and not self.transport.is_closing():
-            self.pause(False)
+            if self._paused:
+                self.pause(False)
             self._pool.give(self)
         else:
             self.close()

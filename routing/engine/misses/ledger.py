@@ -168,11 +168,13 @@ class MissLedger:
             return
         facts = exchange.facts
         chain, prompt = facts.chain, decision.prompt_tokens
-        size = self._block_size(exchange)
+        size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
+        if facts.blocks is not None and facts.blocks.chains:
+            size = min(facts.blocks.chains)
         usable = (prompt - 1) // size * size
         hit = cached >= usable
         if hit:  # the usual case
-            rest = max(prompt - cached, 0)
+            rest = prompt - cached if cached < prompt else 0
             self._below.value += rest
             decision.misses = self._hits.get(rest) or self._hit(rest)
         else:
@@ -182,12 +184,6 @@ class MissLedger:
         self.sums.add(decision, chain[0] if chain else 0)
         if chain:
             self.history.used(decision.chosen, chain, decision.time, hit)
-
-    def _block_size(self, exchange: RoutedRequest) -> int:
-        blocks = exchange.facts.blocks
-        if blocks is not None and blocks.chains:
-            return min(blocks.chains)
-        return self._sizes.get(exchange.decision.chosen, DEFAULT_BLOCK)
 
     def _hit(self, rest: int) -> MissSplit:
         found = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})

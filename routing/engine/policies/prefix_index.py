@@ -129,11 +129,9 @@ class PrefixIndex:
         """Record a prompt and return its runs; the worker's memory has room for `limit` blocks.
         `slot`: its unique bit position.
         """
-        memory = self.memories.get(worker_id)
-        if memory is None:
-            memory = self._join(worker_id, slot)
+        memory = self.memories.get(worker_id) or self._join(worker_id, slot)
         memory.limit = limit
-        self._prompts += 1
+        self._prompts = now = self._prompts + 1
         bit = memory.bit
         path: list[PrefixRun] = []
         parent: PrefixRun | None = None
@@ -156,7 +154,7 @@ class PrefixIndex:
             path.append(run)
             parent = run
             at = end
-        runs, now = memory.runs, self._prompts
+        runs = memory.runs
         touch = runs.move_to_end
         for run in reversed(path):
             touch(run)

@@ -83,11 +83,8 @@ class BlockHasher:
     def _each(self, data: bytes, start: int, end: int, seed: int) -> list[int]:
         block_bytes = self._block_bytes
         digest = xxhash.xxh3_64_intdigest
-        out: list[int] = []
-        for at in range(start, end - block_bytes + 1, block_bytes):
-            seed = digest(data[at : at + block_bytes], seed)
-            out.append(seed)
-        return out
+        starts = range(start, end - block_bytes + 1, block_bytes)
+        return [seed := digest(data[at : at + block_bytes], seed) for at in starts]
 
     def _group(self, data: bytes, start: int, seed: int, name: int) -> array[int]:
         """Return a group's hashes, cached."""
