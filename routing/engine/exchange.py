@@ -7,6 +7,7 @@ vLLM sends it before prefill: a worker that dies in prefill costs only a retry.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,9 @@ class Exchange(RequestAttempts):
             data = b"".join(pieces)
         pending = self._pending
         if pending is not None:
-            if not pieces or self._is_judged(pieces, len(pending)):
+            if not pieces or (
+                self.decision.status == 500 and self._is_judged(pieces, len(pending))
+            ):
                 self._pending = pending + data  # only the chunk size so far
                 return
             if self._events and pieces[0].startswith(_FIRST_ERRORS) and is_engine_dead(pieces[0]):
@@ -100,7 +103,25 @@ class Exchange(RequestAttempts):
                 self.model.itl.observe(now - self._last_bytes)
             self._last_bytes = now
         if data:
-            self._client.write(data)
+            self._client.transport.write(data)
+
+    def answer_chunk(self, data: bytes, piece: bytes) -> None:
+        """Take one chunk; events of a stream under way pass with few calls."""
+        if (
+            self._pending is not None
+            or not self._events
+            or self._unframed
+            or not self.answer.passes(data, piece)
+        ):
+            self.answer_body(data, [piece])
+            return
+        now = perf_counter()
+        gap = now - self._last_bytes
+        self._last_bytes = now
+        itl = self.model.itl  # Histogram.observe, without its call
+        itl.counts[bisect_left(itl.bounds, gap)] += 1
+        itl.sum += gap
+        self._client.transport.write(data)
 
     def _filtered(
         self, stream: usage.StreamFilter, pieces: list[bytes]
@@ -115,7 +136,7 @@ class Exchange(RequestAttempts):
         return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
 
     def _is_judged(self, pieces: list[bytes], held: int) -> bool:
-        if self.decision.status != 500 or held > _HELD_ERROR_BYTES:
+        if held > _HELD_ERROR_BYTES:
             return False
         self._judged += pieces
         return True

@@ -251,7 +251,8 @@ class RequestAttempts:
         decision = self.decision
         decision.duration_s = perf_counter() - self._started
         decision.error = error
-        if self._worker is not None and decision.failed:
+        failed = (error or decision.status != 200) and decision.failed
+        if failed and self._worker is not None:
             self._worker.failed_requests += 1
         self._router.finished(self)
 
@@ -272,5 +273,6 @@ class RequestAttempts:
         # The answer: see Exchange.
         def answer_head(self, head: ResponseHead) -> bool: ...
         def answer_body(self, data: bytes, pieces: list[bytes]) -> None: ...
+        def answer_chunk(self, data: bytes, piece: bytes) -> None: ...
         def answer_done(self) -> None: ...
         def answer_lost(self, code: str, message: str) -> None: ...

@@ -280,7 +280,8 @@ class RequestReader(asyncio.Protocol):
         self._state = HEAD
         if not self._write_paused:  # otherwise wait until the client has read the answer
             self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
-        self._pause_reading(False)
+        if self._read_paused:
+            self._pause_reading(False)
         if self._buffer or self._end_sent:
             self._advance()
 

@@ -181,7 +181,7 @@ class Router(RouterState):
         self, head: RequestHead, key: Key, body: bytes | None, seen: bytes, scope: str
     ) -> Identity | None:
         """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
-        session = find_session(head, self._session_key)
+        session = b"" if self._session_key is None else find_session(head, self._session_key)
         needs_chain = self.policy.needs_chain
         if body is None or not (
             self.identifier.reads(needs_chain)

@@ -81,8 +81,9 @@ class TokenLedger:
         return bool(scope or key.budget_tokens) or engine_request.may_stream(body)
 
     def scope_there(self, key: Key, path: bytes) -> str:
-        isolated = self._isolation and engine_request.can_isolate(path)
-        return self.scope(key.id, key.group) if isolated else ""
+        if not self._isolation or not engine_request.can_isolate(path):
+            return ""
+        return self.scope(key.id, key.group)
 
     def prepare(self, exchange: RoutedRequest, identity: Identity, key: Key) -> bytes | None:
         """Return the body with the router's fields. Fills in `exchange.ask`."""

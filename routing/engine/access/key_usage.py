@@ -135,7 +135,7 @@ class KeyUse:
         return use
 
     def add(self, decision: Decision) -> None:
-        use = self.of(decision.key_id)
+        use = self._of.get(decision.key_id) or self.of(decision.key_id)
         use.add(decision, time.time())
         if use.budget and self._exchanging is not None:
             self.changed[decision.key_id] = None

@@ -27,7 +27,9 @@ class LoadedTarget(RoutingTarget, Protocol):
 
 def update_load(worker: LoadedTarget) -> None:
     decoding = worker.decoding
-    load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
+    waiting = worker.in_flight - decoding
+    # cost.load, without its call
+    load = worker.backlog + cost.ANSWER_TOKENS * decoding + cost.WAITING_TOKENS * waiting * waiting
     worker.load = load * worker.weight
     order = worker.order
     if order is not None:

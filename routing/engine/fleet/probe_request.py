@@ -47,6 +47,9 @@ class _ProbeAnswer:
             self._connection.abandon()
             self._end(ProbeError("the response is too large"))
 
+    def answer_chunk(self, data: bytes, piece: bytes) -> None:
+        self.answer_body(data, [piece])
+
     def answer_done(self) -> None:
         if not self.done.done():
             self.done.set_result((self._status, b"".join(self._pieces)))

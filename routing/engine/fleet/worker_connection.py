@@ -31,6 +31,9 @@ class AnswerReceiver(Protocol):
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
         """Take body data: `data` as received, `pieces` the payload without chunk framing."""
 
+    def answer_chunk(self, data: bytes, piece: bytes) -> None:
+        """Take body data that is exactly one chunk, `piece` its payload."""
+
     def answer_done(self) -> None: ...
 
     def answer_lost(self, code: str, message: str) -> None: ...
@@ -120,6 +123,11 @@ class WorkerConnection(asyncio.Protocol):
         if receiver is None:
             self.close()  # unsolicited bytes
             return
+        if self._chunks is not None:
+            piece = self._chunks.whole(data)
+            if piece:
+                receiver.answer_chunk(data, piece)
+                return
         try:
             if self._state == _HEAD:
                 found = self._read_head(receiver, data)
@@ -253,7 +261,8 @@ class WorkerConnection(asyncio.Protocol):
         self._chunks = None
         self._state = _HEAD
         if self._reusable and not rest and not self.transport.is_closing():
-            self.pause(False)
+            if self._paused:
+                self.pause(False)
             self._pool.give(self)
         else:
             self.close()

@@ -5,7 +5,6 @@ Results equal those of the strict parser; errors are never cached. Entries and s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
 
 Head = TypeVar("Head", RequestHead, ResponseHead)
 
-# The usual form of the header; other forms are parsed in full.
-_CONTENT_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,15})\r\n")
+# The usual spellings of the header; heads with others are kept whole.
+_CONTENT_LENGTHS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+_NAME_BYTES = len(_CONTENT_LENGTHS[0])
+_MAX_DIGITS = 15
 _MAX_BYTES = 2048  # longer heads are rare
 _CACHED_REQUESTS = 1024
 _CACHED_RESPONSES = 256  # responses differ by their Date second
@@ -28,22 +29,29 @@ _request = lru_cache(_CACHED_REQUESTS)(http1.parse_request)
 _response = lru_cache(_CACHED_RESPONSES)(http1.parse_response)
 
 
-def _reader(cached: _lru_cache_wrapper[Head]) -> Callable[[bytes], Head]:
+def _reader(
+    cached: _lru_cache_wrapper[Head], spellings: tuple[bytes, bytes]
+) -> Callable[[bytes], Head]:
     """Return a parser whose results are copies that share `fields`."""
     parse = cached.__wrapped__
+    first, second = spellings
 
     def read(head: bytes) -> Head:
         if len(head) > _MAX_BYTES:
             return parse(head)
-        found = _CONTENT_LENGTH.search(head)
-        if found is None:
-            known = cached(head)
-            return known.again(known.length)
-        start, end = found.span(1)
-        return cached(b"%b0%b" % (head[:start], head[end:])).again(int(found[1]))
+        start = head.find(first) + _NAME_BYTES
+        if start < _NAME_BYTES:
+            start = head.find(second) + _NAME_BYTES
+        if start >= _NAME_BYTES:
+            end = head.find(b"\r\n", start)
+            digits = head[start:end]
+            if digits.isdigit() and len(digits) <= _MAX_DIGITS and end > 0:
+                return cached(head[:start] + b"0" + head[end:]).again(int(digits))
+        known = cached(head)
+        return known.again(known.length)
 
     return read
 
 
-read_request = _reader(_request)
-read_response = _reader(_response)
+read_request = _reader(_request, _CONTENT_LENGTHS)
+read_response = _reader(_response, (_CONTENT_LENGTHS[1], _CONTENT_LENGTHS[0]))

@@ -268,6 +268,12 @@ def parse_response(head: bytes) -> ResponseHead:
     return out
 
 
+# Size lines of whole chunks by the chunks' length with framing, in the spelling of common servers.
+# Smaller payloads count against FREE_CHUNKS, longer ones gain nothing.
+_SIZE_LINES = {
+    len(b"%x\r\n\r\n" % size) + size: b"%x\r\n" % size for size in range(MIN_CHUNK_BYTES, 4096)
+}
+
 _SIZE, _DATA, _DATA_END, _TRAILER = range(4)
 _CHUNKS_TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
@@ -287,6 +293,19 @@ class ChunkedBody:
     @property
     def between(self) -> bool:
         return self._state == _SIZE and not self._line
+
+    def whole(self, data: bytes) -> bytes:
+        """Return the payload if `data` is exactly one chunk of common size, as a server-sent event
+        usually is; else b"", without effect.
+        """
+        line = _SIZE_LINES.get(len(data))
+        if line is None or not data.startswith(line) or not data.endswith(b"\r\n"):
+            return b""
+        if self._state != _SIZE or self._line:
+            return b""
+        piece = data[len(line) : -2]
+        self._spare += len(piece) - MIN_CHUNK_BYTES
+        return piece
 
     def feed(self, data: bytes) -> int:
         """Return how many bytes of `data` belong to this body; fewer than all only when `done`."""

@@ -41,15 +41,14 @@ NOT_CACHEABLE = SeenPrompt([])
 
 @dataclass(slots=True, eq=False)
 class Tenure:
+    """`key`: its memory's name in the index."""
+
     worker: str
     slot: int
+    key: str
     ended: str = ""  # cause of the end
     at: float = 0.0  # time of the end
     fleet: int = 0  # number of workers when it ended
-
-    @property
-    def key(self) -> str:
-        return f"{self.worker}\n{self.slot}"
 
 
 class SeenPrefixes(PrefixIndex):
@@ -79,6 +78,7 @@ class PromptHistory:
     def __init__(self, limit: int = HISTORY_BLOCKS) -> None:
         self._limit = limit
         self._index = SeenPrefixes()
+        self.spans = self._index.spans
         self._live: dict[str, Tenure] = {}
         self._ended: deque[Tenure] = deque()
         self._by_slot: dict[int, Tenure] = {}
@@ -88,9 +88,6 @@ class PromptHistory:
 
     def __len__(self) -> int:
         return len(self._index)
-
-    def spans(self, chain: Sequence[int]) -> list[Span]:
-        return self._index.spans(chain)
 
     def knows(self, chain: Sequence[int]) -> bool:
         """Return True if a prompt with the same blocks was answered lately, on any worker."""
@@ -111,7 +108,8 @@ class PromptHistory:
         tenure = self._live.get(worker)
         if tenure is None:
             slot = self._free.pop() if self._free else len(self._by_slot)
-            tenure = self._live[worker] = self._by_slot[slot] = Tenure(worker, slot)
+            tenure = Tenure(worker, slot, f"{worker}\n{slot}")
+            self._live[worker] = self._by_slot[slot] = tenure
         limit = max(self._limit // len(self._by_slot), MIN_TENURE_BLOCKS)
         for run in self._index.remember(tenure.key, tenure.slot, chain, limit):
             run.time = now
@@ -143,7 +141,9 @@ class PromptHistory:
         return bits
 
     def ended_since(self, worker: str, moment: float) -> bool:
-        return any(one.worker == worker and one.at >= moment for one in self._ended)
+        return bool(self._ended) and any(
+            one.worker == worker and one.at >= moment for one in self._ended
+        )
 
     def ended(self) -> Sequence[Tenure]:
         """Return the ended tenures, the oldest first."""

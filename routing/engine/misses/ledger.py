@@ -168,26 +168,22 @@ class MissLedger:
             return
         facts = exchange.facts
         chain, prompt = facts.chain, decision.prompt_tokens
-        size = self._block_size(exchange)
+        size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
+        if facts.blocks is not None and facts.blocks.chains:
+            size = min(facts.blocks.chains)
         usable = (prompt - 1) // size * size
         hit = cached >= usable
         if hit:  # the usual case
-            rest = max(prompt - cached, 0)
+            rest = prompt - cached if cached < prompt else 0
             self._below.value += rest
             decision.misses = self._hits.get(rest) or self._hit(rest)
         else:
-            found = decision.misses = self._attribute(exchange, seen, cached, usable)
+            found = decision.misses = self._attribute(exchange, seen, cached, usable, size)
             for cause, tokens in found.tokens.items():
                 self._tokens[cause].value += tokens
         self.sums.add(decision, chain[0] if chain else 0)
         if chain:
             self.history.used(decision.chosen, chain, decision.time, hit)
-
-    def _block_size(self, exchange: RoutedRequest) -> int:
-        blocks = exchange.facts.blocks
-        if blocks is not None and blocks.chains:
-            return min(blocks.chains)
-        return self._sizes.get(exchange.decision.chosen, DEFAULT_BLOCK)
 
     def _hit(self, rest: int) -> MissSplit:
         found = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})
@@ -196,10 +192,9 @@ class MissLedger:
         return found
 
     def _attribute(
-        self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int
+        self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int, size: int
     ) -> MissSplit:
-        decision = exchange.decision
-        prompt = decision.prompt_tokens
+        prompt = exchange.decision.prompt_tokens
         found = MissSplit()
         whole = ""
         if not path_generates(exchange.ask.path) or seen is NOT_CACHEABLE:
@@ -209,13 +204,14 @@ class MissLedger:
         if seen is None or whole:
             found.tokens = split(MissFacts(prompt, cached, usable, whole=whole))
             return found
-        if seen is NEW and not decision.predicted and not any(w[1] for w in decision.candidates):
-            new = min(usable, prompt) - cached
-            found.tokens = {causes.FIRST_SEEN: new, causes.BELOW_BLOCK: prompt - cached - new}
+        if self._is_rest_new(exchange, seen, cached, size):
+            found.tokens = {
+                causes.FIRST_SEEN: usable - cached,
+                causes.BELOW_BLOCK: prompt - usable,
+            }
             return found
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
-        size = self._block_size(exchange)
         reaches = self._reaches(exchange, seen, cached, size, found)
         found.tokens = split(MissFacts(prompt, cached, usable, reaches))
         if _TIMED.isdisjoint(found.tokens):
@@ -223,6 +219,33 @@ class MissLedger:
         if _CHANGED.isdisjoint(found.tokens):
             found.offset, found.place = None, ""
         return found
+
+    @staticmethod
+    def _is_rest_new(exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int) -> bool:
+        """Return True if nothing known of the prompt reaches a block beyond its cached part: no
+        cause of `_reaches` can apply.
+        """
+        if seen is KNOWN or seen.change is not None:
+            return False
+        decision, facts = exchange.decision, exchange.facts
+        prompt, estimated, whole = decision.prompt_tokens, facts.tokens, len(facts.chain)
+        per_block = prompt / max(estimated / facts.block_tokens, whole, 1.0)
+        least = min(cached + size + (0 if facts.blocks else per_block), prompt)
+        if decision.predicted >= least:
+            return False
+        if seen.spans:
+            blocks = seen.spans[-1][0]  # the longest
+            if blocks >= whole or round(blocks * per_block) >= least:
+                return False
+        pick = None if exchange.placing is None else exchange.placing.pick
+        tiers = None if pick is None else pick.tiers
+        if tiers is not None and tiers[decision.chosen].tokens >= least:
+            return False
+        scale = prompt / estimated if estimated else 1.0
+        for worker, matched, _, _, _ in decision.candidates:
+            if matched and round(matched * scale) >= least and worker != decision.chosen:
+                return False
+        return True
 
     def _reaches(
         self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, found: MissSplit

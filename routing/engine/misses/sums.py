@@ -67,11 +67,13 @@ class MissSums:
     def __init__(self) -> None:
         self._hours: dict[int, _HourSums] = {}
         self._now = _HourSums(-1)
+        self._until = 0.0  # end of that hour
 
     def _hour(self, now: float) -> _HourSums:
-        number = int(now // 3600)
-        if number <= self._now.number:  # also a clock that goes back
+        if now < self._until:  # also a clock that goes back
             return self._now
+        number = int(now // 3600)
+        self._until = (number + 1) * 3600.0
         self._now = self._hours[number] = _HourSums(number)
         while len(self._hours) > HOURS_KEPT:
             del self._hours[min(self._hours)]
@@ -79,12 +81,13 @@ class MissSums:
 
     def add(self, decision: Decision, prefix: int) -> None:
         """Add an attributed decision; `prefix`: its first block."""
-        hour = self._hour(decision.time)
+        hour = self._now if decision.time < self._until else self._hour(decision.time)
         pair = (decision.key_id, prefix)
         sums = hour.pairs.get(pair) or hour.pair(pair)
+        prompt, cached = decision.prompt_tokens, decision.cached_tokens or 0
         sums.requests += 1
-        sums.prompt += decision.prompt_tokens
-        sums.cached += min(decision.cached_tokens or 0, decision.prompt_tokens)
+        sums.prompt += prompt
+        sums.cached += cached if cached < prompt else prompt
         if decision.misses is not None:
             causes = sums.causes
             for cause, tokens in decision.misses.tokens.items():

@@ -129,17 +129,16 @@ class PrefixIndex:
         """Record a prompt and return its runs; the worker's memory has room for `limit` blocks.
         `slot`: its unique bit position.
         """
-        memory = self.memories.get(worker_id)
-        if memory is None:
-            memory = self._join(worker_id, slot)
+        memory = self.memories.get(worker_id) or self._join(worker_id, slot)
         memory.limit = limit
-        self._prompts += 1
+        self._prompts = now = self._prompts + 1
         bit = memory.bit
         path: list[PrefixRun] = []
         parent: PrefixRun | None = None
+        known = self._runs
         at, length = 0, len(chain)
         while at < length:
-            run = self._runs.get(chain[at])
+            run = known.get(chain[at])
             if run is None:
                 added = self._append(parent, chain[at:], memory)
                 if added is not None:
@@ -155,7 +154,7 @@ class PrefixIndex:
             path.append(run)
             parent = run
             at = end
-        runs, now = memory.runs, self._prompts
+        runs = memory.runs
         touch = runs.move_to_end
         for run in reversed(path):
             touch(run)
@@ -239,7 +238,7 @@ class PrefixIndex:
     def _append(
         self, parent: PrefixRun | None, chain: Sequence[int], memory: PrefixMemory
     ) -> PrefixRun | None:
-        """Append unknown blocks behind `parent`; return None if they were merged into it."""
+        """Append unknown blocks (`chain`, kept) behind `parent`; return None if merged into it."""
         memory.blocks += len(chain)
         if parent is not None:
             alone = parent.holders == memory.bit and parent.partly is None
@@ -247,7 +246,8 @@ class PrefixIndex:
                 parent.blocks.extend(chain)
                 return None
             parent.children += 1
-        run = PrefixRun(array("Q", chain), memory.bit, parent)
+        blocks = chain if type(chain) is array else array("Q", chain)
+        run = PrefixRun(blocks, memory.bit, parent)
         self._runs[chain[0]] = run
         memory.runs[run] = self._prompts
         return run

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from routing.engine.policies import base
+from routing.engine.policies import cost as costs
 from routing.engine.policies.base import Candidate, Fleet, Pick, RequestFacts
 from routing.engine.policies.cost import cost as cost_of
 from routing.engine.policies.cost import slack as slack_of
@@ -84,10 +85,11 @@ def rank_few(
     least = -1.0
     matched = most = 0
     get = matched_by.get
+    recompute = costs.RECOMPUTE
     for worker in eligible:
         worker_id = worker.id
         has = get(worker_id, 0)
-        cost = cost_of(worker.load, tokens - has)
+        cost = worker.load + recompute * (tokens - has)  # cost_of, without its call
         candidates.append((worker_id, has, worker.in_flight, cost, True))
         if has > most:
             most = has

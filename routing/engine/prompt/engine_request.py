@@ -113,7 +113,8 @@ def read_parameters(ask: EngineRequest, data: dict[str, Any]) -> None:
     most = get("max_tokens") if most is None else most
     most = get("max_output_tokens") if most is None else most
     if most is not None:
-        ask.most = min(max(_parse_int(most), 0), _MAX_TOKENS)
+        number = most if type(most) is int else _parse_int(most)
+        ask.most = min(max(number, 0), _MAX_TOKENS)
 
 
 def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _ID_BYTES = 4
 _DEFAULT_LIMITS = LimitsConfig()
 _SCANNED_BYTES = 262_144  # bytes at either end searched for the model
 _CACHED_SEEDS = 1024  # bounded: callers choose models and salts
+_CACHED_SALTS = 1024
 _ANTHROPIC = b"/v1/messages"
 _SALT = b"cache-salt"
 GROUP_BLOCKS = 32
@@ -82,11 +83,8 @@ class BlockHasher:
     def _each(self, data: bytes, start: int, end: int, seed: int) -> list[int]:
         block_bytes = self._block_bytes
         digest = xxhash.xxh3_64_intdigest
-        out: list[int] = []
-        for at in range(start, end - block_bytes + 1, block_bytes):
-            seed = digest(data[at : at + block_bytes], seed)
-            out.append(seed)
-        return out
+        starts = range(start, end - block_bytes + 1, block_bytes)
+        return [seed := digest(data[at : at + block_bytes], seed) for at in starts]
 
     def _group(self, data: bytes, start: int, seed: int, name: int) -> array[int]:
         """Return a group's hashes, cached."""
@@ -147,6 +145,7 @@ class Identifier:
             session_key.name if session_key is not None and session_key.source == "body" else ""
         )
         self._seeds: dict[canonical.Name, int] = {}
+        self._salts: dict[str, str] = {}  # by scope, where callers set none
 
     def digest(self, data: bytes) -> str:
         return hashlib.blake2b(data, digest_size=8, key=self._show_key).hexdigest()
@@ -169,8 +168,17 @@ class Identifier:
         subdivides it.
         """
         own = data.get("cache_salt")
+        if own is None:
+            salt = self._salts.get(scope)
+            if salt is not None:
+                return salt
         named = scope.encode() + b"\x00" + (b"" if own is None else orjson.dumps(own))
-        return hashlib.blake2b(named, digest_size=16, key=self._show_key, person=_SALT).hexdigest()
+        salt = hashlib.blake2b(named, digest_size=16, key=self._show_key, person=_SALT).hexdigest()
+        if own is None:
+            if len(self._salts) >= _CACHED_SALTS:
+                self._salts.clear()
+            self._salts[scope] = salt
+        return salt
 
     def _fields(self, data: dict[str, Any], scope: str) -> dict[str, Any]:
         return {"cache_salt": self.salt(scope, data)} if scope else {}

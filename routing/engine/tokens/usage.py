@@ -51,6 +51,16 @@ def _token_count(usage: dict[str, Any], *names: str) -> int | None:
 
 
 def _parse_counts(usage: dict[str, Any]) -> TokenUsage:
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    details = usage.get("prompt_tokens_details")
+    if type(prompt) is int and type(completion) is int and type(details) is dict and details:
+        cached = details.get("cached_tokens")  # the usual shape
+        if type(cached) is int and 0 <= prompt < _MAX_TOKENS and 0 <= completion < _MAX_TOKENS:
+            return TokenUsage(prompt, completion, cached if 0 <= cached < _MAX_TOKENS else None)
+    return _parse_any_counts(usage)
+
+
+def _parse_any_counts(usage: dict[str, Any]) -> TokenUsage:
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     if type(details) is dict:
         cached = _token_count(details, "cached_tokens")
@@ -256,6 +266,20 @@ class AnswerTokens:
         self.events += events
         return events
 
+    def passes(self, wire: bytes, piece: bytes) -> bool:
+        """Count a stream's chunk that may pass unchanged; return False, without effect, if it needs
+        `feed` and the filter.
+        """
+        events = piece.count(b"\n\n")
+        stream = self.filter
+        if stream is None:
+            events = events or piece.count(b"\n\r\n")
+        elif events != 1 or not stream.lets(wire, 1):
+            return False
+        self._tail.append(piece)
+        self.events += events
+        return True
+
     @property
     def tail(self) -> bytes:
         return b"".join(self._tail) if self.streams else self._reader.last
@@ -299,7 +323,9 @@ class BytesPerToken:
         """Learn from a prompt of `size` bytes and `tokens`; `model` is a served name."""
         if size < MIN_PROMPT_BYTES or tokens <= 0:
             return
-        ratio = min(max(size / tokens, MIN_RATIO), MAX_RATIO)
+        ratio = size / tokens
+        if not MIN_RATIO <= ratio <= MAX_RATIO:
+            ratio = MIN_RATIO if ratio < MIN_RATIO else MAX_RATIO
         self._all = _update_ratio(self._all, ratio)
         known = self._known.get(model)
         if known is not None or len(self._known) < MAX_MODELS:
@@ -309,4 +335,5 @@ class BytesPerToken:
 def _update_ratio(before: tuple[float, int], ratio: float) -> tuple[float, int]:
     value, count = before
     count += 1
-    return value + (ratio - value) * max(RATIO_WEIGHT, 1 / count), count
+    weight = RATIO_WEIGHT if count * RATIO_WEIGHT > 1 else 1 / count
+    return value + (ratio - value) * weight, count

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.engine.prompt import engine_request
-from routing.engine.tokens.usage import StreamFilter, TokenUsage, UsageReader
+from routing.engine.tokens.usage import AnswerTokens, StreamFilter, TokenUsage, UsageReader
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -411,3 +411,24 @@ async def test_what_was_reserved_is_given_back(tmp_path: Path, end: str) -> None
                     await worker.until(lambda: bool(worker.requests))
             use = server.router.recorder.use.of("a")
             await until(lambda: use.reserved == 0 and (use.requests or end == "refused"))
+
+
+def test_only_plain_events_pass_the_filter_unread() -> None:
+    plain = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+    last = plain.replace(b"null", b'"stop"')
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\n'
+
+    def passes(answer: AnswerTokens, piece: bytes) -> bool:
+        return answer.passes(b"%x\r\n%b\r\n" % (len(piece), piece), piece)
+
+    asked = AnswerTokens(True, StreamFilter(Engine()))
+    for piece in (last, usage, plain + plain, plain[:-1]):
+        assert not passes(asked, piece)
+        assert (asked.events, asked.tail) == (0, b""), "left to the filter"
+    assert passes(asked, plain)
+    assert (asked.events, asked.tail) == (1, plain)
+    own = AnswerTokens(True, None)
+    for piece in (plain, last, usage, b"data: [DONE]\r\n\r\n"):
+        assert passes(own, piece)
+    assert own.events == 4
+    assert own.usage() == TokenUsage(9, 1, None)

@@ -288,6 +288,34 @@ def test_any_body_in_any_split(chunks: list[bytes], tail: bytes, cuts: list[int]
     assert feed([*parts, data]) == (b"".join(chunks), tail, True)
 
 
+@given(
+    st.sampled_from((1, 15, 16, 17, 255, 256, 4079, 4095, 4096, 5000)),
+    st.sampled_from((b"%x\r\n", b"%X\r\n", b"0%x\r\n", b"%x;a\r\n", b"%x\n")),
+    st.sampled_from((b"\r\n", b"\r\nx", b"\n\n", b"\r", b"")),
+    st.integers(-1, 1),
+)
+def test_whole_chunk_is_recognized_only_where_it_is_one(
+    size: int, line: bytes, end: bytes, more: int
+) -> None:
+    wire = line % size + b"y" * (size + more) + end
+    body = ChunkedBody()
+    piece = body.whole(wire)
+    if piece:
+        assert piece == b"y" * size
+        assert body.between
+        other = ChunkedBody()
+        assert (other.feed(wire), other.pieces) == (len(wire), [piece])
+    assert bool(piece) == (16 <= size < 4096 and wire == b"%x\r\n%b\r\n" % (size, b"y" * size))
+
+
+def test_no_chunk_is_whole_inside_another() -> None:
+    event = b"10\r\n0123456789abcdef\r\n"
+    body = ChunkedBody()
+    body.feed(b"30\r\n0")
+    assert (body.whole(event), body.between) == (b"", False)
+    assert (body.feed(event), body.pieces) == (len(event), [event])
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     for parse in (parse_request, parse_response):

@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from routing.engine.kv.match import Match
 from routing.engine.misses import history
+from routing.engine.misses.ledger import MissLedger
+from routing.engine.misses.sketch import PromptChange
+from routing.engine.observe.decisions import Decision
+from routing.engine.observe.metric_types import Registry
+from routing.engine.policies.base import RequestFacts
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, metric, post, router, until, workers
 from tests.routing.engine.test_server_changes import rewrite
@@ -212,3 +221,54 @@ async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:
             shown = await send(server, text(40, 1300) + text(41 + number, 2000))
             assert set(shown["misses"]["causes"]) <= {"first_seen", "below_block"}
             assert number == 0 or shown["cached_tokens"] >= 304
+
+
+def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenPrompt]:
+    """An answered request with random facts about what was known of its prompt."""
+    count, block_tokens = pick.randint(1, 20), pick.choice((30.0, 62.5))
+    estimated = int(count * block_tokens) + pick.randint(0, 40)
+    decision = Decision("d", moment, "prefixaware")
+    decision.prompt_tokens = round(estimated * pick.uniform(0.7, 1.3)) + 2
+    decision.cached_tokens = pick.randrange(decision.prompt_tokens)
+    decision.chosen = pick.choice(("w0", "w1"))
+    decision.reason = pick.choice(("prefix_hit", "retry", "pinned"))
+    near = decision.cached_tokens + pick.randint(-200, 100)
+    decision.predicted = max(pick.choice((0, near)), 0)
+    tiers = {f"w{n}": Match(max(near, 0), pick.choice((0, 64)), 0, 0) for n in range(3)}
+    decision.candidates = [
+        (f"w{n}", max(pick.choice((0, near)), 0), 0, 0.0, pick.random() < 0.8) for n in range(3)
+    ]
+    ends = sorted(pick.sample(range(1, count + 1), min(count, pick.randint(0, 3))))
+    spans = [(end, pick.randrange(16), moment - 9) for end in ends]
+    change = PromptChange("text", 10, 900, "text") if pick.random() < 0.1 else None
+    placed = SimpleNamespace(tiers=pick.choice((None, tiers)), guessed=pick.random() < 0.5)
+    exchange = SimpleNamespace(
+        decision=decision,
+        facts=RequestFacts(range(count), estimated, block_tokens, b""),
+        ask=SimpleNamespace(path=b"/v1/completions"),
+        placing=SimpleNamespace(pick=placed) if pick.random() < 0.5 else None,
+    )
+    return exchange, history.SeenPrompt(spans, change, 4096)
+
+
+def test_short_cut_for_new_text_attributes_as_the_full_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = MissLedger(Registry({}))
+    for number, worker in enumerate(("w0", "w1", "w2", "w3")):
+        ledger.history.remember(worker, [number], 1.0)
+    ledger.history.end("w3", "lost_restart", 3, 2.0)
+    pick = random.Random(1)
+    short = 0
+    for _ in range(2000):
+        exchange, seen = _answered(pick, 100.0)
+        prompt, cached = exchange.decision.prompt_tokens, exchange.decision.cached_tokens
+        usable = (prompt - 1) // 16 * 16
+        if cached >= usable:
+            continue
+        short += ledger._is_rest_new(exchange, seen, cached, 16)
+        found = ledger._attribute(exchange, seen, cached, usable, 16)
+        with monkeypatch.context() as patch:
+            patch.setattr(MissLedger, "_is_rest_new", lambda *_: False)
+            assert found == ledger._attribute(exchange, seen, cached, usable, 16)
+    assert short > 200
