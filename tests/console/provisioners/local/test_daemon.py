@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from supervisor import loggers
 
+from console.processkit.changes import SOCKET, ChangeReceiver
 from console.provisioners.base import Observation, ReplicaState
 from console.provisioners.local.daemon import LossyFileHandler
 from console.provisioners.local.rpc import ProcessState, Supervisor
@@ -214,3 +215,21 @@ def test_supervisord_reports_a_wrong_file_where_the_launcher_reads_it(tmp_path: 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "'many'" in done.stderr
+
+
+def test_the_end_of_a_process_is_announced(
+    supervised: Supervised, local: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = supervised.var / "run" / "changes.sock"
+    supervised.stop()
+    monkeypatch.setenv(SOCKET, str(path))
+    receiver = ChangeReceiver(path)
+    supervised.start()
+    provisioner = local.another()
+    assert provisioner.announces
+    ref = provisioner.apply(local.spec("told", 1))
+    assert receiver.receive() == {"program/told-0"}, "started"
+    until(lambda: provisioner.observe(ref).ready())
+    local.crash(ref, 0)
+    assert receiver.receive() == {"program/told-0"}, "crashed"
+    receiver.close()

@@ -1,0 +1,31 @@
+"""A router announces the state changes of its workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.processkit.changes import SOCKET, ChangeReceiver
+from routing.engine.config import parse
+from routing.engine.observe.logs import Log
+from routing.engine.router import Router
+
+CONFIG = {
+    "endpoint": "demo",
+    "listen": "127.0.0.1:0",
+    "workers": [{"id": "demo-worker-0", "url": "http://127.0.0.1:1"}],
+}
+
+
+def test_a_worker_that_stops_answering_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SOCKET, str(tmp_path / "c.sock"))
+    receiver = ChangeReceiver(tmp_path / "c.sock")
+    table = Router(parse(CONFIG, tmp_path), Log("error")).table
+    (worker,) = table.workers.values()
+    for error in ("", "health check: timed out"):
+        table.probed(worker, error, False, 1)
+        assert receiver.receive() == {"endpoint/demo"}
+    receiver.close()
