@@ -222,5 +222,10 @@ def test_each_entry_is_queued_although_schedules_are_not_compared(
     beat.answer = True
     for _ in range(3):
         assert beat.scheduler.tick() >= 0
-    assert beat.sent <= 1
     assert len(beat.scheduler._heap) == 1
+
+
+def test_beat_does_not_poll_for_an_entry_that_is_nearly_due() -> None:
+    scheduler = celery_watch.TickingScheduler.__new__(celery_watch.TickingScheduler)
+    assert scheduler.adjust(0.01) > 0.01
+    assert scheduler.adjust(0) == 0
