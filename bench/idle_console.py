@@ -162,7 +162,9 @@ def seed(endpoints: int) -> None:
 
 
 def simulate(sizes: list[int], seconds: float) -> None:
-    print(f"{'endpoints':>9} {'':10} {'passes/s':>9} {'tasks/s':>8} {'calls/s':>8} {'queries/s':>10}")
+    print(
+        f"{'endpoints':>9} {'':10} {'passes/s':>9} {'tasks/s':>8} {'calls/s':>8} {'queries/s':>10}"
+    )
     with console():
         for size in sorted(sizes):
             seed(size)
@@ -200,7 +202,9 @@ def watch(var: Path, seconds: float) -> None:
         spent[kind] += cpu - before.get(pid, (kind, 0.0))[1]  # type: ignore[assignment]
         count[kind] += 1
     for kind, cpu in spent.most_common():
-        print(f"{kind:14} {count[kind]:4} {100 * cpu / (time.monotonic() - began):6.2f} % of a core")
+        print(
+            f"{kind:14} {count[kind]:4} {100 * cpu / (time.monotonic() - began):6.2f} % of a core"
+        )
 
 
 def kill(var: Path, name: str, times: int) -> None:

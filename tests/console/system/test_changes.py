@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from celery import signals
 from pytest_django.fixtures import Settings
 
 from console.processkit.changes import SOCKET, ChangeSender
-from console.provisioners.local import state
-from console.system import changes
+from console.provisioners.local import programs, state
+from console.provisioners.local.programs import ProgramSeen
+from console.provisioners.local.rpc import ProcessState
+from console.system import changes, program_watch
 from console.system.changes import ChangeListener, start_listener
 from tests.console.system.conftest import point_at
 from tests.support.waiting import until
@@ -82,3 +85,23 @@ def test_nothing_listens_where_nothing_is_announced(
 def test_a_celery_worker_listens_once_ready() -> None:
     connected = [receiver for _, receiver in signals.worker_ready.receivers]
     assert start_listener in connected
+
+
+@pytest.mark.django_db
+def test_a_lost_notice_of_a_new_process_is_made_up_for_within_seconds(
+    handled: list[str], settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of one sent while no Celery worker ran."""
+    point_at(settings, tmp_path)
+    seen = [ProgramSeen("demo-worker-0", ProcessState.RUNNING, 70, 100.0, owner="endpoint/demo")]
+    found = lambda _var: programs.Supervised("boot-1", tuple(seen))  # noqa: E731
+    monkeypatch.setattr(programs, "list_programs", found)
+    program_watch.observe()
+    handled.clear()
+    program_watch.observe()
+    assert handled == [], "nothing has changed"
+    seen[0] = replace(seen[0], pid=71, started_at=200.0)
+    program_watch.observe()
+    assert handled == ["demo"]
+    program_watch.observe()
+    assert handled == ["demo"]
