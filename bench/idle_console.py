@@ -213,7 +213,9 @@ def kill(var: Path, name: str, times: int) -> None:
     import django
 
     django.setup()
-    from endpoints.models import Endpoint, EndpointStatus, Replica
+    from django.db.models import Sum
+
+    from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, Replica
 
     endpoint = Endpoint.objects.get(name=name)
 
@@ -228,13 +230,18 @@ def kill(var: Path, name: str, times: int) -> None:
     def phase() -> str:
         return str(EndpointStatus.objects.values_list("phase", flat=True).get(endpoint=endpoint))
 
+    def losses() -> int:
+        rows = EndpointEvent.objects.filter(endpoint=endpoint, kind__startswith="Worker")
+        return int(rows.aggregate(count=Sum("count"))["count"] or 0)
+
     found = []
     for _ in range(times):
         until(lambda: phase() == "Ready")
         time.sleep(5.0)  # settled
+        before = losses()
         os.kill(Replica.objects.filter(endpoint=endpoint).first().pid, signal.SIGKILL)  # type: ignore[union-attr]
-        found.append(until(lambda: phase() != "Ready"))
-    print(f"death to status (s): {', '.join(f'{one:.2f}' for one in sorted(found))}")
+        found.append(until(lambda known=before: losses() > known))
+    print(f"death to event (s): {', '.join(f'{one:.2f}' for one in sorted(found))}")
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ class CachetierConfig(AppConfig):
 
     def ready(self) -> None:
         from cachetier import actions, selectors
+        from cachetier.models import CacheTierStatus
         from console.audit.targets import TargetKind, register_kind
         from console.clusters import related_objects
         from console.core import outbound
@@ -16,7 +17,7 @@ class CachetierConfig(AppConfig):
         from console.web.shell import navigation
         from console.web.shell.search import register_finder
 
-        changes.register_handler("cache-tier", actions.nudge_by_name)
+        changes.register_handler("cache-tier", actions.nudge_by_name, CacheTierStatus)
         register_finder(selectors.find_tiers)
         register_kind(TargetKind("cache-tier", "cachetier:tier", selectors.existing))
 

@@ -125,5 +125,10 @@ def mark_due(model: type[Observed], pk: int | str) -> None:
     model._default_manager.filter(pk=pk).update(due_at=timezone.now())
 
 
+def mark_all_due(model: type[Observed]) -> None:
+    """Make every row due now that has a time."""
+    model._default_manager.filter(due_at__isnull=False).update(due_at=timezone.now())
+
+
 def _free(now: datetime) -> Q:
     return Q(claim_until__isnull=True) | Q(claim_until__lte=now)

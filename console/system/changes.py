@@ -1,7 +1,7 @@
 """Listener of change notices in the Celery worker: nudges the reconciler of what changed.
 
 Apps register a handler for each kind of owner. A notice that is lost, or whose handling fails, is
-made up for by the periodic passes.
+made up for by the periodic passes; everything is observed anew when listening begins.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connections
 
+from console.claims import Observed, mark_all_due
 from console.core.counters import increment
 from console.processkit.changes import PROGRAM, ChangeReceiver, socket_path
 from console.provisioners.local import programs
@@ -24,11 +25,21 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 Handler = Callable[[str], None]
 _handlers: dict[str, Handler] = {}
+_models: dict[str, type[Observed]] = {}
 
 
-def register_handler(kind: str, handler: Handler) -> None:
-    """`handler(name)` reconciles the owner `kind/name` soon; unknown names are ignored."""
+def register_handler(kind: str, handler: Handler, model: type[Observed]) -> None:
+    """`handler(name)` reconciles the owner `kind/name` soon; unknown names are ignored. `model` has
+    the status rows.
+    """
     _handlers[kind] = handler
+    _models[kind] = model
+
+
+def observe_anew() -> None:
+    """Make every row due now: what changed while nobody listened is unknown."""
+    for model in _models.values():
+        mark_all_due(model)
 
 
 def announce(subjects: Iterable[str]) -> None:
@@ -54,6 +65,10 @@ class ChangeListener(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
+        try:
+            observe_anew()
+        except Exception:
+            log.exception("Rows are observed in their periodic passes only")
         while not self._stopped.is_set():
             try:
                 announce(self._receiver.receive())

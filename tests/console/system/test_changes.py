@@ -37,6 +37,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangeListener]:
     monkeypatch.setenv(SOCKET, str(tmp_path / "c.sock"))
     monkeypatch.setattr(changes, "RETRY_S", 0.01)
+    monkeypatch.setattr(changes, "_models", {})
     found = start_listener()
     assert found is not None
     yield found

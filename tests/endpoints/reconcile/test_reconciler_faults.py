@@ -341,6 +341,16 @@ def test_a_lost_announcement_is_made_up_for_by_the_sweep(
     assert "WorkerRestarted" in kinds(announced)
 
 
+def test_everything_is_observed_anew_when_listening_begins(announced: Endpoint) -> None:
+    """Nobody knows what ended while no Celery worker ran."""
+    assert due(EndpointStatus, timezone.now()) == []
+    changes.observe_anew()
+    assert due(EndpointStatus, timezone.now()) == [announced.pk]
+    EndpointStatus.objects.update(due_at=None)
+    changes.observe_anew()
+    assert due(EndpointStatus, timezone.now()) == [], "on request only"
+
+
 @pytest.mark.parametrize("change", ["restart", "scale"])
 def test_a_change_is_followed_up_soon(
     reconcile_world: World, announced: Endpoint, change: str
