@@ -132,6 +132,8 @@ class TickingScheduler(Scheduler):
     `SKIP_S` at most; one that fails suppresses nothing.
     """
 
+    clock: Clock = staticmethod(time.monotonic)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent_at: dict[str, float] = {}
         self._opened_at = 0.0
@@ -140,7 +142,7 @@ class TickingScheduler(Scheduler):
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         check = getattr(self.app.tasks.get(entry.task), "has_work", None)
         if check is None or self._is_overdue(entry) or self._has_work(check):
-            self._sent_at[entry.name] = time.monotonic()
+            self._sent_at[entry.name] = self.clock()
             super().apply_entry(entry, producer=producer)
         else:
             counters.increment("beat_skips", task=entry.task)
@@ -160,10 +162,10 @@ class TickingScheduler(Scheduler):
 
     def _is_overdue(self, entry: ScheduleEntry) -> bool:
         sent_at = self._sent_at.get(entry.name)
-        return sent_at is None or time.monotonic() - sent_at >= SKIP_S
+        return sent_at is None or self.clock() - sent_at >= SKIP_S
 
     def _has_work(self, check: Callable[[], bool]) -> bool:
-        now = time.monotonic()
+        now = self.clock()
         if now - self._opened_at >= SKIP_S:
             connections.close_all()
             self._opened_at = now

@@ -167,7 +167,7 @@ class Beat:
         app.task(self._run, name="swept.sweep", has_work=checked, shared=False)
         app.conf.beat_schedule = {"sweep": {"task": "swept.sweep", "schedule": 2.0}}
         app.finalize()
-        monkeypatch.setattr(celery_watch.time, "monotonic", self.clock)
+        monkeypatch.setattr(celery_watch.TickingScheduler, "clock", staticmethod(self.clock))
         monkeypatch.setattr(celery_watch.connections, "close_all", lambda: None)
         self.scheduler = celery_watch.TickingScheduler(app=app)
         monkeypatch.setattr(self.scheduler, "apply_async", self._send)

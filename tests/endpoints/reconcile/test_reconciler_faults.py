@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from endpoints.choices import Phase
 from endpoints.keys import storage
 from endpoints.lifecycle.facts import Impairment
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
-from endpoints.reconcile.reconciler import NEXT_PASS_S
+from endpoints.reconcile.reconciler import NEXT_PASS_S, STEADY_S
 from endpoints.spec.endpoint_spec import merge
 from tests.support.endpoints.world import World, age, kinds, states
 
@@ -303,7 +304,9 @@ def announced(reconcile_world: World, ready: Endpoint) -> Endpoint:
 def test_an_unchanged_endpoint_is_observed_rarely(
     reconcile_world: World, announced: Endpoint
 ) -> None:
-    assert due_in_s(announced) > NEXT_PASS_S[Phase.READY]
+    status = EndpointStatus.objects.get(pk=announced.pk)
+    assert status.due_at is not None
+    assert status.due_at - status.updated_at >= timedelta(seconds=STEADY_S)
     applied = len(reconcile_world.provisioner.applied)
     reconcile_world.step(announced)
     assert len(reconcile_world.provisioner.applied) == applied
