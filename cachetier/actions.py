@@ -148,3 +148,10 @@ def _lock_tier(name: str) -> CacheTier:
 def _schedule_pass(tier: CacheTier) -> None:
     mark_due(CacheTierStatus, str(tier.pk))
     tasks.reconcile_tier.nudge(str(tier.pk))
+
+
+def nudge_by_name(name: str) -> None:
+    """Reconcile the tier soon, if it exists."""
+    tier = CacheTier.objects.filter(name=name).first()
+    if tier is not None:
+        _schedule_pass(tier)

@@ -8,13 +8,16 @@ class CachetierConfig(AppConfig):
     verbose_name = "Cache tiers"
 
     def ready(self) -> None:
-        from cachetier import selectors
+        from cachetier import actions, selectors
+        from cachetier.models import CacheTierStatus
         from console.audit.targets import TargetKind, register_kind
         from console.clusters import related_objects
         from console.core import outbound
+        from console.system import changes
         from console.web.shell import navigation
         from console.web.shell.search import register_finder
 
+        changes.register_handler("cache-tier", actions.nudge_by_name, CacheTierStatus)
         register_finder(selectors.find_tiers)
         register_kind(TargetKind("cache-tier", "cachetier:tier", selectors.existing))
 

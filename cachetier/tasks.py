@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from console.claims import due
+from console.claims import any_due, due
 from console.tasks import BaseTask
 
 
@@ -16,7 +16,13 @@ def reconcile_tier(tier_id: str) -> None:
     reconcile(tier_id)
 
 
-@shared_task(base=BaseTask, name="cachetier.tasks.sweep")
+def _any_due() -> bool:
+    from cachetier.models import CacheTierStatus
+
+    return any_due(CacheTierStatus)
+
+
+@shared_task(base=BaseTask, has_work=staticmethod(_any_due), name="cachetier.tasks.sweep")
 def sweep() -> None:
     from cachetier.models import CacheTierStatus
 

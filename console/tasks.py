@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -64,6 +65,10 @@ class BaseTask(Task):
 
     abstract = True
     ignore_result = True
+    has_work: Callable[[], bool] | None = None
+    """Cheap check by beat before a scheduled run; without work, no message is sent. Passed as
+    `staticmethod`.
+    """
 
     def nudge(self, *args: Any, countdown: float = 0) -> None:
         """Run soon after the current transaction commits; at once if there is none."""

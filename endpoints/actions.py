@@ -300,3 +300,10 @@ def nudge(endpoint: Endpoint) -> None:
     """Reconcile soon. The task is looked up by name, since its module imports this one."""
     mark_due(EndpointStatus, str(endpoint.pk))
     current_app.tasks[_RECONCILE].nudge(str(endpoint.pk))
+
+
+def nudge_by_name(name: str) -> None:
+    """Reconcile the endpoint soon, if it exists."""
+    endpoint = Endpoint.objects.filter(name=name).first()
+    if endpoint is not None:
+        nudge(endpoint)

@@ -26,10 +26,12 @@ class EndpointsConfig(AppConfig):
         from console.accounts import gate
         from console.audit import targets as audit_targets
         from console.people import team_actions
+        from console.system import changes
         from console.web import url_converters
         from console.web.shell import cards, context, navigation
         from console.web.shell.search import register_finder, register_pages
-        from endpoints import selectors, shell_entries, teams
+        from endpoints import actions, selectors, shell_entries, teams
+        from endpoints.models import EndpointStatus
         from endpoints.placement import cache_tiers, provisioner
         from endpoints.shell_entries import simulated_banner
 
@@ -59,5 +61,6 @@ class EndpointsConfig(AppConfig):
         for tab in _TABS:
             navigation.register_tab(navigation.Tab("endpoint", *tab))
         context.register_banner(simulated_banner)
+        changes.register_handler("endpoint", actions.nudge_by_name, EndpointStatus)
         cache_tiers.connect()
         provisioner.connect()

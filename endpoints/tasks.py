@@ -8,7 +8,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from console.claims import due
+from console.claims import any_due, due
 from console.tasks import BaseTask
 from endpoints.keys import storage, usage
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
@@ -43,7 +43,11 @@ def reconcile_endpoint(endpoint_id: str) -> None:
     Reconciler.configured().reconcile(endpoint_id)
 
 
-@shared_task(base=BaseTask, name="endpoints.tasks.sweep")
+def _any_due() -> bool:
+    return any_due(EndpointStatus)
+
+
+@shared_task(base=BaseTask, has_work=staticmethod(_any_due), name="endpoints.tasks.sweep")
 def sweep() -> None:
     """Nudge endpoints that are due: lost messages, crashed workers, expired deadlines."""
     for endpoint_id in due(EndpointStatus, timezone.now(), limit=500):

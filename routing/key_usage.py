@@ -33,10 +33,13 @@ def collect_key_usage() -> int:
         told = list(pool.map(_fetch_usage, (url for _, url in asked)))
     now = timezone.now()
     answered = [(*where, found) for where, found in zip(asked, told, strict=True) if found]
+    marks = usage.latest_marks(now)
     for endpoint, _, found in answered:
-        usage.add_report(endpoint, found, now)
-    with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-        list(pool.map(lambda one: _send_budgets(*one), list(_budgets(answered, now))))
+        if not usage.is_added(marks, endpoint, found):
+            usage.add_report(endpoint, found, now)
+    if usage.any_budget():
+        with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+            list(pool.map(lambda one: _send_budgets(*one), list(_budgets(answered, now))))
     changed = list(usage.update_budgets(now))
     for endpoint in usage.endpoints_of_keys(changed) if changed else ():
         if not endpoint.deleting:

@@ -107,13 +107,17 @@ def seal_new(event: AuditEvent) -> str:
         return ""
 
 
+def has_unlinked_rows() -> bool:
+    return AuditEvent.objects.filter(sequence=None).exists()
+
+
 def link_rows() -> int:
     """Append unlinked rows in id order; return how many.
 
     Rows with a wrong seal stay unlinked, where the verification reports them. A chain with modified
     ends is not continued, since that would seal the modification.
     """
-    if not AuditEvent.objects.filter(sequence=None).exists():
+    if not has_unlinked_rows():
         return 0
     key = _key()
     with transaction.atomic():

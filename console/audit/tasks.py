@@ -7,7 +7,15 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask, name="console.audit.tasks.link")
+def _has_unlinked_rows() -> bool:
+    from console.audit import chain
+
+    return chain.has_unlinked_rows()
+
+
+@shared_task(
+    base=BaseTask, has_work=staticmethod(_has_unlinked_rows), name="console.audit.tasks.link"
+)
 def link() -> None:
     from console.audit import chain
 

@@ -6,7 +6,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from console.claims import due
+from console.claims import any_due, due
 from console.tasks import BaseTask
 
 REPEATS = 5
@@ -25,7 +25,13 @@ def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
         refresh_cluster.nudge(cluster_id, repeats - 1, countdown=AGAIN_NOW_S)
 
 
-@shared_task(base=BaseTask, name="console.clusters.tasks.sweep")
+def _has_work() -> bool:
+    from console.clusters.models import ClusterStatus
+
+    return settings.EMBERLINE.provisioner == "kubernetes" or any_due(ClusterStatus)
+
+
+@shared_task(base=BaseTask, has_work=staticmethod(_has_work), name="console.clusters.tasks.sweep")
 def sweep() -> None:
     """Refresh clusters that are due or whose message was lost."""
     from console.clusters.models import ClusterStatus

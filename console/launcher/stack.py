@@ -20,6 +20,7 @@ from console.launcher import processes
 from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed
 from console.launcher.runtime_environment import supervisor_pid
+from console.processkit import changes
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import ProcessInfo, Supervisor
 from console.provisioners.local.supervisord import command, socket_path
@@ -55,6 +56,7 @@ def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
             env={
                 **processes.without_secrets(os.environ),
                 MARK: str(layout.var),
+                changes.SOCKET: str(layout.run / "changes.sock"),
                 "PYTHONDONTWRITEBYTECODE": "",
             },
             stdin=subprocess.DEVNULL,

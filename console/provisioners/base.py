@@ -283,10 +283,14 @@ class Provisioner(Protocol):
     If `rolls` is true, the platform does the replacing: new replicas start beside old ones, and old
     ones end once new ones are ready; names and addresses change, an index is only an order, and the
     caller plans no replacement.
+
+    If `announces` is true, changes of its processes are announced (processkit.changes), so that
+    periodic observation is only a safety net.
     """
 
     name: str
     rolls: bool
+    announces: bool
 
     def apply(self, spec: WorkloadSpec) -> Ref: ...
 

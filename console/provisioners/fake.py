@@ -57,6 +57,7 @@ class _World:
 class FakeProvisioner:
     name = "fake"
     rolls = False
+    announces = False
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path

@@ -9,10 +9,15 @@ class SystemConfig(AppConfig):
     verbose_name = "System"
 
     def ready(self) -> None:
-        from console.system import preflight, rounds, selectors
+        from celery import signals
+
+        from console.system import changes, preflight, rounds, selectors
         from console.telemetry import meters
         from console.web.shell import context, navigation
 
+        signals.worker_ready.connect(
+            changes.start_listener, weak=False, dispatch_uid="console.system.changes"
+        )
         preflight.register_check(rounds.round_checks)
         rounds.register_round(rounds.audit_round)
         context.register_banner(selectors.disk_banner)

@@ -2,7 +2,8 @@
 
 Each crash is recorded once despite concurrent observers: the stored mark is read before the query
 and replaced only if unchanged. Crashes of the console's programs are audited; those of workloads
-are counted here and reported by their owners (endpoint events, Cache page). Restarts nothing.
+are counted here and reported by their owners (endpoint events, Cache page), which are reconciled
+soon, in case the change was not announced. Restarts nothing.
 
 Within one run of supervisord, a crash is:
 
@@ -30,6 +31,7 @@ from django.db.models import F
 from console.audit.record import diff, record
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
+from console.system import changes
 from console.system.models import ProcessSeen
 
 log = logging.getLogger(__name__)
@@ -44,11 +46,14 @@ def observe() -> None:
         return
     known = {row.name: row for row in ProcessSeen.objects.all()}
     found = programs.list_programs(settings.EMBERLINE.var)
+    changed = set()
     for seen in found.programs:
         row = known.pop(seen.name, None)
         verdict = compare_marks(_mark(row), found.supervisor, seen)
         if verdict.step is not ProgramStep.SAME:
             _store(row, found.supervisor, seen, verdict)
+            changed.add(seen.owner)
+    changes.announce(changed)
     ProcessSeen.objects.filter(pk__in=[row.pk for row in known.values()]).delete()
 
 

@@ -25,6 +25,8 @@ _TEXTS = {
     "http_requests": "HTTP requests, by route and status.",
     "uses_unrecorded": "Uses of a session or token whose time could not be stored.",
     "beat_ticks": "Scheduler ticks.",
+    "beat_skips": "Scheduled tasks not sent, since they had no work.",
+    "change_notices": "Announced changes of processes, by kind of owner.",
 }
 Also = Callable[[Registry], None]
 _also: dict[str, list[Also]] = {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from console.core.counters import increment
@@ -44,8 +44,17 @@ OVERTIME_S = 90.0
 KILLED = "The load generator exited early. Results up to then are shown below."
 
 
+def has_work() -> bool:
+    """Return whether a run is to be processed, or a folder may be one without a row."""
+    return _open_rows().exists() or bool(list_folders(settings.EMBERLINE.var))
+
+
+def _open_rows() -> QuerySet[Benchmark]:
+    return Benchmark.objects.filter(Q(state__in=LIVE) | Q(left=True))
+
+
 def sweep() -> None:
-    rows = Benchmark.objects.filter(Q(state__in=LIVE) | Q(left=True))
+    rows = _open_rows()
     for row in rows.select_related("endpoint__status", "after").order_by("created_at"):
         try:
             process_run(row)

@@ -7,7 +7,15 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask, name="dashboards.benchmarks.tasks.sweep")
+def _has_work() -> bool:
+    from dashboards.benchmarks.lifecycle import has_work
+
+    return has_work()
+
+
+@shared_task(
+    base=BaseTask, has_work=staticmethod(_has_work), name="dashboards.benchmarks.tasks.sweep"
+)
 def sweep() -> None:
     from dashboards.benchmarks.lifecycle import sweep as all_of_them
 

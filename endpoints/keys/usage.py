@@ -26,6 +26,8 @@ _LONGEST_KEY = 64
 _MARKS_COUNTED = timedelta(days=1)
 _MOST_MARKS = 64
 _ANSWERED_LATELY = timedelta(seconds=60)
+_MARK_FRESH = timedelta(seconds=30)
+"""Below `_ANSWERED_LATELY`: marks of idle routers are renewed in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,35 @@ def add_report(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> No
                 _mark_used(key, counts)
         mark.seen_at = now
         mark.save(update_fields=["counted", "seen_at"])
+
+
+Marks = Mapping[tuple[Any, str], Mapping[str, Mapping[str, int]]]
+
+
+def latest_marks(now: datetime) -> Marks:
+    """Return the counters already added of routers that reported within `_MARK_FRESH`, in one
+    query.
+    """
+    rows = UsageMark.objects.filter(seen_at__gt=now - _MARK_FRESH)
+    return {(row.endpoint_id, row.instance): row.counted for row in rows}
+
+
+def is_added(marks: Marks, endpoint: Endpoint, told: Mapping[str, Any]) -> bool:
+    """Return whether `add_report` would add nothing: an idle router's counters do not grow."""
+    mark = marks.get((endpoint.pk, str(told["instance"])[:64]))
+    return mark is not None and not any(
+        _counter_increase(counts, mark.get(key_id, {}), name)
+        for key_id, counts in told["keys"].items()
+        for name in COUNTS
+    )
+
+
+def any_budget() -> bool:
+    return _budgeted_keys().exists()
+
+
+def _budgeted_keys() -> QuerySet[InferenceKey]:
+    return InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
 
 
 def _counter_increase(counts: Mapping[str, Any], before: Mapping[str, int], name: str) -> int:
@@ -153,8 +184,8 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, Any]]
     `all`: what the endpoint's routers have left together, with the tokens of each instance that
     this includes, for routers that exchange state.
     """
-    mine = InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
-    keys = list(mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct())
+    mine = _budgeted_keys().filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint))
+    keys = list(mine.distinct())
     if not keys:
         return {}
     # Before the sums: a report added in between is then charged twice until the next round.
@@ -195,7 +226,7 @@ def update_budgets(now: datetime) -> list[InferenceKey]:
     nudge.
     """
     changed = []
-    for key in InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0):
+    for key in _budgeted_keys():
         until = spent_until(key, now)
         if until != key.spent_until:
             InferenceKey.objects.filter(pk=key.pk).update(spent_until=until)

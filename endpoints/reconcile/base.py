@@ -189,8 +189,23 @@ class Pass:
             storage.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
-    def _may_apply(self, found: Roster, _workload: WorkloadSpec) -> bool:
+    def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
+        if self._is_applied(found, workload):
+            return False
         return not self.held and may_stop(found.rows, self.statuses.values(), self.now)
+
+    def _is_applied(self, found: Roster, workload: WorkloadSpec) -> bool:
+        """Return whether an apply would change nothing: exactly the desired workers serve. Only
+        where changes are announced, so that few passes depend on it.
+        """
+        return (
+            self.provisioner.announces
+            and self.status.observed_generation == self.endpoint.generation
+            and self.status.phase == Phase.READY
+            and not (workload.live_files or found.draining)
+            and len(found.workers) == workload.replicas
+            and all(one.ready and one.current and not one.surplus for one in found.workers)
+        )
 
     def _facts(
         self, found: Roster, cache: ObservedComponent | None, *, observed: bool

@@ -28,7 +28,7 @@ from endpoints.reconcile.base import Pass, Prove
 from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.removal import remove
 from endpoints.reconcile.rolling_update import RollingPass
-from endpoints.reconcile.status import PassOutcome, write
+from endpoints.reconcile.status import PassOutcome, is_unchanged, write
 from endpoints.spec.endpoint_spec import EndpointSpec
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,10 @@ NEXT_PASS_S = {
     Phase.DEGRADED: 1.5,
 }
 UNSETTLED_S = 0.8
+STEADY_S = 30.0
+"""A Ready endpoint without change whose processes announce changes; bounds the delay of a lost
+announcement and of what nothing announces (an external Redis, fallback routing, a hung process).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class Reconciler:
                 log.info("%s: lost the reconcile claim; discarding the result", endpoint.name)
                 return None
             _roll_back(outcome)
+        if provisioner.announces and is_unchanged(outcome):
+            return STEADY_S
         return NEXT_PASS_S.get(outcome.verdict.phase, UNSETTLED_S)
 
     def _provisioner(self, endpoint: Endpoint) -> Provisioner:
@@ -101,6 +107,7 @@ class UnavailableProvisioner:
 
     name = "nowhere"
     rolls = True
+    announces = False
 
     def __init__(self, error: ProvisionError) -> None:
         self.error = error

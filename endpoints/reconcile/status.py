@@ -119,6 +119,18 @@ def write(held: Claim, outcome: PassOutcome) -> bool:
     return True
 
 
+def is_unchanged(outcome: PassOutcome) -> bool:
+    """Return whether a Ready endpoint was Ready before with the same processes and parts."""
+    status, roster = outcome.endpoint.status, outcome.roster
+    return (
+        outcome.verdict.phase == status.phase == Phase.READY
+        and outcome.endpoint.generation == status.observed_generation
+        and outcome.proven == status.proven
+        and not (roster.changed or roster.removed or roster.draining)
+        and _parts(outcome) == status.parts
+    )
+
+
 def proof_mark(
     generation: int, rows: Iterable[Replica], statuses: Mapping[str, ComponentStatus]
 ) -> str:

@@ -11,6 +11,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
+from console.processkit.changes import ENDPOINT, ChangeSender, socket_path
 from routing.engine import policies
 from routing.engine.access.admission import PeerDemand, RequestAdmission
 from routing.engine.access.keys import KeyRing
@@ -44,6 +45,7 @@ NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
 class RouterState:
     def __init__(self, config: Config, log: Log) -> None:
         self.log = log
+        self._changes = ChangeSender(socket_path())
         self.config = config
         self.closing = False  # stopping: answers close their connections
         self.draining = False  # not ready, but still serving
@@ -172,6 +174,7 @@ class RouterState:
     def _worker_changed(self, worker: Worker, what: str) -> None:
         level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
+        self._changes.send(f"{ENDPOINT}{self.config.endpoint}")
         if what in ("lost", "engine_died"):
             self.policy.forget(worker)
             worker.fingerprint = None

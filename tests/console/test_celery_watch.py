@@ -153,3 +153,79 @@ def test_whether_the_broker_answers() -> None:
     assert celery_watch._broker_answers(app)
     away = Celery("asked", broker="redis://127.0.0.1:1/0", set_as_current=False)
     assert not celery_watch._broker_answers(away)
+
+
+class Beat:
+    """Scheduler with one sweep, of which `sent` counts the messages."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = Clock()
+        self.sent = 0
+        self.answer: bool | Exception = False
+        app = Celery("swept", broker="memory://", set_as_current=False)
+        checked = staticmethod(self._has_work)
+        app.task(self._run, name="swept.sweep", has_work=checked, shared=False)
+        app.conf.beat_schedule = {"sweep": {"task": "swept.sweep", "schedule": 2.0}}
+        app.finalize()
+        monkeypatch.setattr(celery_watch.TickingScheduler, "clock", staticmethod(self.clock))
+        monkeypatch.setattr(celery_watch.connections, "close_all", lambda: None)
+        self.scheduler = celery_watch.TickingScheduler(app=app)
+        monkeypatch.setattr(self.scheduler, "apply_async", self._send)
+
+    def _run(self) -> None:
+        pass
+
+    def _has_work(self) -> bool:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def _send(self, *_args: Any, **_named: Any) -> None:
+        self.sent += 1
+
+    def sweep(self, after_s: float = 2.0) -> int:
+        """Return the number of messages of one sweep."""
+        self.clock.now += after_s
+        before = self.sent
+        self.scheduler.apply_entry(self.scheduler.schedule["sweep"])
+        return self.sent - before
+
+
+def test_a_sweep_without_work_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = Beat(monkeypatch)
+    assert beat.sweep() == 1, "the first one, whatever the check returns"
+    skipped = counters.total("beat_skips")
+    assert [beat.sweep() for _ in range(3)] == [0, 0, 0]
+    assert counters.total("beat_skips") == skipped + 3
+    beat.answer = True
+    assert beat.sweep() == 1
+
+
+def test_a_wrong_check_delays_a_sweep_by_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = Beat(monkeypatch)
+    assert beat.sweep() == 1
+    assert beat.sweep(celery_watch.SKIP_S - 1) == 0
+    assert beat.sweep(1) == 1
+
+
+def test_a_failing_check_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = Beat(monkeypatch)
+    assert beat.sweep() == 1
+    beat.answer = OSError("the database does not answer")
+    assert [beat.sweep(), beat.sweep()] == [1, 1]
+
+
+def test_each_entry_is_queued_although_schedules_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beat = Beat(monkeypatch)
+    beat.answer = True
+    for _ in range(3):
+        assert beat.scheduler.tick() >= 0
+    assert len(beat.scheduler._heap) == 1
+
+
+def test_beat_does_not_poll_for_an_entry_that_is_nearly_due() -> None:
+    scheduler = celery_watch.TickingScheduler.__new__(celery_watch.TickingScheduler)
+    assert scheduler.adjust(0.01) > 0.01
+    assert scheduler.adjust(0) == 0

@@ -133,3 +133,25 @@ def test_due_is_ordered_and_limited(row: int, clock: Clock) -> None:
     assert due(Status, clock.now(), limit=2) == [waiting[1].pk, waiting[0].pk]
     Status.objects.filter(pk=waiting[1].pk).update(due_at=None)
     assert due(Status, clock.now(), limit=1) == [waiting[0].pk]
+
+
+def test_any_due_agrees_with_due(row: int, clock: Clock) -> None:
+    def agrees() -> bool:
+        found = claims.any_due(Status)
+        assert found is bool(due(Status, clock.now()))
+        return found
+
+    assert agrees()
+    held = take_claim(Status, row, ttl_s=60)
+    assert held
+    assert not agrees(), "claimed"
+    clock.advance(61)
+    assert agrees(), "the holder died"
+    held = take_claim(Status, row)
+    assert held
+    held.release(due_in_s=30)
+    assert not agrees()
+    clock.advance(31)
+    assert agrees()
+    Status.objects.update(due_at=None)
+    assert not agrees()

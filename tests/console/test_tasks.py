@@ -151,6 +151,19 @@ def test_our_application_is_the_one_that_publishes() -> None:
         assert name in app.tasks, f"the timetable names {name}, which does not exist"
 
 
+@pytest.mark.django_db
+def test_every_check_for_work_answers() -> None:
+    """One that fails would send its sweep every time, unnoticed."""
+    from console.celery_app import app
+
+    app.loader.import_default_modules()
+    checks = {name: getattr(app.tasks[name], "has_work", None) for name in app.conf.beat_schedule}
+    known = {name: check() for name, check in checks.items() if check is not None}
+    assert set(known.values()) <= {True, False}
+    assert known["endpoints.tasks.sweep"] is False
+    assert "cachetier.tasks.sweep" in known
+
+
 def test_the_timetable_cannot_pile_up() -> None:
     from console.celery_app import app
 

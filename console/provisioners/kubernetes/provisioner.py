@@ -35,6 +35,7 @@ _DISCOVERED_FOR_S = 300.0
 class KubernetesProvisioner:
     name = "kubernetes"
     rolls = True
+    announces = False
 
     def __init__(
         self,

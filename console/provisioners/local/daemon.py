@@ -4,6 +4,9 @@ Stock supervisord reports a log record that it cannot write to its own stderr, e
 too (both are on the same full disk), and stops reading the output of a program whose log cannot
 be rotated, which blocks that program. Here such a record is dropped and counted; each record is
 tried, and the first one written is preceded by a line with the count and the cause.
+
+Each change of a process state is announced (processkit.changes), so that the console observes it
+at once.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from supervisor import loggers, supervisord
+from supervisor import events, loggers, supervisord
+
+from console.processkit.changes import PROGRAM, ChangeSender, socket_path
 
 _MODE = 0o600
 
@@ -120,8 +125,23 @@ class _LossyStream(io.TextIOBase):
         return len(text)
 
 
+def announce_states(sender: ChangeSender) -> None:
+    """Announce the processes of state events. supervisord clears subscriptions when it starts, so
+    that the function that sends events is wrapped instead.
+    """
+    notify = events.notify
+
+    def notify_and_send(event: events.Event) -> None:
+        if isinstance(event, events.ProcessStateEvent):
+            sender.send(f"{PROGRAM}{event.process.config.name}")
+        notify(event)
+
+    events.notify = notify_and_send
+
+
 def main() -> None:
     """Run with supervisord's own command line."""
+    announce_states(ChangeSender(socket_path()))
     loggers.FileHandler = loggers.RotatingFileHandler = LossyFileHandler
     sys.stdout = sys.stderr = _LossyStream()
     supervisord.main()

@@ -70,6 +70,12 @@ def list_programs(var: Path) -> Supervised:
     return Supervised(_identity(pid), tuple(programs))
 
 
+def owner_of(var: Path, name: str) -> str:
+    """Return the owner of a workload's program, "" for other programs."""
+    workload = state.load(var, name.rpartition("-")[0])
+    return workload.owner if workload else ""
+
+
 def tail(var: Path, name: str, lines: int) -> str:
     """Return the end of a program's log. The caller validates `name`."""
     return folders.tail(log_path(var, name), lines)

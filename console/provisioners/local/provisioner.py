@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from console.processkit import changes
 from console.provisioners.base import (
     Observation,
     PermanentError,
@@ -59,6 +60,7 @@ class LocalProvisioner:
     def __init__(self, var: Path) -> None:
         self._var = var.resolve()
         self._supervisor = Supervisor(socket_path(self._var))
+        self.announces = changes.socket_path() is not None
 
     def apply(self, spec: WorkloadSpec) -> Ref:
         check_spec(spec)
@@ -70,7 +72,7 @@ class LocalProvisioner:
                 "process.",
             )
         with self._alone(spec.name):
-            infos = self._supervisor.all()
+            infos = self._infos(spec.name)
             workload = self._settle(spec.name, infos) or Workload(spec.name)
             if workload.deleting:
                 raise TemporaryError(
@@ -98,7 +100,7 @@ class LocalProvisioner:
     def observe(self, ref: Ref) -> Observation:
         check_ref(ref, self.name)
         with self._alone(ref.name):
-            infos = self._supervisor.all()
+            infos = self._infos(ref.name)
             workload = self._settle(ref.name, infos)
         if workload is None:
             return Observation(exists=False)
@@ -229,6 +231,14 @@ class LocalProvisioner:
         if not folders.remove_replica(self._var, program, folder):
             del workload.replicas[index]
             state.save(self._var, workload)
+
+    def _infos(self, name: str) -> Infos:
+        """Return the workload's programs; all programs if its state is lost, to adopt them."""
+        if state.load(self._var, name) is None:
+            return self._supervisor.all()
+        workload = self._load(name, {})
+        indexes = workload.replicas if workload else ()
+        return self._supervisor.some(_program(name, index) for index in indexes)
 
     def _load(self, name: str, infos: Infos) -> Workload | None:
         """Load the state and adopt programs and folders that it lacks."""

@@ -86,6 +86,11 @@ class ReconcileResult:
     soon: bool = False
 
 
+def has_work() -> bool:
+    """Return whether a row exists or may be created."""
+    return bool(settings.EMBERLINE.alert_objects) or ClusterAlertsStatus.objects.exists()
+
+
 def find_due() -> list[str]:
     """Return the rows that are due, or whose desired objects have changed since the latest pass."""
     found = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}

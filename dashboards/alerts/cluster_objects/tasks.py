@@ -13,7 +13,11 @@ def keep(alerts_id: str) -> None:
     reconciler.reconcile(alerts_id)
 
 
-@shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.sweep")
+@shared_task(
+    base=BaseTask,
+    has_work=staticmethod(reconciler.has_work),
+    name="dashboards.alert_objects.tasks.sweep",
+)
 def sweep() -> None:
     """Start passes for rows that are due or whose desired objects changed."""
     reconciler.ensure_in_cluster()

@@ -29,7 +29,7 @@ from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 from console.system.rounds import Round
 from console.system.rounds import RoundState as Doing
-from dashboards.alerts.rules.rule_file import render
+from dashboards.alerts.rules.rule_file import Settings, render
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import Load, RuleFile
 
@@ -87,9 +87,18 @@ def load() -> None:
         _look(ours, digest)
 
 
+_rendered: tuple[Settings, str, str] | None = None
+
+
 def _wanted() -> tuple[str, str]:
-    text = render(selectors.settings())
-    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
+    """Return the file's text and digest, rendered again only when a setting has changed."""
+    global _rendered
+    settings_now, known = selectors.settings(), _rendered
+    if known is None or known[0] != settings_now:
+        text = render(settings_now)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        _rendered = known = (settings_now, text, digest)
+    return known[1], known[2]
 
 
 def as_round() -> Round:

@@ -112,6 +112,7 @@ def test_a_log_of_this_machine(reconcile_world: World, placed: Endpoint) -> None
     class Machine:
         name = "local"
         rolls = False
+        announces = False
 
         def logs(self, _ref: Any, lines: int) -> dict[str, str]:
             now = next(looks)

@@ -253,6 +253,22 @@ def test_a_count_is_added_once_however_often_it_is_told(
     assert key.last_used_at is not None
 
 
+def test_a_report_without_increase_is_recognized(demo_endpoint: Endpoint, alice: User) -> None:
+    key = keys_actions.create(alice, "demo", "app").key
+    report = told(key, requests=3, prompt_tokens=30)
+
+    def is_added(found: dict[str, Any], after_s: float = 5) -> bool:
+        marks = keys_usage.latest_marks(NOW + timedelta(seconds=after_s))
+        return keys_usage.is_added(marks, demo_endpoint, found)
+
+    assert not is_added(report), "never reported"
+    keys_usage.add_report(demo_endpoint, report, NOW)
+    assert is_added(report)
+    assert not is_added(told(key, requests=4, prompt_tokens=40))
+    assert not is_added(told(key, "r2", requests=3, prompt_tokens=30)), "another process"
+    assert not is_added(report, after_s=31), "its mark is to be renewed"
+
+
 @pytest.mark.parametrize("nonsense", [{"requests": "7"}, {"requests": None}, {}, {"x": 1}])
 def test_an_odd_answer_adds_nothing(demo_endpoint: Endpoint, nonsense: dict[str, Any]) -> None:
     keys_usage.add_report(demo_endpoint, {"instance": "r", "keys": {"k": nonsense}}, NOW)

@@ -161,7 +161,7 @@ def test_on_one_machine_the_end_is_looked_at_again(monkeypatch: pytest.MonkeyPat
     stop = threading.Event()
 
     class Local:
-        name, rolls = "local", False
+        name, rolls, announces = "local", False, False
 
         def logs(self, _ref: Any, _tail: int) -> dict[str, str]:
             text = next(texts, "")

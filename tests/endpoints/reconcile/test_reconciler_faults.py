@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +14,14 @@ from django.utils import timezone
 
 from console.claims import due, take_claim
 from console.provisioners.base import Ref
+from console.system import changes
 from endpoints import actions, tasks
 from endpoints.actions import SYSTEM
+from endpoints.choices import Phase
 from endpoints.keys import storage
 from endpoints.lifecycle.facts import Impairment
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
+from endpoints.reconcile.reconciler import NEXT_PASS_S, STEADY_S
 from endpoints.spec.endpoint_spec import merge
 from tests.support.endpoints.world import World, age, kinds, states
 
@@ -278,3 +282,85 @@ def test_an_impaired_component_degrades_and_heals_without_anybody(
     assert status.remedy == ""
     messages = list(EndpointEvent.objects.filter(kind="PhaseChanged").values_list("message"))
     assert any("RoutingFallback. It guesses." in text for (text,) in messages)
+
+
+# --- announced changes, and lost announcements --------------------------------------------------
+
+
+def due_in_s(endpoint: Endpoint) -> float:
+    status = EndpointStatus.objects.get(pk=endpoint.pk)
+    assert status.due_at is not None
+    return (status.due_at - timezone.now()).total_seconds()
+
+
+@pytest.fixture
+def announced(reconcile_world: World, ready: Endpoint) -> Endpoint:
+    """A Ready endpoint whose processes announce their changes."""
+    reconcile_world.provisioner.announces = True
+    reconcile_world.step(ready)
+    return ready
+
+
+def test_an_unchanged_endpoint_is_observed_rarely(
+    reconcile_world: World, announced: Endpoint
+) -> None:
+    status = EndpointStatus.objects.get(pk=announced.pk)
+    assert status.due_at is not None
+    assert status.due_at - status.updated_at >= timedelta(seconds=STEADY_S)
+    applied = len(reconcile_world.provisioner.applied)
+    reconcile_world.step(announced)
+    assert len(reconcile_world.provisioner.applied) == applied
+    reconcile_world.provisioner.announces = False
+    reconcile_world.step(announced)
+    assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY]
+    assert len(reconcile_world.provisioner.applied) == applied + 1
+
+
+def test_an_announced_death_is_observed_at_once(
+    reconcile_world: World, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", asked.append)
+    changes.announce({"endpoint/demo", "endpoint/unknown"})
+    assert asked == [str(announced.pk)]
+    assert due(EndpointStatus, timezone.now()) == [announced.pk], "in case the message is lost"
+
+
+def test_a_lost_announcement_is_made_up_for_by_the_sweep(
+    reconcile_world: World, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", reconcile_world.reconciler.reconcile)
+    reconcile_world.paper.crash(REF, 1)
+    tasks.sweep()
+    status = EndpointStatus.objects.get(pk=announced.pk)
+    assert status.phase == "Ready", "not due yet"
+    age(status, due_at=0)
+    tasks.sweep()
+    status.refresh_from_db()
+    assert (status.phase, status.reason) == ("Degraded", "WorkerUnavailable")
+    assert due_in_s(announced) <= NEXT_PASS_S[Phase.DEGRADED]
+    reconcile_world.until(announced, "Ready")
+    assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY], "once more after a change"
+    assert "WorkerRestarted" in kinds(announced)
+
+
+def test_everything_is_observed_anew_when_listening_begins(announced: Endpoint) -> None:
+    """Nobody knows what ended while no Celery worker ran."""
+    assert due(EndpointStatus, timezone.now()) == []
+    changes.observe_anew()
+    assert due(EndpointStatus, timezone.now()) == [announced.pk]
+    EndpointStatus.objects.update(due_at=None)
+    changes.observe_anew()
+    assert due(EndpointStatus, timezone.now()) == [], "on request only"
+
+
+@pytest.mark.parametrize("change", ["restart", "scale"])
+def test_a_change_is_followed_up_soon(
+    reconcile_world: World, announced: Endpoint, change: str
+) -> None:
+    if change == "restart":
+        reconcile_world.router.restarts = 1
+    else:
+        actions.scale(SYSTEM, "demo", 1)
+    reconcile_world.step(announced)
+    assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY]

@@ -141,6 +141,7 @@ class OneProcess:
 
     name = "local"
     rolls = False
+    announces = False
 
     def __init__(self, folder: Path, ports: dict[str, int]) -> None:
         self.folder = folder

@@ -182,7 +182,7 @@ def test_routers_are_scaled_by_the_core_they_can_use(given: dict[str, Any], perc
 class Cluster:
     """A provisioner whose pods are what the test says."""
 
-    name, rolls = "kubernetes", True
+    name, rolls, announces = "kubernetes", True, False
 
     def __init__(self, *replicas: ReplicaObservation, url: str = "") -> None:
         self.seen = Observation(True, replicas, url=url)

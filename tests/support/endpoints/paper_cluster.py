@@ -52,6 +52,7 @@ class PaperCluster:
 
     name = "kubernetes"
     rolls = True
+    announces = False
 
     def __init__(self) -> None:
         self.workloads: dict[str, PaperWorkload] = {}

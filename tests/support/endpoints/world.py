@@ -72,6 +72,7 @@ class Recording:
         self.inner = inner
         self.name = inner.name
         self.rolls = inner.rolls
+        self.announces = inner.announces
         self.applied: list[WorkloadSpec] = []
         self.breaks: dict[str, BaseException] = {}
         self.log_text = ""

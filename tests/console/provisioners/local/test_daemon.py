@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 from supervisor import loggers
 
+from console.processkit.changes import SOCKET
 from console.provisioners.base import Observation, ReplicaState
 from console.provisioners.local.daemon import LossyFileHandler
 from console.provisioners.local.rpc import ProcessState, Supervisor
@@ -214,3 +217,27 @@ def test_supervisord_reports_a_wrong_file_where_the_launcher_reads_it(tmp_path: 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "'many'" in done.stderr
+
+
+def test_the_end_of_a_process_is_announced(
+    supervised: Supervised, local: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = supervised.var / "run" / "changes.sock"
+    supervised.stop()
+    monkeypatch.setenv(SOCKET, str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(path))
+        heard.settimeout(60)
+        supervised.start()
+        provisioner = local.another()
+        assert provisioner.announces
+        ref = provisioner.apply(local.spec("told", 1))
+        assert heard.recv(256) == b"program/told-0"
+        until(lambda: provisioner.observe(ref).ready())
+        heard.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while heard.recv(256):
+                pass
+        heard.settimeout(60)
+        local.crash(ref, 0)
+        assert heard.recv(256) == b"program/told-0"

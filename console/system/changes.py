@@ -1,0 +1,100 @@
+"""Listener of change notices in the Celery worker: nudges the reconciler of what changed.
+
+Apps register a handler for each kind of owner. A notice that is lost, or whose handling fails, is
+made up for by the periodic passes; everything is observed anew when listening begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+
+from console.claims import Observed, mark_all_due
+from console.core.counters import increment
+from console.processkit.changes import PROGRAM, ChangeReceiver, socket_path
+from console.provisioners.local import programs
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+Handler = Callable[[str], None]
+_handlers: dict[str, Handler] = {}
+_models: dict[str, type[Observed]] = {}
+
+
+def register_handler(kind: str, handler: Handler, model: type[Observed]) -> None:
+    """`handler(name)` reconciles the owner `kind/name` soon; unknown names are ignored. `model` has
+    the status rows.
+    """
+    _handlers[kind] = handler
+    _models[kind] = model
+
+
+def observe_anew() -> None:
+    """Make every row due now: what changed while nobody listened is unknown."""
+    for model in _models.values():
+        mark_all_due(model)
+
+
+def announce(subjects: Iterable[str]) -> None:
+    """Call the handler of each owner once."""
+    var = settings.EMBERLINE.var
+    owners = {
+        programs.owner_of(var, subject.removeprefix(PROGRAM))
+        if subject.startswith(PROGRAM)
+        else subject
+        for subject in subjects
+    }
+    for owner in sorted(owners):
+        kind, _, name = owner.partition("/")
+        if name and kind in _handlers:
+            increment("change_notices", kind=kind)
+            _handlers[kind](name)
+
+
+class ChangeListener(threading.Thread):
+    def __init__(self, path: Path) -> None:
+        super().__init__(name="change-listener", daemon=True)
+        self._receiver = ChangeReceiver(path)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        try:
+            observe_anew()
+        except Exception:
+            log.exception("Rows are observed in their periodic passes only")
+        while not self._stopped.is_set():
+            try:
+                announce(self._receiver.receive())
+            except Exception:
+                # The periodic passes find the change.
+                log.exception("Change notices discarded")
+                self._stopped.wait(RETRY_S)
+            finally:
+                connections.close_all()
+        self._receiver.close()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._receiver.wake()
+        self.join()
+
+
+def start_listener(**_: Any) -> ChangeListener | None:
+    """Listen in this process; return None where nothing is announced."""
+    path = socket_path()
+    if path is None:
+        return None
+    try:
+        listener = ChangeListener(path)
+    except OSError as error:
+        log.warning("No change notices, periodic passes only: %s: %s", path, error)
+        return None
+    listener.start()
+    return listener

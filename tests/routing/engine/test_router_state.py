@@ -1,0 +1,33 @@
+"""A router announces the state changes of its workers."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from console.processkit.changes import SOCKET
+from routing.engine.config import parse
+from routing.engine.observe.logs import Log
+from routing.engine.router import Router
+
+CONFIG = {
+    "endpoint": "demo",
+    "listen": "127.0.0.1:0",
+    "workers": [{"id": "demo-worker-0", "url": "http://127.0.0.1:1"}],
+}
+
+
+def test_a_worker_that_stops_answering_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SOCKET, str(tmp_path / "c.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "c.sock"))
+        heard.setblocking(False)
+        table = Router(parse(CONFIG, tmp_path), Log("error")).table
+        (worker,) = table.workers.values()
+        for error in ("", "health check: timed out"):
+            table.probed(worker, error, False, 1)
+            assert heard.recv(256) == b"endpoint/demo"
