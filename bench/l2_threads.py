@@ -1,13 +1,14 @@
 """Transfer threads of our cache node compared with the event loop alone, Redis 7 and Valkey.
 
-    .venv/bin/python -m bench.l2_threads [--rounds 5] [--operations 400] [--sizes 1M,2M,5M]
-                                         [--connections 1,4,8] [--copying]
+    .venv/bin/python -m bench.l2_threads [--rounds 5] [--operations 120] [--sizes 1M,2M,5M]
+                                         [--connections 1,4,8] [--copying] [--probe]
 
 No process is pinned, so that a server may use every core. The clients send from and receive into
 64 KiB that stay in the CPU cache, so that they take less of the cores that the server needs, as if
 they were on another machine; `--copying` uses whole values. Rounds are interleaved and of a fixed
 number of operations; medians of the rate and of the CPU time of both sides are shown. The Redis row
-`redis io 2` has `io-threads 2`, with reads on the threads too.
+`redis io 2` has `io-threads 2`, with reads on the threads too. `--probe` adds the median latency of
+an EXISTS each millisecond meanwhile.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 
@@ -46,6 +47,7 @@ class Round:
     server_us: float  # CPU time for each MiB
     busiest_us: float  # the same of the server's busiest thread
     client_us: float
+    exists_us: float = 0.0  # median latency beside the load, 0 without a probe
 
 
 class Load:
@@ -78,6 +80,28 @@ class Load:
         for part in self._body(number):
             connection.read_into(part, _FOREVER)
         connection.end_bulk(_FOREVER)
+
+
+@contextmanager
+def probing(server: Server, seconds: list[float]) -> Iterator[None]:
+    """Send EXISTS each millisecond and append its latencies."""
+    connection, stop = server.connect(), threading.Event()
+
+    def probe() -> None:
+        while not stop.wait(0.001):
+            began = time.perf_counter()
+            connection.send([command(b"EXISTS", b"none")], _FOREVER)
+            connection.read_integer(_FOREVER)
+            seconds.append(time.perf_counter() - began)
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        connection.close()
 
 
 def measure(server: Server, load: Load, what: str, connections: int, operations: int) -> Round:
@@ -121,11 +145,12 @@ def _show(what: str, size: int, connections: int, found: dict[str, list[Round]])
     peer = median(one.rate for one in found.get(REDIS, [])) if found.get(REDIS) else 0.0
     for name, rounds in found.items():
         columns = zip(*(vars(one).values() for one in rounds), strict=True)
-        rate, server, busiest, client = map(median, columns)
+        rate, server, busiest, client, exists = map(median, columns)
+        beside = f"  EXISTS {exists:.0f} us" if exists else ""
         ratio = f"  {rate / peer:.2f} x Redis" if peer else ""
         print(
             f"   {name:12} {rate:6.0f} MiB/s  CPU per MiB: server {server:4.0f} us "
-            f"(busiest thread {busiest:4.0f}), client {client:4.0f} us{ratio}",
+            f"(busiest thread {busiest:4.0f}), client {client:4.0f} us{ratio}{beside}",
             flush=True,
         )
 
@@ -133,11 +158,12 @@ def _show(what: str, size: int, connections: int, found: dict[str, list[Round]])
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--operations", type=int, default=400)
+    parser.add_argument("--operations", type=int, default=120)
     parser.add_argument("--sizes", default="1M,2M,5M")
     parser.add_argument("--connections", default="1,4,8")
     parser.add_argument("--servers", default=",".join(VARIANTS))
     parser.add_argument("--copying", action="store_true")
+    parser.add_argument("--probe", action="store_true")
     flags = parser.parse_args()
     print(f"{machine()}; median of {flags.rounds} rounds\n{busy()}", flush=True)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -156,7 +182,13 @@ def main() -> None:
                 for _ in range(flags.rounds):
                     for label, server in servers.items():
                         for what, rounds in found.items():
-                            result = measure(server, load, what, connections, flags.operations)
+                            latencies: list[float] = []
+                            beside = probing(server, latencies) if flags.probe else nullcontext()
+                            with beside:
+                                work = (load, what, connections, flags.operations)
+                                result = measure(server, *work)
+                            if latencies:
+                                result.exists_us = median(latencies) * 1e6
                             rounds.setdefault(label, []).append(result)
                 for what, rounds in found.items():
                     _show(what, size, connections, rounds)
