@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +60,11 @@ class Server:
         return Connection(Address.parse(f"redis://127.0.0.1:{self.port}/0"), "", _FOREVER)
 
     def cpu_s(self) -> float:
+        return sum(self.thread_cpu_s().values())
+
+    def thread_cpu_s(self) -> dict[str, float]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        return {t.name: int((t / "schedstat").read_text().split()[0]) / 1e9 for t in tasks}
 
 
 # -- servers
@@ -91,15 +94,23 @@ def _valkey() -> str | None:
 
 
 @contextmanager
-def serving(name: str, folder: str, shm: str = "") -> Iterator[Server | None]:
+def serving(
+    name: str,
+    folder: str,
+    shm: str = "",
+    more: Sequence[str] = (),
+    core: int | None = ROUTER_CORE,
+) -> Iterator[Server | None]:
     port = free_ports(1)[0]
     argv = _argv(name, port, shm)
     if argv is None:
         print(f"{name} is not here: left out")
         yield None
         return
-    pinned = ["taskset", "-c", str(ROUTER_CORE), *argv]
-    with subprocess.Popen(pinned, cwd=None if name == OURS else folder, stdout=-3) as process:
+    pinned = [] if core is None else ["taskset", "-c", str(core)]
+    with subprocess.Popen(
+        [*pinned, *argv, *more], cwd=None if name == OURS else folder, stdout=-3
+    ) as process:
         server = Server(name, "", port, process)
         try:
             _wait(server)

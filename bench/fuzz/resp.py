@@ -130,6 +130,7 @@ class _Out:
         assert isinstance(value, Hold)
         for view in value.views:
             self.write(bytes(view))
+        self.write(b"\r\n")
         value.release()
 
     def pending(self) -> int:

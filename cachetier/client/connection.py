@@ -1,13 +1,16 @@
 """Blocking connection to a cache node; every wait is bounded by a monotonic deadline.
 
-Bodies are received directly into the caller's memory (MSG_WAITALL with a receive timeout: one
-system call per value, GIL released) and sent from it. Not thread-safe. Raises CacheError only;
-afterwards the stream is out of sync and the connection must be closed.
+Bodies are received directly into the caller's memory and sent from it, with the GIL released. A
+long body is received in parts while it arrives (SO_RCVLOWAT and poll): a wakeup per segment would
+cost both sides, waiting for all of it would leave the receiver idle. Not thread-safe. Raises
+CacheError only; afterwards the stream is out of sync and the connection must be closed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import select
 import socket
 import ssl
 import struct
@@ -48,6 +51,9 @@ _TIMEVAL = struct.Struct("@ll")
 _CHUNK = 4096
 _MAX_LINE = 8192
 _DISCARD_BYTES = 65536
+# Minimum rest of a body received in parts, and bytes per wakeup.
+_LONG_BYTES = 512 * 1024
+_WAKEUP_BYTES = 256 * 1024
 # sendmsg takes at most IOV_MAX (1024) buffers.
 _MAX_PIECES = 512
 # Limits of metadata replies (slots, leases): array items, string bytes, nesting depth.
@@ -71,6 +77,9 @@ class Connection:
         self._end = 0
         self._tls = address.tls
         self._socket = _connect(address, deadline)
+        self._low_water = 1  # current SO_RCVLOWAT
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
         try:
             self._log_in(address, password, deadline)
         except ReplyError as exc:
@@ -124,6 +133,7 @@ class Connection:
                 self._socket.settimeout(left)
                 count = self._socket.recv_into(view)
             else:
+                self._expect(1)
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _pack_timeval(left))
                 flags = socket.MSG_WAITALL if whole else 0
                 count = self._socket.recv_into(view, view.nbytes, flags)
@@ -141,7 +151,38 @@ class Connection:
         target[:done] = self._view[self._start : self._start + done]
         self._start += done
         while done < target.nbytes:
-            done += self._receive(target[done:], deadline, whole=True)
+            rest = target[done:]
+            if self._tls or rest.nbytes < _LONG_BYTES:
+                done += self._receive(rest, deadline, whole=True)
+            else:
+                self._receive_in_parts(rest, deadline)
+                return
+
+    def _receive_in_parts(self, target: memoryview, deadline: float) -> None:
+        """Fill `target`; bytes that follow it are buffered."""
+        done, length = 0, target.nbytes
+        while done < length:
+            self._expect(min(length - done, _WAKEUP_BYTES))
+            if not self._readable.poll(math.ceil(_seconds_left(deadline) * 1000)):
+                raise TimedOutError("no reply before the deadline")
+            try:
+                count = self._socket.recvmsg_into(
+                    [target[done:], self._view], 0, socket.MSG_DONTWAIT
+                )[0]
+            except BlockingIOError:
+                continue
+            except OSError as exc:
+                raise UnreachableError(f"connection lost while waiting: {exc}") from None
+            if count == 0:
+                raise UnreachableError("the cache closed the connection")
+            done += count
+        self._start, self._end = 0, done - length
+
+    def _expect(self, count: int) -> None:
+        """Set SO_RCVLOWAT, to be woken for at least `count` bytes."""
+        if count != self._low_water:
+            self._low_water = count
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def skip(self, count: int, deadline: float) -> None:
         """Discard `count` bytes to stay in sync."""
@@ -214,6 +255,8 @@ class Connection:
 
     def end_bulk(self, deadline: float) -> None:
         two = bytearray(2)
+        if self._start == self._end:  # the next reply may have arrived with them
+            self._start, self._end = 0, self._receive(self._view, deadline, whole=False)
         self.read_into(memoryview(two), deadline)
         if two != b"\r\n":
             raise BrokenError("bulk string not terminated at its length")

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import ipaddress
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ _MAX_VALUE = 512 * MIB  # RESP's bulk string limit
 _MIN_DISK = 64 * MIB
 _SHM_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 MIN_MEMORY = MIB
+_MAX_TRANSFER_THREADS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Config:
     quotas: Mapping[str, int] = field(default_factory=dict)
     admission: bool = False
     guards: Guards = field(default_factory=Guards)
+    transfer_threads: int = 0
     log_level: str = "info"
 
     @property
@@ -149,6 +152,7 @@ def parse(argv: Sequence[str]) -> Config:
         quotas=_parse_quotas(args.quota),
         admission=args.admission,
         guards=guard_flags.read_flags(args, has_password=bool(lines)),
+        transfer_threads=args.transfer_threads,
         log_level=args.log_level,
     )
     _check_config(config)
@@ -158,6 +162,10 @@ def parse(argv: Sequence[str]) -> Config:
 def _check_config(config: Config) -> None:
     if config.memory_bytes < MIN_MEMORY:
         raise ConfigError(f"--memory {config.memory_bytes} bytes is too little: at least 1MiB")
+    if not 0 <= config.transfer_threads <= _MAX_TRANSFER_THREADS:
+        raise ConfigError(
+            f"--transfer-threads {config.transfer_threads} must be 0 to {_MAX_TRANSFER_THREADS}"
+        )
     for namespace, limit in config.quotas.items():
         if not MIB <= limit <= config.memory_bytes:
             raise ConfigError(
@@ -248,8 +256,22 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="shared memory in /dev/shm for readers on this host",
     )
+    add(
+        "--transfer-threads",
+        type=int,
+        default=_count_transfer_threads(),
+        metavar="NUMBER",
+        help="threads that copy long values of concurrent clients, 0: none; default: one per core "
+        "up to 4 (%(default)s here)",
+    )
     guard_flags.add_flags(parser)
     return parser
+
+
+def _count_transfer_threads() -> int:
+    """Return one thread per usable core, none on a single core, where they only cost."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return min(cores, 4) if cores > 1 else 0
 
 
 _POLL_INTERVAL_S = 1.0

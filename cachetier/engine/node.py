@@ -25,6 +25,7 @@ from cachetier.engine.memory.memory_store import MemoryStore
 from cachetier.engine.net.access import Gatekeeper, PasswordFile
 from cachetier.engine.net.guards import OpenSession
 from cachetier.engine.net.tls import LiveContext
+from cachetier.engine.net.transfer_threads import TransferThreads
 from cachetier.engine.policies import make_policy
 from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
@@ -81,6 +82,7 @@ class Node:
             gates=self._gates(),
             lower=self.disk,
         )
+        self.transfers = TransferThreads(config.transfer_threads)
         self.leases = Leases()
         self.sessions: dict[int, OpenSession] = {}
         self.calls = {name: CallCounts() for name in TABLE}
@@ -215,6 +217,7 @@ class Node:
 
     def close(self) -> None:
         """Close the store after the last client. Blocks while the disk is closed cleanly."""
+        self.transfers.close()
         if self.disk is not None:
             self.disk.close(_DISK_GRACE_S)
         self.store.arena.close()

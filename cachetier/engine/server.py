@@ -111,9 +111,10 @@ class ClientProtocol(ClientSocket, asyncio.BufferedProtocol):
     def send(self, value: Hold | DiskValue) -> None:
         """Send a copy: a transport buffers unsent bytes."""
         if isinstance(value, Hold):
-            self._transport.write(value.tobytes())
+            parts: list[bytes | memoryview] = list(value.views)
         else:
-            self._transport.write(os.pread(value.fd, value.length, value.offset))
+            parts = [os.pread(value.fd, value.length, value.offset)]
+        self._transport.write(b"".join((*parts, b"\r\n")))
         value.release()
 
     def pending(self) -> int:

@@ -53,7 +53,7 @@ class ReplyOutput(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def send(self, value: Hold | DiskValue) -> None:
-        """Send the value's bytes; takes ownership and releases it once sent or dropped."""
+        """Send the value's bytes and CR LF; takes ownership, releases it once sent or dropped."""
         ...
 
     def pending(self) -> int: ...
@@ -265,7 +265,6 @@ class ClientSession:
         self.reply(replies.bulk_head(length))
         self.flush()
         self.out.send(value)
-        self.reply(b"\r\n")
 
     def flush(self) -> None:
         if self._small:

@@ -8,12 +8,14 @@ pinned values; a client that does not read is not served further, so what it pin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections import deque
 from collections.abc import Callable
 
 from cachetier.engine.net.session import ClientSession, Handler
+from cachetier.engine.net.transfer_threads import MAX_PIECES, MIN_BYTES, WAKEUP_BYTES, Copy
 from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
 
@@ -22,10 +24,6 @@ HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 # Reads per client and event loop turn.
 _READS_PER_TURN = 8
-# Buffers per system call, below IOV_MAX (1024).
-_MAX_PIECES = 512
-# Minimum bytes of a long value per wakeup: a wakeup costs as much as copying tens of kilobytes.
-_MIN_WAKEUP_BYTES = 512 * 1024
 
 
 class ClientSocket:
@@ -101,6 +99,8 @@ class SocketClient(ClientSocket):
         self._is_reading = self._is_writing = False
         self._is_closed = False
         self._is_resting = False  # a reply waits for the disk or a timer
+        self._is_away = False  # a transfer thread uses the socket
+        self._is_full = False  # it could not send everything: wait for the socket
         self._low_water = 1  # current SO_RCVLOWAT
         self._session = ClientSession(node, self, handlers)
         self._register(self._session, sock.getpeername(), sock.getsockname(), self.abort)
@@ -122,6 +122,7 @@ class SocketClient(ClientSocket):
         else:
             self._pieces.append(_File(value))
         self._queued += value.length
+        self.write(b"\r\n")
 
     def pending(self) -> int:
         return self._queued
@@ -129,7 +130,7 @@ class SocketClient(ClientSocket):
     def is_behind(self) -> bool:
         if self._queued >= HIGH_WATER:
             self._flush()
-        return self._queued >= HIGH_WATER or self._is_resting
+        return self._queued >= HIGH_WATER or self._is_resting or self._is_away
 
     def pause(self) -> None:
         self._is_resting = True
@@ -144,6 +145,12 @@ class SocketClient(ClientSocket):
         session = self._session
         parser = session.parser
         for _ in range(_READS_PER_TURN):
+            missing = parser.missing
+            if missing >= MIN_BYTES and self._suits_thread(missing, is_receiving=True):
+                buffers = parser.get_buffers()
+                length = min(missing, sum(map(len, buffers)))
+                self._leave(buffers, length, is_receiving=True)
+                return
             buffers = parser.get_buffers()
             try:
                 if len(buffers) == 1:
@@ -165,7 +172,37 @@ class SocketClient(ClientSocket):
                 break
         self._settle()
 
+    def _suits_thread(self, length: int, *, is_receiving: bool) -> bool:
+        threads = self._node.transfers
+        return threads.suits(self._session.id, length, is_receiving=is_receiving)
+
+    def _leave(self, buffers: list[memoryview], length: int, *, is_receiving: bool) -> None:
+        """Let a transfer thread copy; until it is done, nothing here touches the socket."""
+        self._is_away = True
+        self._listen_no_more()
+        self._low_water = 0  # set by the thread
+        self._node.transfers.start(Copy(self._sock, buffers, length, is_receiving, self._return))
+
+    def _return(self, copy: Copy) -> None:
+        self._is_away = False
+        if self._is_closed:
+            self._close()
+            return
+        if copy.failed:
+            self.abort()
+            return
+        if copy.is_receiving:
+            if copy.moved:
+                self._session.parser.received(copy.moved)
+            self._session.closing |= copy.has_ended
+        else:
+            self._drop_sent(copy.moved)
+            self._is_full = copy.moved < copy.length
+        self._session.feed()
+        self._settle()
+
     def _writable(self) -> None:
+        self._is_full = False
         self._flush()
         if self._queued <= LOW_WATER and not self._is_resting:
             self._session.feed()
@@ -174,7 +211,7 @@ class SocketClient(ClientSocket):
     def _settle(self) -> None:
         """Send pending data and update the awaited events after any change."""
         self._flush()
-        if self._is_closed:
+        if self._is_closed or self._is_away:
             return
         closing = self._session.closing
         if closing and not self._pieces:
@@ -184,7 +221,7 @@ class SocketClient(ClientSocket):
         self._count_waiting(self._session.last_op if behind else "")
         self._listen(reading=not (behind or closing or self._is_resting))
         missing = self._session.parser.missing
-        self._expect(min(missing, _MIN_WAKEUP_BYTES) if missing >= _MIN_WAKEUP_BYTES // 8 else 1)
+        self._expect(min(missing, WAKEUP_BYTES) if missing >= WAKEUP_BYTES // 4 else 1)
 
     def _listen(self, *, reading: bool) -> None:
         if reading != self._is_reading:
@@ -213,7 +250,7 @@ class SocketClient(ClientSocket):
     def _flush(self) -> None:
         pieces = self._pieces
         try:
-            while pieces:
+            while pieces and not (self._is_away or self._is_full):
                 front = pieces[0]
                 if isinstance(front, Hold):
                     front.release()
@@ -229,30 +266,44 @@ class SocketClient(ClientSocket):
 
     def _send_pieces(self) -> bool:
         """Return whether the kernel accepted all bytes."""
+        offered = self._next_pieces()
+        length = sum(map(len, offered))
+        if length >= MIN_BYTES and self._suits_thread(length, is_receiving=False):
+            self._leave([memoryview(piece) for piece in offered], length, is_receiving=False)
+            return False
+        sent = self._sock.sendmsg(offered)
+        self._drop_sent(sent)
+        return sent == length
+
+    def _next_pieces(self) -> list[bytes | memoryview]:
+        """Return bytes for one system call, up to the next file."""
         offered: list[bytes | memoryview] = []
         for piece in self._pieces:
             if isinstance(piece, bytes | memoryview):
                 offered.append(piece)
             elif isinstance(piece, _File):
                 break
-            if len(offered) == _MAX_PIECES:
+            if len(offered) == MAX_PIECES:
                 break
-        sent = self._sock.sendmsg(offered)
-        self._queued -= sent
-        while offered and sent >= len(offered[0]):
-            sent -= len(offered.pop(0))
-            self._drop_first()
-        if offered and sent:
-            self._pieces[0] = memoryview(offered[0])[sent:]
-        return not offered
+        return offered
 
-    def _drop_first(self) -> None:
-        """Remove a sent piece and release the hold behind it."""
+    def _drop_sent(self, count: int) -> None:
+        """Remove sent bytes and release the holds behind them."""
         pieces = self._pieces
-        pieces.popleft()
-        while pieces and isinstance(first := pieces[0], Hold):
+        self._queued -= count
+        while pieces:
+            first = pieces[0]
+            if isinstance(first, Hold):
+                first.release()
+            elif isinstance(first, _File):
+                return
+            elif count < len(first):
+                if count:
+                    pieces[0] = memoryview(first)[count:]
+                return
+            else:
+                count -= len(first)
             pieces.popleft()
-            first.release()
 
     def _send_file(self, file: _File) -> None:
         sent = os.sendfile(self._fd, file.value.fd, file.place, file.left)
@@ -284,6 +335,13 @@ class SocketClient(ClientSocket):
         self._is_closed = True
         self._session.closing = True
         self._listen_no_more()
+        if self._is_away:  # the thread still uses the socket and the value's memory
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+            return
+        self._close()
+
+    def _close(self) -> None:
         while self._pieces:
             piece = self._pieces.popleft()
             if isinstance(piece, Hold | _File):

@@ -47,6 +47,15 @@ def test_places() -> None:
             parse_listen_address(text)
 
 
+def test_transfer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, threads in ((1, 0), (2, 2), (64, 4)):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
+        assert parse(MEMORY).transfer_threads == threads
+    assert parse((*MEMORY, "--transfer-threads", "0")).transfer_threads == 0
+    with pytest.raises(ConfigError, match="--transfer-threads -1 must be 0 to 64"):
+        parse((*MEMORY, "--transfer-threads=-1"))
+
+
 def test_a_disk() -> None:
     config = parse((*MEMORY, "--disk", "/with:colon:1GiB"))
     assert config.disk is not None

@@ -50,9 +50,10 @@ def emptied(node: CacheNode) -> None:
     until(lambda: used(node) == 0, what="everything given back")
 
 
-@pytest.mark.parametrize("policy", ["lru", "s3fifo"])
-def test_many_clients_and_evictions(start: Start, policy: str) -> None:
-    node = start("--allow-flush", "--policy", policy, memory="5MiB")
+@pytest.mark.parametrize(("policy", "threads"), [("lru", "0"), ("s3fifo", "4")])
+def test_many_clients_and_evictions(start: Start, policy: str, threads: str) -> None:
+    flags = ("--policy", policy, "--transfer-threads", threads)
+    node = start("--allow-flush", *flags, memory="5MiB")
     wrong: list[str] = []
     hits = [0]
 

@@ -101,7 +101,7 @@ class _Out:
 
     def send(self, value: Hold | DiskValue) -> None:
         assert isinstance(value, Hold)
-        self.data += value.tobytes()
+        self.data += value.tobytes() + b"\r\n"
         value.release()
 
     def pending(self) -> int:
