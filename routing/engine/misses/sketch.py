@@ -52,12 +52,16 @@ class PromptSeed:
 
 @dataclass(frozen=True, slots=True)
 class PromptChange:
-    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`."""
+    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`; `stable`:
+    the repeated ones of them. `foreign`: another API key sent the earlier prompt.
+    """
 
     kind: str
     offset: int
     end: int
     place: str
+    stable: int = 0
+    foreign: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +71,7 @@ class PromptSketch:
     raw: array[int]
     soft: array[int]  # without numbers and ids
     plain: array[int]  # without white space
+    owner: str = ""  # API key
 
     def anchors(self) -> list[int]:
         return [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
@@ -95,17 +100,18 @@ class SketchBook:
             return False
         return True
 
-    def compare(self, data: bytes, seed: PromptSeed, known: int) -> PromptChange | None:
+    def compare(
+        self, data: bytes, seed: PromptSeed, known: int, owner: str = ""
+    ) -> PromptChange | None:
         """Return the change against an earlier prompt, and keep this one. `known`: bytes of its
         start that earlier prompts have.
         """
         began = perf_counter()
-        pieces = _PIECES.split(data[:MAX_BYTES], MAX_PIECES)[:MAX_PIECES]
-        sketch = _make_sketch(pieces, seed, len(data))
+        sketch, pieces = make_sketch(data, seed, owner)
         old = self._find(sketch)
         change = None
         if old is not None:
-            change = _compare(sketch, old, pieces, data, known)
+            change = find_change(sketch, old, pieces, data, known)
         if change is not None and old is not None:
             self._drop(old)
         self._keep(sketch)
@@ -135,7 +141,11 @@ class SketchBook:
                 del self._anchors[anchor]
 
 
-def _make_sketch(pieces: list[bytes], seed: PromptSeed, size: int) -> PromptSketch:
+def make_sketch(
+    data: bytes, seed: PromptSeed, owner: str = ""
+) -> tuple[PromptSketch, list[bytes]]:
+    """Return the sketch of a prompt, and its pieces."""
+    pieces = _PIECES.split(data[:MAX_BYTES], MAX_PIECES)[:MAX_PIECES]
     raw, soft, plain = array("Q"), array("Q"), array("Q")
     for piece in pieces:
         bare = piece.translate(None, _SPACES)
@@ -143,26 +153,45 @@ def _make_sketch(pieces: list[bytes], seed: PromptSeed, size: int) -> PromptSket
         raw.append(mark | _LONG if len(bare) >= _MIN_PIECE else mark & ~_LONG)
         soft.append(_digest(_VARIABLE.sub(b"", piece)))
         plain.append(_digest(bare))
-    return PromptSketch(seed, size, raw, soft, plain)
+    return PromptSketch(seed, len(data), raw, soft, plain, owner), pieces
 
 
-def _compare(
-    new: PromptSketch, old: PromptSketch, pieces: list[bytes], data: bytes, known: int
-) -> PromptChange | None:
-    starts = [0]
-    for piece in pieces:
-        starts.append(starts[-1] + len(piece) + 1)
-    where = {one: at for at, one in reversed(list(enumerate(old.raw)))}
+def first_difference(new: PromptSketch, old: PromptSketch) -> int:
+    """Return the number of equal pieces at the start."""
     first = 0
     most = min(len(new.raw), len(old.raw))
     while first < most and new.raw[first] == old.raw[first]:
         first += 1
-    seeds = _seed_change(new.seed, old.seed)
+    return first
+
+
+def piece_starts(pieces: list[bytes]) -> list[int]:
+    starts = [0]
+    for piece in pieces:
+        starts.append(starts[-1] + len(piece) + 1)
+    return starts
+
+
+def find_change(
+    new: PromptSketch,
+    old: PromptSketch,
+    pieces: list[bytes],
+    data: bytes,
+    known: int,
+    evidence: int = _MIN_EVIDENCE,
+) -> PromptChange | None:
+    """Return the early change of a prompt, of which `pieces` and `data` are given, after which at
+    least `evidence` pieces of the old one are repeated.
+    """
+    starts = piece_starts(pieces)
+    where = {one: at for at, one in reversed(list(enumerate(old.raw)))}
+    first = first_difference(new, old)
+    seeds = seed_change(new.seed, old.seed)
     begin = 0 if seeds else first
     repeated = [
         at for at in range(begin, len(new.raw)) if new.raw[at] & _LONG and new.raw[at] in where
     ]
-    if len(repeated) < _MIN_EVIDENCE:
+    if len(repeated) < evidence:
         return None
     last = repeated[-1]
     while last + 1 < len(new.raw) and new.raw[last + 1] in where:
@@ -174,13 +203,14 @@ def _compare(
         return None
     if last == len(pieces) - 1 and new.size > starts[-1]:
         end = min(new.size, max(old.size, end))  # both go on behind the compared part
+    foreign = new.owner != old.owner
     if seeds:
-        return PromptChange(seeds, 0, end, "")
+        return PromptChange(seeds, 0, end, "", found, foreign)
     kind = _kind(new, old, pieces, where, first)
-    return PromptChange(kind, offset, end, _place(data, offset))
+    return PromptChange(kind, offset, end, find_part(data, offset), found, foreign)
 
 
-def _seed_change(new: PromptSeed, old: PromptSeed) -> str:
+def seed_change(new: PromptSeed, old: PromptSeed) -> str:
     if new.model != old.model:
         return MODEL
     if new.salt != old.salt:
@@ -218,7 +248,7 @@ def _same(new: array[int], old: array[int], changed: range, before: range) -> bo
     return mine == [old[at] for at in before if old[at] != _EMPTY]
 
 
-def _place(data: bytes, offset: int) -> str:
+def find_part(data: bytes, offset: int) -> str:
     """Return which part of the prompt contains a byte (canonical.py): tools, a role, the text."""
     begin = data.rfind(b"\x1e", 0, offset + 1)
     if begin < 0:
