@@ -17,6 +17,7 @@ import xxhash
 from routing.engine.kv.wire import Tier
 from routing.engine.misses import attribution as causes
 from routing.engine.misses.attribution import MissFacts, Reach, split
+from routing.engine.misses.diagnostics import SketchedPrompt
 from routing.engine.misses.history import (
     KNOWN,
     NEW,
@@ -25,7 +26,7 @@ from routing.engine.misses.history import (
     PromptHistory,
     SeenPrompt,
 )
-from routing.engine.misses.sketch import PromptSeed, SketchBook
+from routing.engine.misses.sketch import PromptSeed, SketchBook, make_sketch
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
 from routing.engine.policies import base
@@ -138,21 +139,24 @@ class MissLedger:
     def _compare(
         self, exchange: RoutedRequest, identity: Identity, known: int, seen: SeenPrompt
     ) -> None:
-        sent = identity.sent
-        assert sent is not None
-        data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
-        if ids:
-            return
-        template = name[2] and {
-            key: value for key, value in orjson.loads(name[2]).items() if key != "cache_salt"
-        }
-        seed = PromptSeed(
-            identity.model,
-            _digest_of(sent.get("cache_salt")),
-            _digest_of(template or None),
-        )
-        seen.size = len(data)
-        seen.change = self.sketches.compare(data, seed, known)
+        read = _read(exchange, identity)
+        if read is not None:
+            data, seed, _ = read
+            seen.size = len(data)
+            seen.change = self.sketches.compare(data, seed, known, exchange.decision.key_id)
+
+    @staticmethod
+    def sketch(exchange: RoutedRequest, identity: Identity) -> SketchedPrompt | None:
+        """Return the sketch of a prompt; None for token IDs and unread bodies."""
+        try:
+            read = _read(exchange, identity)
+        except (UnicodeEncodeError, TypeError):  # the engine rejects it too
+            return None
+        if read is None:
+            return None
+        data, seed, chat = read
+        found, pieces = make_sketch(data, seed, exchange.decision.key_id)
+        return SketchedPrompt(found, pieces, data, chat)
 
     # -- a request ends
 
@@ -388,6 +392,22 @@ _TIMED = frozenset(
     )
 )
 _CHANGED = frozenset(_KINDS.values())
+
+
+def _read(exchange: RoutedRequest, identity: Identity) -> tuple[bytes, PromptSeed, bool] | None:
+    """Return a prompt's bytes, what changes it from its start, and True for a chat."""
+    sent = identity.sent
+    if sent is None:
+        return None
+    data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
+    if ids or not data:
+        return None
+    template = name[2] and {
+        key: value for key, value in orjson.loads(name[2]).items() if key != "cache_salt"
+    }
+    salt = _digest_of(sent.get("cache_salt"))
+    seed = PromptSeed(identity.model, salt, _digest_of(template or None))
+    return data, seed, name[0] == b"chat"
 
 
 def _digest_of(value: Any) -> int:

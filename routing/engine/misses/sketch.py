@@ -52,8 +52,8 @@ class PromptSeed:
 
 @dataclass(frozen=True, slots=True)
 class PromptChange:
-    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`; `stable`:
-    the repeated ones of them. `foreign`: another API key sent the earlier prompt.
+    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`;
+    `stable`: the repeated ones of them. `foreign`: another API key sent the earlier prompt.
     """
 
     kind: str
@@ -141,9 +141,7 @@ class SketchBook:
                 del self._anchors[anchor]
 
 
-def make_sketch(
-    data: bytes, seed: PromptSeed, owner: str = ""
-) -> tuple[PromptSketch, list[bytes]]:
+def make_sketch(data: bytes, seed: PromptSeed, owner: str = "") -> tuple[PromptSketch, list[bytes]]:
     """Return the sketch of a prompt, and its pieces."""
     pieces = _PIECES.split(data[:MAX_BYTES], MAX_PIECES)[:MAX_PIECES]
     raw, soft, plain = array("Q"), array("Q"), array("Q")
