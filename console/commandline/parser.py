@@ -25,6 +25,7 @@ from console.commandline.platform import (
     metrics_sources,
     models,
     people,
+    prompts,
     receivers,
     top,
 )
@@ -43,7 +44,7 @@ _COMMANDS = (
     ),
     *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
     *(people.add_audit, analysis.add_preflight, analysis.add_misses, clusters.add_rekey),
-    top.add_top,
+    *(prompts.add_prompts, top.add_top),
 )
 
 

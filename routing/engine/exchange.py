@@ -20,7 +20,7 @@ from routing.engine.tokens import usage
 if TYPE_CHECKING:
     from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker
-    from routing.engine.misses.diagnostics import Diagnosis
+    from routing.engine.misses.diagnosis import Diagnosis
 
 # Sent by workers that cannot serve, before any work.
 RETRY_STATUSES = (502, 503, 504)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import RequestHead, ResponseHead
     from routing.engine.kvaware.request_state import RequestPlacement
-    from routing.engine.misses.diagnostics import Diagnosis
+    from routing.engine.misses.diagnosis import Diagnosis
     from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import ModelMetrics

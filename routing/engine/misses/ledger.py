@@ -11,9 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
-import xxhash
-
 from routing.engine.kv.wire import Tier
 from routing.engine.misses import attribution as causes
 from routing.engine.misses.attribution import MissFacts, Reach, split
@@ -26,7 +23,7 @@ from routing.engine.misses.history import (
     PromptHistory,
     SeenPrompt,
 )
-from routing.engine.misses.sketch import PromptSeed, SketchBook, make_sketch
+from routing.engine.misses.sketch import CAUSES, PromptSeed, SketchBook, make_seed, make_sketch
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
 from routing.engine.policies import base
@@ -57,16 +54,6 @@ _LOST = {
     "engine_died": causes.LOST_RESTART,
     "reset": causes.LOST_RESET,
     "removed": causes.LOST_SCALE_DOWN,
-}
-_KINDS = {
-    "timestamp": causes.CHANGED_TIMESTAMP,
-    "id": causes.CHANGED_ID,
-    "order": causes.CHANGED_ORDER,
-    "whitespace": causes.CHANGED_WHITESPACE,
-    "text": causes.CHANGED_TEXT,
-    "salt": causes.OTHER_SALT,
-    "model": causes.OTHER_MODEL,
-    "template": causes.OTHER_TEMPLATE,
 }
 
 
@@ -273,7 +260,7 @@ class MissLedger:
         if change is not None:
             ratio = prompt / max(seen.size, 1)
             found.offset, found.place = round(change.offset * ratio), change.place
-            reaches.append((_KINDS[change.kind], round(change.end * ratio)))
+            reaches.append((CAUSES[change.kind], round(change.end * ratio)))
         return reaches
 
     def _eviction(self, exchange: RoutedRequest, cached: int) -> tuple[str, float]:
@@ -391,7 +378,7 @@ _TIMED = frozenset(
         *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
     )
 )
-_CHANGED = frozenset(_KINDS.values())
+_CHANGED = frozenset(CAUSES.values())
 
 
 def _read(exchange: RoutedRequest, identity: Identity) -> tuple[bytes, PromptSeed, bool] | None:
@@ -402,13 +389,4 @@ def _read(exchange: RoutedRequest, identity: Identity) -> tuple[bytes, PromptSee
     data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
     if ids or not data:
         return None
-    template = name[2] and {
-        key: value for key, value in orjson.loads(name[2]).items() if key != "cache_salt"
-    }
-    salt = _digest_of(sent.get("cache_salt"))
-    seed = PromptSeed(identity.model, salt, _digest_of(template or None))
-    return data, seed, name[0] == b"chat"
-
-
-def _digest_of(value: Any) -> int:
-    return 0 if value is None else xxhash.xxh3_64_intdigest(orjson.dumps(value)) or 1
+    return data, make_seed(identity.model, name[2]), name[0] == b"chat"

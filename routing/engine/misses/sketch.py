@@ -11,8 +11,12 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
+import orjson
 import xxhash
+
+from routing.engine.misses import attribution as causes
 
 SKETCHES_KEPT = 256
 MAX_BYTES = 65_536  # of a prompt that are compared
@@ -39,6 +43,16 @@ _digest = xxhash.xxh3_64_intdigest
 
 TIMESTAMP, ID, ORDER, WHITESPACE, TEXT = "timestamp", "id", "order", "whitespace", "text"
 SALT, MODEL, TEMPLATE = "salt", "model", "template"
+CAUSES = {
+    TIMESTAMP: causes.CHANGED_TIMESTAMP,
+    ID: causes.CHANGED_ID,
+    ORDER: causes.CHANGED_ORDER,
+    WHITESPACE: causes.CHANGED_WHITESPACE,
+    TEXT: causes.CHANGED_TEXT,
+    SALT: causes.OTHER_SALT,
+    MODEL: causes.OTHER_MODEL,
+    TEMPLATE: causes.OTHER_TEMPLATE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,17 @@ class PromptSeed:
     model: str
     salt: int
     template: int
+
+
+def make_seed(model: str, arguments: bytes) -> PromptSeed:
+    """Return the seed of a prompt; `arguments` of its template as JSON (canonical.py), or empty."""
+    told = orjson.loads(arguments) if arguments else {}
+    salt = told.pop("cache_salt", None)
+    return PromptSeed(model, _digest_of(salt), _digest_of(told or None))
+
+
+def _digest_of(value: Any) -> int:
+    return 0 if value is None else _digest(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)) or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +207,7 @@ def find_change(
     least `evidence` pieces of the old one are repeated.
     """
     starts = piece_starts(pieces)
-    where = {one: at for at, one in reversed(list(enumerate(old.raw)))}
+    where = find_places(old)
     first = first_difference(new, old)
     seeds = seed_change(new.seed, old.seed)
     begin = 0 if seeds else first
@@ -216,15 +241,26 @@ def seed_change(new: PromptSeed, old: PromptSeed) -> str:
     return TEMPLATE if new.template != old.template else ""
 
 
-def _kind(
-    new: PromptSketch, old: PromptSketch, pieces: list[bytes], where: dict[int, int], first: int
-) -> str:
-    resumed, there = len(new.raw), len(old.raw)
+def find_places(old: PromptSketch) -> dict[int, int]:
+    """Return the first place of each piece."""
+    return {one: at for at, one in reversed(list(enumerate(old.raw)))}
+
+
+def find_resumption(
+    new: PromptSketch, old: PromptSketch, where: dict[int, int], first: int
+) -> tuple[int, int]:
+    """Return the piece from which the new prompt repeats the old one again, in both."""
     for at in range(first, len(new.raw)):
         place = where.get(new.raw[at], -1)
         if place >= first and new.raw[at] & _LONG:
-            resumed, there = at, place
-            break
+            return at, place
+    return len(new.raw), len(old.raw)
+
+
+def _kind(
+    new: PromptSketch, old: PromptSketch, pieces: list[bytes], where: dict[int, int], first: int
+) -> str:
+    resumed, there = find_resumption(new, old, where, first)
     skipped = [one for one in old.raw[first:there] if one & _LONG]
     later = set(new.raw[first:])
     if skipped and 2 * sum(one in later for one in skipped) >= len(skipped):
