@@ -23,6 +23,7 @@ from routing.engine.misses.history import (
     PromptHistory,
     SeenPrompt,
 )
+from routing.engine.misses.layouts import EarlyChange, LayoutReplay
 from routing.engine.misses.sketch import CAUSES, PromptSeed, SketchBook, make_seed, make_sketch
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
@@ -63,6 +64,7 @@ class MissLedger:
         self.evictions = Evictions()
         self.sketches = SketchBook()
         self.sums = MissSums()
+        self.layouts = LayoutReplay()
         self._block_bytes = 1
         self._hashing = False
         self._fleet = 0
@@ -211,9 +213,26 @@ class MissLedger:
         found.tokens = split(MissFacts(prompt, cached, usable, reaches))
         if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
+        elif found.age_s is not None and not _GONE.isdisjoint(found.tokens):
+            self.layouts.evicted(found.age_s)
         if _CHANGED.isdisjoint(found.tokens):
             found.offset, found.place = None, ""
+        elif seen.change is not None and seen.change.template:
+            self._note_layout(decision, seen, found, size)
         return found
+
+    def _note_layout(
+        self, decision: Decision, seen: SeenPrompt, found: MissSplit, size: int
+    ) -> None:
+        assert seen.change is not None
+        stable = round(seen.change.stable * decision.prompt_tokens / max(seen.size, 1))
+        changed = {cause: found.tokens[cause] for cause in _CHANGED & found.tokens.keys()}
+        change = EarlyChange(
+            *(seen.change.template, changed, found.offset or 0, stable, found.place, decision.id)
+        )
+        tenure = self.history.here(decision.chosen)
+        saved = self.layouts.save(change, tenure, size, decision.time)
+        self.sums.add_layout(change, saved, decision.time)
 
     def _reaches(
         self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, found: MissSplit
@@ -378,6 +397,7 @@ _TIMED = frozenset(
         *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
     )
 )
+_GONE = frozenset((*_EVICTED, causes.EVICTED_UNKNOWN))
 _CHANGED = frozenset(CAUSES.values())
 
 

@@ -79,6 +79,7 @@ def _digest_of(value: Any) -> int:
 class PromptChange:
     """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`;
     `stable`: the repeated ones of them. `foreign`: another API key sent the earlier prompt.
+    `template`: what the prompts of one template share, 0 for a change of their seed.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class PromptChange:
     place: str
     stable: int = 0
     foreign: bool = False
+    template: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +99,7 @@ class PromptSketch:
     soft: array[int]  # without numbers and ids
     plain: array[int]  # without white space
     owner: str = ""  # API key
+    template: int = 0  # PromptChange.template
 
     def anchors(self) -> list[int]:
         return [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
@@ -138,6 +141,7 @@ class SketchBook:
         if old is not None:
             change = find_change(sketch, old, pieces, data, known)
         if change is not None and old is not None:
+            sketch.template = change.template
             self._drop(old)
         self._keep(sketch)
         self.compared += 1
@@ -227,10 +231,13 @@ def find_change(
     if last == len(pieces) - 1 and new.size > starts[-1]:
         end = min(new.size, max(old.size, end))  # both go on behind the compared part
     foreign = new.owner != old.owner
+    between = range(repeated[0], last + 1)  # with the short pieces
+    stable = sum(len(pieces[at]) + 1 for at in between if new.raw[at] in where)
     if seeds:
-        return PromptChange(seeds, 0, end, "", found, foreign)
+        return PromptChange(seeds, 0, end, "", stable, foreign)
     kind = _kind(new, old, pieces, where, first)
-    return PromptChange(kind, offset, end, find_part(data, offset), found, foreign)
+    template = old.template or min(new.raw[at] for at in repeated)
+    return PromptChange(kind, offset, end, find_part(data, offset), stable, foreign, template)
 
 
 def seed_change(new: PromptSeed, old: PromptSeed) -> str:
