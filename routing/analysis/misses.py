@@ -15,9 +15,44 @@ Tokens = Counter[str]
 
 
 @dataclass(slots=True)
+class TemplateTotals:
+    """Prompts of one template, which change early. `causes`: tokens computed because of it;
+    `saved`: estimate of those that a stable layout would have had cached. The others are of its
+    latest request: first changed token, stable tokens behind the change.
+    """
+
+    requests: int = 0
+    saved: int = 0
+    causes: Tokens = field(default_factory=Counter)
+    offset: int = 0
+    stable: int = 0
+    part: str = ""
+    decision: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.causes.values())
+
+    @property
+    def main_cause(self) -> str:
+        return self.causes.most_common(1)[0][0] if self.causes else ""
+
+    def add(self, sums: Mapping[str, Any], latest: bool) -> None:
+        self.requests += _whole(sums.get("requests"))
+        self.saved += _whole(sums.get("saved_tokens"))
+        self.causes += _tokens(sums.get("causes"))
+        if latest:
+            self.offset = _whole(sums.get("changed_offset"))
+            self.stable = _whole(sums.get("stable_tokens"))
+            self.part = str(sums.get("changed_part") or "")
+            self.decision = str(sums.get("decision") or "")
+
+
+@dataclass(slots=True)
 class MissTotals:
     """`keys` and `prefixes`: tokens by cause of each API key and of each first prompt block.
     `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached tokens.
+    `templates`: those whose prompts change early, by ID.
     """
 
     requests: int = 0
@@ -29,6 +64,7 @@ class MissTotals:
     keys: dict[str, Tokens] = field(default_factory=dict)
     prefixes: dict[str, Tokens] = field(default_factory=dict)
     hours: dict[int, Tokens] = field(default_factory=dict)
+    templates: dict[str, TemplateTotals] = field(default_factory=dict)
 
     @property
     def computed(self) -> int:
@@ -53,6 +89,7 @@ class MissExample:
 def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
     """Add up the hours from `since` on; unknown fields and values of other versions are skipped."""
     total = MissTotals()
+    latest: dict[str, int] = {}
     for reply in replies:
         total.skipped += _whole(reply.get("comparisons_skipped"))
         for hour in _list(reply.get("hours")):
@@ -69,6 +106,10 @@ def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
             for name, into in (("keys", total.keys), ("prefixes", total.prefixes)):
                 for label, sums in _dict(hour.get(name)).items():
                     into[label] = into.get(label, Counter()) + _tokens(sums)
+            for label, sums in _dict(hour.get("templates")).items():
+                found = total.templates.setdefault(label, TemplateTotals())
+                found.add(_dict(sums), start >= latest.get(label, 0))
+                latest[label] = max(start, latest.get(label, 0))
     return total
 
 
