@@ -19,7 +19,7 @@ _NO_CONSOLE = (
     "https://HOST, or EMBERLINE_URL and EMBERLINE_TOKEN_FILE. To install a console: pip install "
     "'emberline[console]'."
 )
-_COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion")
+_COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion", "prompts")
 """Commands without a console, or with one named by an argument."""
 
 

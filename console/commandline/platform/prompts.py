@@ -18,13 +18,6 @@ from console.commandline.context import (
 )
 from console.commandline.input import read_text
 from console.commandline.verbs import Verbs
-from routing.analysis.prompt_check import (
-    LEAST_TOKENS,
-    PromptError,
-    as_document,
-    check_prompts,
-    read_prompts,
-)
 
 _CAUSES = {
     "changed_timestamp": "timestamp",
@@ -39,13 +32,19 @@ _CAUSES = {
 
 
 def check(asked: CommandContext) -> CommandResult:
-    path = asked.options["file"]
+    # Imported here: other commands start without it.
+    from routing.analysis import prompt_check
+
+    path, least = asked.options["file"], asked.options["least"]
     try:
-        prompts = read_prompts(read_text(path))
-    except PromptError as error:
+        prompts = prompt_check.read_prompts(read_text(path))
+    except prompt_check.PromptError as error:
         raise CommandError(f"{path}: {error}", USAGE) from None
-    findings = check_prompts(prompts, asked.options["least"])
-    return CommandResult(as_document(len(prompts), findings), FAILED if findings else OK)
+    least = prompt_check.LEAST_TOKENS if least is None else least
+    findings = prompt_check.check_prompts(prompts, least)
+    return CommandResult(
+        prompt_check.as_document(len(prompts), findings), FAILED if findings else OK
+    )
 
 
 def _format(found: dict[str, Any]) -> Iterator[str]:
@@ -73,5 +72,5 @@ def add_prompts(rooms: Verbs) -> None:
         "JSON array or JSON lines of two or more prompts or request bodies; - reads standard input"
     )
     verb.add("file", help=text)
-    text = f"smallest stable part that is reported, in tokens ({LEAST_TOKENS})"
-    verb.add("--least", type=int, default=LEAST_TOKENS, metavar="TOKENS", help=text)
+    text = "smallest stable part that is reported, in tokens (16)"
+    verb.add("--least", type=int, metavar="TOKENS", help=text)
