@@ -135,7 +135,7 @@ def test_templates_are_ranked_by_what_their_layout_costs(demo: Endpoint) -> None
         "changed_timestamp",
     )
     assert (both["changed_offset"], both["decision"]) == (12, "abc-1"), "of the latest hour"
-    short = program("viewer").get("/api/v1/endpoints/demo/misses/?range=1h").json()["templates"]
+    short = program("viewer").get("/api/v1/endpoints/demo/misses/?range=6h").json()["templates"]
     assert [one["tokens"] for one in short] == [9000, 4000]
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert page.index('data-template="cc"') < page.index('data-template="bb"')
