@@ -25,7 +25,6 @@ from console.commandline.platform import (
     metrics_sources,
     models,
     people,
-    prompts,
     receivers,
     top,
 )
@@ -44,12 +43,14 @@ _COMMANDS = (
     ),
     *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
     *(people.add_audit, analysis.add_preflight, analysis.add_misses, clusters.add_rekey),
-    *(prompts.add_prompts, top.add_top),
+    top.add_top,
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the `emberline` script, with console selection options."""
+def build_parser(*more: Callable[[Verbs], None]) -> argparse.ArgumentParser:
+    """Return the parser of the `emberline` script, with console selection options; `more` adds its
+    own commands.
+    """
     parser = argparse.ArgumentParser(
         prog="emberline",
         description="Operate inference endpoints on this machine's console or a remote one.",
@@ -60,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--profile", default="", help="saved login to use, or to create with login")
     where.add_argument("--local", action="store_true", help="use the console of this machine")
-    add_commands(parser, session.add_to)
+    add_commands(parser, session.add_to, *more)
     return parser
 
 

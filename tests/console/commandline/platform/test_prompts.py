@@ -11,6 +11,7 @@ import pytest
 
 from console.commandline.context import run
 from console.commandline.parser import build_parser
+from console.commandline.platform.prompts import add_prompts
 
 RULES = "".join(f"Rule {number}: answer with care and in words.\n" for number in range(30))
 
@@ -19,7 +20,7 @@ def check(path: Path, *more: str) -> Any:
     def connect() -> Any:
         raise AssertionError("no console is needed")
 
-    options = vars(build_parser().parse_args(["prompts", "check", str(path), *more]))
+    options = vars(build_parser(add_prompts).parse_args(["prompts", "check", str(path), *more]))
     return run(options, connect, io.StringIO(), io.StringIO())
 
 
