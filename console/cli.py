@@ -13,13 +13,14 @@ from typing import Any
 from console.client import Client
 from console.commandline import context, parser, profiles
 from console.commandline.context import CommandError, LocalConsole
+from console.commandline.platform import prompts
 
 _NO_CONSOLE = (
     "No console selected, and none is installed here. Select one with emberline login "
     "https://HOST, or EMBERLINE_URL and EMBERLINE_TOKEN_FILE. To install a console: pip install "
     "'emberline[console]'."
 )
-_COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion")
+_COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion", "prompts")
 """Commands without a console, or with one named by an argument."""
 
 
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> int:
-    typed = parser.build_parser()
+    typed = parser.build_parser(prompts.add_prompts)
     options: dict[str, Any] = {**vars(typed.parse_args(words)), "parser": typed}
     try:
         if options["room"] in _COMMANDS_WITHOUT_CONSOLE:

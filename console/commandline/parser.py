@@ -47,8 +47,10 @@ _COMMANDS = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the `emberline` script, with console selection options."""
+def build_parser(*more: Callable[[Verbs], None]) -> argparse.ArgumentParser:
+    """Return the parser of the `emberline` script, with console selection options; `more` adds its
+    own commands.
+    """
     parser = argparse.ArgumentParser(
         prog="emberline",
         description="Operate inference endpoints on this machine's console or a remote one.",
@@ -59,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--profile", default="", help="saved login to use, or to create with login")
     where.add_argument("--local", action="store_true", help="use the console of this machine")
-    add_commands(parser, session.add_to)
+    add_commands(parser, session.add_to, *more)
     return parser
 
 

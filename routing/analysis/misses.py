@@ -9,15 +9,50 @@ from typing import Any
 
 from routing.analysis.choices import RoutingDecision, as_number
 from routing.analysis.label_names import get_name
-from routing.engine.misses.attribution import CAUSES
+from routing.engine.misses.remedies import NO_REMEDY, REMEDIES
 
 Tokens = Counter[str]
+
+
+@dataclass(slots=True)
+class TemplateTotals:
+    """Prompts of one template, which change early. `causes`: tokens computed because of it;
+    `saved`: estimate of those that a stable layout would have had cached. The others are of its
+    latest request: first changed token, stable tokens behind the change.
+    """
+
+    requests: int = 0
+    saved: int = 0
+    causes: Tokens = field(default_factory=Counter)
+    offset: int = 0
+    stable: int = 0
+    part: str = ""
+    decision: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.causes.values())
+
+    @property
+    def main_cause(self) -> str:
+        return self.causes.most_common(1)[0][0] if self.causes else ""
+
+    def add(self, sums: Mapping[str, Any], latest: bool) -> None:
+        self.requests += _whole(sums.get("requests"))
+        self.saved += _whole(sums.get("saved_tokens"))
+        self.causes += _tokens(sums.get("causes"))
+        if latest:
+            self.offset = _whole(sums.get("changed_offset"))
+            self.stable = _whole(sums.get("stable_tokens"))
+            self.part = str(sums.get("changed_part") or "")
+            self.decision = str(sums.get("decision") or "")
 
 
 @dataclass(slots=True)
 class MissTotals:
     """`keys` and `prefixes`: tokens by cause of each API key and of each first prompt block.
     `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached tokens.
+    `templates`: those whose prompts change early, by ID.
     """
 
     requests: int = 0
@@ -29,6 +64,7 @@ class MissTotals:
     keys: dict[str, Tokens] = field(default_factory=dict)
     prefixes: dict[str, Tokens] = field(default_factory=dict)
     hours: dict[int, Tokens] = field(default_factory=dict)
+    templates: dict[str, TemplateTotals] = field(default_factory=dict)
 
     @property
     def computed(self) -> int:
@@ -53,6 +89,7 @@ class MissExample:
 def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
     """Add up the hours from `since` on; unknown fields and values of other versions are skipped."""
     total = MissTotals()
+    latest: dict[str, int] = {}
     for reply in replies:
         total.skipped += _whole(reply.get("comparisons_skipped"))
         for hour in _list(reply.get("hours")):
@@ -69,6 +106,10 @@ def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
             for name, into in (("keys", total.keys), ("prefixes", total.prefixes)):
                 for label, sums in _dict(hour.get(name)).items():
                     into[label] = into.get(label, Counter()) + _tokens(sums)
+            for label, sums in _dict(hour.get("templates")).items():
+                found = total.templates.setdefault(label, TemplateTotals())
+                found.add(_dict(sums), start >= latest.get(label, 0))
+                latest[label] = max(start, latest.get(label, 0))
     return total
 
 
@@ -84,7 +125,7 @@ def explain_miss(decision: RoutingDecision) -> str:
     if cached is None or not prompt or 2 * cached >= prompt:
         return ""
     for code, label, tokens in find_causes(decision)[:1]:
-        remedy = find_remedy(code).text.removeprefix("None: ")
+        remedy = find_remedy(code).text.removeprefix(NO_REMEDY)
         return f"{label}: {tokens} of {prompt} prompt tokens. {remedy[:1].upper()}{remedy[1:]}"
     return ""
 
@@ -134,70 +175,25 @@ class MissRemedy:
     page: str = ""
 
 
-_LAYOUT = "Move the part that changes behind the part that stays the same."
-_BIGGER = "Enlarge the tier, or add the next one: L1 keeps evicted blocks in host memory, L2 "
-_REMEDIES = {
-    "first_seen": MissRemedy("None: no earlier prompt began like this."),
-    "changed_timestamp": MissRemedy(f"{_LAYOUT} Or round the time to the hour or the day."),
-    "changed_id": MissRemedy(f"{_LAYOUT} Or leave the number or ID out."),
-    "changed_order": MissRemedy("Send tools, documents and messages in a fixed order."),
-    "changed_whitespace": MissRemedy("Render the prompt with the same white space each time."),
-    "changed_text": MissRemedy(f"{_LAYOUT} After a change of the template this ends by itself."),
-    "other_salt": MissRemedy(
-        "Share one salt, or one key group, where prompts may be shared.",
-        *("Keys", "endpoints:access"),
-    ),
-    "other_model": MissRemedy("None: blocks of one model or adapter are useless to another."),
-    "other_template": MissRemedy("Use the same chat template and template arguments."),
-    "placed_load": MissRemedy(
-        "Add replicas, or share blocks between workers with L2.", "Edit", "endpoints:edit"
-    ),
-    "placed_worker_down": MissRemedy(
-        "Find out why the worker was down or draining.", "Workers", "endpoints:workers"
-    ),
-    "placed_pinned": MissRemedy("Leave out x-emberline-pin."),
-    "placed_strategy": MissRemedy(
-        "Route by prefix or by KV cache contents.", "Strategy", "routing:strategy"
-    ),
-    "in_flight": MissRemedy(
-        "Send one request of a new prefix first, the others after its first token."
-    ),
-    "evicted_device": MissRemedy(
-        f"{_BIGGER}shares them between workers.", "Edit cache", "endpoints:edit"
-    ),
-    "evicted_l1": MissRemedy("Enlarge L1, or enable L2.", "Edit cache", "endpoints:edit"),
-    "evicted_l2": MissRemedy("Enlarge L2, or raise its TTL.", "Edit cache", "endpoints:edit"),
-    "evicted_unknown": MissRemedy(
-        f"{_BIGGER}shares them. Strategy kvaware reports the tier.",
-        *("Edit cache", "endpoints:edit"),
-    ),
-    "lost_restart": MissRemedy(
-        "Find out why workers restart; L2 keeps blocks over a restart.",
-        *("Workers", "endpoints:workers"),
-    ),
-    "lost_rollout": MissRemedy("Enable L2, which survives a rollout.", "Edit", "endpoints:edit"),
-    "lost_scale_down": MissRemedy(
-        "Enable L2, or scale down more slowly.", "Edit", "endpoints:edit"
-    ),
-    "lost_reset": MissRemedy("None: the cache was reset on request."),
-    "below_block": MissRemedy(
-        "None for the last block of a prompt. Short prompts: a smaller block size (--block-size)."
-    ),
-    "index_stale": MissRemedy(
-        "Check KV events: batches were lost or a worker's index is wrong.",
-        *("Doctor", "routing:doctor"),
-    ),
-    "not_cacheable": MissRemedy("Leave out prompt_logprobs; pooling requests use no cache."),
-    "not_hashed": MissRemedy(
-        "Use prefixaware or kvaware: session and roundrobin hash no prompts.",
-        *("Strategy", "routing:strategy"),
-    ),
+_PAGES = {  # button and URL name of the page that carries the remedy out
+    "other_salt": ("Keys", "endpoints:access"),
+    "placed_load": ("Edit", "endpoints:edit"),
+    "placed_worker_down": ("Workers", "endpoints:workers"),
+    "placed_strategy": ("Strategy", "routing:strategy"),
+    "evicted_device": ("Edit cache", "endpoints:edit"),
+    "evicted_l1": ("Edit cache", "endpoints:edit"),
+    "evicted_l2": ("Edit cache", "endpoints:edit"),
+    "evicted_unknown": ("Edit cache", "endpoints:edit"),
+    "lost_restart": ("Workers", "endpoints:workers"),
+    "lost_rollout": ("Edit", "endpoints:edit"),
+    "lost_scale_down": ("Edit", "endpoints:edit"),
+    "index_stale": ("Doctor", "routing:doctor"),
+    "not_hashed": ("Strategy", "routing:strategy"),
 }
-assert _REMEDIES.keys() == set(CAUSES)
 
 
 def find_remedy(cause: str) -> MissRemedy:
-    return _REMEDIES.get(cause, MissRemedy(""))
+    return MissRemedy(REMEDIES.get(cause, ""), *_PAGES.get(cause, ()))
 
 
 def _whole(value: Any) -> int:

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from routing.engine.errors import Refusal, is_engine_dead
 from routing.engine.http import heads
 from routing.engine.http.http1 import ResponseHead
+from routing.engine.misses import annotation
 from routing.engine.request_attempts import RequestAttempts
 from routing.engine.tokens import usage
 
 if TYPE_CHECKING:
     from routing.engine.fleet.worker_connection import WorkerConnection
+    from routing.engine.fleet.workers import Worker
+    from routing.engine.misses.diagnosis import Diagnosis
 
 # Sent by workers that cannot serve, before any work.
 RETRY_STATUSES = (502, 503, 504)
@@ -68,14 +71,37 @@ class Exchange(RequestAttempts):
         filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
         found = usage.StreamFilter(worker) if filtered else None
         self.answer = usage.AnswerTokens(head.events, found)
+        if self.diagnosis is not None and status == 200 and not self.head_only:
+            framing = self._annotate(self.diagnosis, head, framing)
         self._pending = heads.client_response_head(
             head, framing, worker.label_line, self.decision.id, self.head, self.keep_alive
         )
         return True
 
+    def _annotate(self, diagnosis: Diagnosis, head: ResponseHead, framing: bytes) -> bytes:
+        """Prepare to add diagnostics; return the framing, without a length that will change."""
+        if head.events:
+            if head.length < 0:
+                path, opening = self.ask.path, diagnosis.opening()
+                diagnosis.events = annotation.EventAnnotator(path, opening)
+        elif 0 < head.length <= annotation.MAX_HELD_BYTES:
+            diagnosis.holds = True
+            return b""
+        return framing
+
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
         events = self.answer.feed(pieces)
         stream = self.answer.filter
+        diagnosis = self.diagnosis
+        if diagnosis is not None:
+            if diagnosis.holds:
+                diagnosis.held += pieces
+                return
+            if diagnosis.events is not None:
+                if stream is not None:
+                    pieces = stream.feed(pieces)
+                data, pieces = self._framed(diagnosis.events.feed(pieces))
+                stream = None
         if stream is not None:
             assert self._connection is not None
             if not (stream.lets(data, events) and self._connection.between_chunks):
@@ -96,6 +122,8 @@ class Exchange(RequestAttempts):
                 return
             data = pending + data
             self._pending = None
+            if pieces and (diagnosis is not None or self.ask.path == annotation.RESPONSES):
+                self.decision.answer_id = annotation.find_answer_id(pieces[0])
             self._first_byte()
         else:
             now = perf_counter()
@@ -132,8 +160,14 @@ class Exchange(RequestAttempts):
         stream.aligned = self._connection.between_chunks
         if self._connection.body_done:
             kept = kept + stream.end()
-        framed = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in kept])
+        framed, kept = self._framed(kept)
         return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
+
+    def _framed(self, pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
+        """Return the pieces, each as one chunk, and the pieces."""
+        if self._unframed:
+            return b"".join(pieces), pieces
+        return b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]), pieces
 
     def _is_judged(self, pieces: list[bytes], held: int) -> bool:
         if held > _HELD_ERROR_BYTES:
@@ -188,6 +222,9 @@ class Exchange(RequestAttempts):
         worker = self._worker
         assert worker is not None
         self._connection = None  # back in the pool: a slow client must not pause it
+        if self.diagnosis is not None and (self.diagnosis.holds or self.diagnosis.events):
+            self._diagnosed(self.diagnosis, worker)
+            return
         rest = b"".join(self.answer.filter.end()) if self.answer.filter is not None else b""
         if self._pending is not None:  # an answer without a body, or a complete 500
             if self.decision.status == 500 and is_engine_dead(b"".join(self._judged)):
@@ -206,6 +243,30 @@ class Exchange(RequestAttempts):
         if (self.decision.status or 0) < 500:
             self._router.table.answered(worker)
         self._finish("")
+        self._client.exchange_done(self.keep_alive)
+
+    def _diagnosed(self, diagnosis: Diagnosis, worker: Worker) -> None:
+        """End an answer with its diagnostics, which its accounting yields."""
+        stream, pending = self.answer.filter, self._pending
+        self._pending = None
+        held = b"".join(diagnosis.held)
+        if diagnosis.holds:
+            self.decision.answer_id = annotation.find_answer_id(held)
+        if pending is not None:
+            self._first_byte()
+        worker.served += 1
+        self._router.table.answered(worker)
+        self._finish("")
+        fields = diagnosis.fields(self.decision, streams=not diagnosis.holds)
+        if diagnosis.events is None:
+            body = annotation.add_fields(held, fields)
+            length = b"content-length: %d\r\n" % len(body)
+            data = heads.with_framing(pending or b"", length) + body
+        else:
+            rest = diagnosis.events.feed(stream.end()) if stream is not None else []
+            data, _ = self._framed([one for one in rest + diagnosis.events.end(fields) if one])
+            data = (pending or b"") + data + (b"" if self._unframed else b"0\r\n\r\n")
+        self._client.write(data)
         self._client.exchange_done(self.keep_alive)
 
     def answer_lost(self, code: str, message: str) -> None:
@@ -233,12 +294,17 @@ class Exchange(RequestAttempts):
         if self.answer.filter is not None:
             for event in self.answer.filter.release():
                 self._write_event(event)
+        if self.diagnosis is not None and self.diagnosis.events is not None:
+            for event in self.diagnosis.events.release():
+                self._write_event(event)
         if between_events:
             self._write_event(refusal.event(named=self.head.path == _NAMED_EVENTS_PATH))
         self._finish("broken_stream")
         self._client.break_off(self._unframed)
 
     def _between_events(self, connection: WorkerConnection) -> bool:
+        if self.diagnosis is not None and self.diagnosis.events is not None:
+            return self.diagnosis.events.between
         if self.answer.filter is not None:
             return self.answer.filter.between
         if not self._events or not (self._unframed or connection.between_chunks):

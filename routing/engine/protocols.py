@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from routing.engine.http.http1 import RequestHead
     from routing.engine.kv.progress import ExpectedPrompt
     from routing.engine.kvaware.request_state import RequestPlacement
+    from routing.engine.misses.diagnosis import Diagnosis
     from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import Metrics, ModelMetrics
@@ -48,6 +49,7 @@ class RoutedRequest(Protocol):
     trace: Trace | None
     placing: RequestPlacement | None
     seen: SeenPrompt | None
+    diagnosis: Diagnosis | None
 
     def go(self, waited_s: float) -> None: ...
     def send_to(self, worker: Worker, uncached_tokens: int) -> None: ...

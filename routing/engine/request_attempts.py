@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import RequestHead, ResponseHead
     from routing.engine.kvaware.request_state import RequestPlacement
+    from routing.engine.misses.diagnosis import Diagnosis
     from routing.engine.misses.history import SeenPrompt
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import ModelMetrics
@@ -36,9 +37,9 @@ class RequestAttempts:
     __slots__ = (
         "_charge", "_client", "_connecting", "_connection", "_engine_deaths", "_events", "_judged",
         "_last_bytes", "_pending", "_router", "_stale_tried", "_started", "_unframed", "_worker",
-        "answer", "answered", "ask", "body", "deadline", "decision", "facts", "head", "head_only",
-        "keep_alive", "model", "pinned", "placing", "reading", "seen", "sent_at", "ticket",
-        "trace", "tried", "uploading",
+        "answer", "answered", "ask", "body", "deadline", "decision", "diagnosis", "facts", "head",
+        "head_only", "keep_alive", "model", "pinned", "placing", "reading", "seen", "sent_at",
+        "ticket", "trace", "tried", "uploading",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +70,7 @@ class RequestAttempts:
         self.trace: Trace | None = None
         self.placing: RequestPlacement | None = None
         self.seen: SeenPrompt | None = None
+        self.diagnosis: Diagnosis | None = None
         self.reading: asyncio.Task[None] | None = None
         self.answered = False
         self.tried: list[Worker] = []
@@ -192,6 +194,8 @@ class RequestAttempts:
         self._pending = None
         self._unframed = False
         self._judged.clear()
+        if self.diagnosis is not None:
+            self.diagnosis.reset()
         self.answer = usage.NO_ANSWER
         self.decision.status = None
 

@@ -15,6 +15,7 @@ from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
 from routing.engine.http.bodies import is_small
 from routing.engine.http.http1 import RequestHead
+from routing.engine.misses.diagnostics import VENDOR_PATHS
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
@@ -135,6 +136,9 @@ class Router(RouterState):
                 check_model(key.models, exchange.body, identity.data)
             exchange.body = self.meter.prepare(exchange, identity, key)
             exchange.seen = self.misses.arrive(exchange, identity)
+            exchange.decision.requested = hash(identity.model)
+            if exchange.head.diagnostics or exchange.ask.path in VENDOR_PATHS:
+                self._diagnose(exchange, identity)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
@@ -145,6 +149,13 @@ class Router(RouterState):
             if waits:
                 return
         self._enter(exchange, key, began)
+
+    def _diagnose(self, exchange: Exchange, identity: Identity) -> None:
+        """Compare with the earlier answer that a request for diagnostics names."""
+        found = exchange.diagnosis = self.diagnostics.requested(exchange, identity)
+        if found is not None:
+            prompt = self.misses.sketch(exchange, identity)
+            self.diagnostics.compare(found, exchange, prompt, self.ring)
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         try:
@@ -187,6 +198,7 @@ class Router(RouterState):
             self.identifier.reads(needs_chain)
             or key.models is not None
             or self.meter.reads(key, scope, body)
+            or head.diagnostics
         ):
             return self.identifier.scan(seen, session)
         if not is_small(body):

@@ -22,6 +22,7 @@ from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.http.bodies import BufferBudget
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import KvRouting
+from routing.engine.misses.diagnostics import AnswerDiagnostics
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
@@ -74,6 +75,7 @@ class RouterState:
         self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
         self.misses = MissLedger(self.metrics.registry)
+        self.diagnostics = AnswerDiagnostics()
         self.peers: PeerRecorder | None = None  # set while a state store is configured
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)

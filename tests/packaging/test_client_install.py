@@ -43,7 +43,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `pip install emberline[client]` makes it, from what is installed here already."""
     made = installed(wheel, tmp_path_factory.mktemp("client") / "venv")
     there = next((made.parent.parent / "lib").glob("python3*/site-packages"))
-    client = {"httpx", "pyyaml", "shtab"}
+    client = {"httpx", "pyyaml", "shtab", "orjson", "xxhash"}
     assert client <= {name.lower() for name in extra_of(there, "client")}, "as pyproject says"
     for name in with_their_own(client):
         for file in metadata.files(name) or ():
@@ -96,6 +96,15 @@ def test_without_a_console_it_says_how_to_name_one(python: Path, tmp_path: Path)
     assert done.returncode == 2
     assert "emberline login https://HOST" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_prompts_are_checked_without_a_console(python: Path, tmp_path: Path) -> None:
+    rules = "".join(f"Rule {number}: answer with care and in words.\n" for number in range(30))
+    prompts = [f"Now: 2026-11-2{day}\n{rules}" for day in range(2)]
+    (tmp_path / "prompts.json").write_text(json.dumps(prompts))
+    done = emberline(python, tmp_path, "prompts", "check", str(tmp_path / "prompts.json"))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "changed_timestamp" in done.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])

@@ -41,8 +41,9 @@ class CachedWorker(FakeWorker):
         body = talk.request.json
         text = body.get("prompt")
         if text is None:
-            parts = [json.dumps(body.get("tools") or [])]
-            parts += [one["role"] + "\n" + one["content"] for one in body["messages"]]
+            parts = [json.dumps(body.get("tools") or []), body.get("system") or ""]
+            said = body.get("messages") or body["input"]
+            parts += [one["role"] + "\n" + one["content"] for one in said]
             text = "\n".join(parts)
         seed = (body.get("model"), body.get("cache_salt"))
         data = text.encode()
@@ -61,4 +62,65 @@ class CachedWorker(FakeWorker):
         }
         if self.reports:
             usage["prompt_tokens_details"] = {"cached_tokens": cached}
-        await talk.json({"id": "c", "object": "text_completion", "choices": [], "usage": usage})
+        number = talk.request.headers["x-request-id"]
+        if body.get("stream"):
+            await self._stream(talk, number, body, usage)
+            return
+        answer = {"object": "text_completion", "choices": [], "usage": usage}
+        await talk.json({"id": f"cmpl-{number}", **answer})
+
+    async def _stream(
+        self, talk: Conversation, number: str, body: dict[str, Any], usage: dict[str, Any]
+    ) -> None:
+        """Answer in events as vLLM does."""
+        await talk.stream_head()
+        for one in _EVENTS[talk.request.target](number, usage):
+            if one.get("choices") == [] and "stream_options" not in body:
+                continue
+            name = f"event: {one['type']}\n" if "type" in one else ""
+            await talk.chunk(f"{name}data: {json.dumps(one)}\n\n".encode())
+        if talk.request.target not in ("/v1/messages", "/v1/responses"):
+            await talk.chunk(b"data: [DONE]\n\n")
+        await talk.stream_end()
+
+
+def _choices(number: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
+    def one(text: str, finish: str | None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+        return {"id": f"chatcmpl-{number}", "choices": [choice]}
+
+    return [one("a", None), one("b", "stop"), {"id": "c", "choices": [], "usage": usage}]
+
+
+def _messages(number: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
+    cached = usage["prompt_tokens_details"]["cached_tokens"]
+    counts = {"input_tokens": usage["prompt_tokens"] - cached, "output_tokens": 1}
+    message = {"id": f"chatcmpl-{number}", "content": [], "usage": counts}
+    return [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
+        {"type": "message_delta", "usage": {**counts, "cache_read_input_tokens": cached}},
+        {"type": "message_stop"},
+    ]
+
+
+def _responses(number: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
+    found = {"id": f"resp_{number[::-1]}"}
+    counts = {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": usage["prompt_tokens_details"],
+        "output_tokens": 1,
+    }
+    return [
+        {"type": "response.created", "response": found},
+        {"type": "response.output_text.delta", "delta": "a"},
+        {"type": "response.completed", "response": {**found, "usage": counts}},
+    ]
+
+
+_EVENTS = {
+    "/v1/completions": _choices,
+    "/v1/chat/completions": _choices,
+    "/v1/messages": _messages,
+    "/v1/responses": _responses,
+}

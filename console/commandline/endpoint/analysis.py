@@ -367,6 +367,22 @@ def _format_misses(found: dict[str, Any]) -> str:
     ]
     if examples:
         parts += ["", output.table(("DECISION", "TOKENS", "LAST USED", "CHANGED AT"), examples)]
+    layouts = [
+        (
+            one["template"],
+            one["cause"],
+            f"{one['changed_offset']} {one['changed_part']}".strip(),
+            f"{one['stable_tokens']:,}",
+            f"{one['requests']:,}",
+            f"{one['tokens']:,}",
+            f"{one['saved_tokens']:,}",
+            "-" if one["saved_usd"] is None else f"{one['saved_usd']:,.4f}",
+        )
+        for one in found["templates"]
+    ]
+    if layouts:
+        head_row = ("TEMPLATE", "CHANGE", "AT TOKEN", "STABLE", "REQUESTS", "TOKENS", "SAVING")
+        parts += ["", output.table((*head_row, "SAVING USD"), layouts)]
     notes = [found["note"], found["price_missing"]]
     if found["unreported_requests"]:
         answers = output.count(found["unreported_requests"], "answer")

@@ -38,6 +38,32 @@ class MissHourSerializer(serializers.Serializer[Any]):
     causes = serializers.DictField(child=serializers.IntegerField())
 
 
+class MissTemplateSerializer(serializers.Serializer[Any]):
+    """Prompts of one template, which change early; positions are of its latest request."""
+
+    template = serializers.CharField(source="code", help_text="Hash of what its prompts share.")
+    cause = serializers.CharField(source="cost.code")
+    requests = serializers.IntegerField(source="totals.requests")
+    tokens = serializers.IntegerField(
+        source="cost.tokens", help_text="Computed because of the change."
+    )
+    usd = serializers.FloatField(source="cost.usd", allow_null=True)
+    saved_tokens = serializers.IntegerField(
+        source="saving.tokens",
+        help_text="Estimate: cached if the changing part stood behind the stable one.",
+    )
+    saved_usd = serializers.FloatField(source="saving.usd", allow_null=True)
+    changed_offset = serializers.IntegerField(
+        source="totals.offset", help_text="First changed token."
+    )
+    changed_part = serializers.CharField(source="totals.part", allow_blank=True)
+    stable_tokens = serializers.IntegerField(
+        source="totals.stable", help_text="Repeated behind the change."
+    )
+    decision = serializers.CharField(source="totals.decision", allow_blank=True)
+    remedy = serializers.CharField(source="cost.remedy.text")
+
+
 class MissExampleSerializer(serializers.Serializer[Any]):
     decision = serializers.CharField(source="decision.id")
     tokens = serializers.IntegerField()
@@ -67,6 +93,7 @@ class MissesSerializer(serializers.Serializer[Any]):
     keys = MissSumSerializer(many=True)
     prefixes = MissSumSerializer(many=True)
     hours = MissHourSerializer(many=True)
+    templates = MissTemplateSerializer(many=True)
     examples = MissExampleSerializer(many=True)
 
 
@@ -110,6 +137,7 @@ class Misses(APIView):
                     {"hour": hour, "causes": dict(totals.hours[int(hour.timestamp())])}
                     for hour, _ in seen.hours
                 ],
+                "templates": MissTemplateSerializer(seen.templates, many=True).data,
                 "examples": MissExampleSerializer(shown, many=True).data,
             }
         )

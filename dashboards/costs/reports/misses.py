@@ -22,6 +22,7 @@ from routing.analysis.misses import (
     MissExample,
     MissRemedy,
     MissTotals,
+    TemplateTotals,
     find_examples,
     find_remedy,
 )
@@ -57,6 +58,18 @@ class MissRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateRow:
+    """A template whose prompts change early. `cost`: what was computed because of it; `saving`:
+    the part that a stable layout would have had cached.
+    """
+
+    code: str
+    totals: TemplateTotals
+    cost: MissRow
+    saving: MissRow
+
+
+@dataclass(frozen=True, slots=True)
 class MissReport:
     key: str
     totals: MissTotals
@@ -65,6 +78,7 @@ class MissReport:
     keys: Sequence[MissRow]
     prefixes: Sequence[MissRow]
     hours: Sequence[tuple[datetime, MissRow]]
+    templates: Sequence[TemplateRow]
     error: str = ""
     note: str = ""
 
@@ -97,6 +111,20 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
         ]
         return sorted(listed, key=lambda one: -one.tokens)[:MAX_LABELS]
 
+    templates = [
+        TemplateRow(
+            code,
+            one,
+            row(
+                *(one.main_cause, get_name("cause", one.main_cause), one.tokens),
+                find_remedy(one.main_cause),
+            ),
+            row("", "", one.saved),
+        )
+        for code, one in totals.templates.items()
+    ]
+    templates.sort(key=lambda one: (-one.cost.tokens, one.code))
+
     return MissReport(
         key,
         totals,
@@ -111,6 +139,7 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
             (datetime.fromtimestamp(hour, UTC), row("", "", sum(one.values())))
             for hour, one in sorted(totals.hours.items(), reverse=True)
         ],
+        templates[:MAX_LABELS],
         found.error,
         found.note,
     )

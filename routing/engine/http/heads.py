@@ -50,6 +50,12 @@ def client_response_head(
     )
 
 
+def with_framing(head: bytes, line: bytes) -> bytes:
+    """Return a complete response head with another line after its status line."""
+    at = head.index(b"\r\n") + 2
+    return head[:at] + line + head[at:]
+
+
 def refusal_headers(refusal: Refusal, decision: str) -> bytes:
     more = b""
     if refusal.retry_after_s:

@@ -37,6 +37,7 @@ MIN_CHUNK_BYTES = 16
 
 # Headers with a meaning for the router; others are forwarded.
 _DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
+_DIAGNOSTICS = 10
 _REQUEST_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
     b"transfer-encoding": _CODING,
@@ -46,6 +47,7 @@ _REQUEST_ROLES: dict[bytes, int] = {
     b"authorization": _AUTH,
     b"x-request-id": _ID,
     b"x-emberline-pin": _PIN,
+    b"x-emberline-diagnostics": _DIAGNOSTICS,
     b"keep-alive": _DROP,
     b"proxy-connection": _DROP,
     b"proxy-authorization": _DROP,
@@ -80,8 +82,8 @@ class RequestHead:
     """
 
     __slots__ = (
-        "authorization", "chunked", "expect", "fields", "keep_alive", "length", "method", "minor",
-        "path", "pin", "request_id", "target",
+        "authorization", "chunked", "diagnostics", "expect", "fields", "keep_alive", "length",
+        "method", "minor", "path", "pin", "request_id", "target",
     )  # fmt: skip
 
     def __init__(self, method: bytes, target: bytes, minor: int) -> None:
@@ -96,6 +98,7 @@ class RequestHead:
         self.authorization = b""
         self.request_id = b""
         self.pin = b""
+        self.diagnostics = b""
         self.fields = b""
 
     def again(self, length: int) -> RequestHead:
@@ -111,6 +114,7 @@ class RequestHead:
         new.authorization = self.authorization
         new.request_id = self.request_id
         new.pin = self.pin
+        new.diagnostics = self.diagnostics
         new.fields = self.fields
         return new
 
@@ -216,6 +220,8 @@ def parse_request(head: bytes) -> RequestHead:
                 out.request_id = value
         elif role == _PIN:
             out.pin = value
+        elif role == _DIAGNOSTICS:
+            out.diagnostics = value
         elif role == _EXPECT:
             if value.lower() != b"100-continue":
                 raise Refusal("expectation_failed", "only Expect: 100-continue is understood")

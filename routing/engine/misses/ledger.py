@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
-import xxhash
-
 from routing.engine.kv.wire import Tier
 from routing.engine.misses import attribution as causes
 from routing.engine.misses.attribution import MissFacts, Reach, split
+from routing.engine.misses.diagnostics import SketchedPrompt
 from routing.engine.misses.history import (
     KNOWN,
     NEW,
@@ -25,7 +23,8 @@ from routing.engine.misses.history import (
     PromptHistory,
     SeenPrompt,
 )
-from routing.engine.misses.sketch import PromptSeed, SketchBook
+from routing.engine.misses.layouts import EarlyChange, LayoutReplay
+from routing.engine.misses.sketch import CAUSES, PromptSeed, SketchBook, make_seed, make_sketch
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
 from routing.engine.policies import base
@@ -57,16 +56,6 @@ _LOST = {
     "reset": causes.LOST_RESET,
     "removed": causes.LOST_SCALE_DOWN,
 }
-_KINDS = {
-    "timestamp": causes.CHANGED_TIMESTAMP,
-    "id": causes.CHANGED_ID,
-    "order": causes.CHANGED_ORDER,
-    "whitespace": causes.CHANGED_WHITESPACE,
-    "text": causes.CHANGED_TEXT,
-    "salt": causes.OTHER_SALT,
-    "model": causes.OTHER_MODEL,
-    "template": causes.OTHER_TEMPLATE,
-}
 
 
 class MissLedger:
@@ -75,6 +64,7 @@ class MissLedger:
         self.evictions = Evictions()
         self.sketches = SketchBook()
         self.sums = MissSums()
+        self.layouts = LayoutReplay()
         self._block_bytes = 1
         self._hashing = False
         self._fleet = 0
@@ -138,21 +128,24 @@ class MissLedger:
     def _compare(
         self, exchange: RoutedRequest, identity: Identity, known: int, seen: SeenPrompt
     ) -> None:
-        sent = identity.sent
-        assert sent is not None
-        data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
-        if ids:
-            return
-        template = name[2] and {
-            key: value for key, value in orjson.loads(name[2]).items() if key != "cache_salt"
-        }
-        seed = PromptSeed(
-            identity.model,
-            _digest_of(sent.get("cache_salt")),
-            _digest_of(template or None),
-        )
-        seen.size = len(data)
-        seen.change = self.sketches.compare(data, seed, known)
+        read = _read(exchange, identity)
+        if read is not None:
+            data, seed, _ = read
+            seen.size = len(data)
+            seen.change = self.sketches.compare(data, seed, known, exchange.decision.key_id)
+
+    @staticmethod
+    def sketch(exchange: RoutedRequest, identity: Identity) -> SketchedPrompt | None:
+        """Return the sketch of a prompt; None for token IDs and unread bodies."""
+        try:
+            read = _read(exchange, identity)
+        except (UnicodeEncodeError, TypeError):  # the engine rejects it too
+            return None
+        if read is None:
+            return None
+        data, seed, chat = read
+        found, pieces = make_sketch(data, seed, exchange.decision.key_id)
+        return SketchedPrompt(found, pieces, data, chat)
 
     # -- a request ends
 
@@ -216,8 +209,12 @@ class MissLedger:
         found.tokens = split(MissFacts(prompt, cached, usable, reaches))
         if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
+        elif found.age_s is not None and not _GONE.isdisjoint(found.tokens):
+            self.layouts.evicted(found.age_s)
         if _CHANGED.isdisjoint(found.tokens):
             found.offset, found.place = None, ""
+        elif seen.change is not None and seen.change.template:
+            self._note_layout(decision, seen, found, size)
         return found
 
     @staticmethod
@@ -246,6 +243,19 @@ class MissLedger:
             if matched and round(matched * scale) >= least and worker != decision.chosen:
                 return False
         return True
+
+    def _note_layout(
+        self, decision: Decision, seen: SeenPrompt, found: MissSplit, size: int
+    ) -> None:
+        assert seen.change is not None
+        stable = round(seen.change.stable * decision.prompt_tokens / max(seen.size, 1))
+        changed = {cause: found.tokens[cause] for cause in _CHANGED & found.tokens.keys()}
+        change = EarlyChange(
+            *(seen.change.template, changed, found.offset or 0, stable, found.place, decision.id)
+        )
+        tenure = self.history.here(decision.chosen)
+        saved = self.layouts.save(change, tenure, size, decision.time)
+        self.sums.add_layout(change, saved, decision.time)
 
     def _reaches(
         self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, found: MissSplit
@@ -292,7 +302,7 @@ class MissLedger:
         if change is not None:
             ratio = prompt / max(seen.size, 1)
             found.offset, found.place = round(change.offset * ratio), change.place
-            reaches.append((_KINDS[change.kind], round(change.end * ratio)))
+            reaches.append((CAUSES[change.kind], round(change.end * ratio)))
         return reaches
 
     def _eviction(self, exchange: RoutedRequest, cached: int) -> tuple[str, float]:
@@ -410,8 +420,16 @@ _TIMED = frozenset(
         *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
     )
 )
-_CHANGED = frozenset(_KINDS.values())
+_GONE = frozenset((*_EVICTED, causes.EVICTED_UNKNOWN))
+_CHANGED = frozenset(CAUSES.values())
 
 
-def _digest_of(value: Any) -> int:
-    return 0 if value is None else xxhash.xxh3_64_intdigest(orjson.dumps(value)) or 1
+def _read(exchange: RoutedRequest, identity: Identity) -> tuple[bytes, PromptSeed, bool] | None:
+    """Return a prompt's bytes, what changes it from its start, and True for a chat."""
+    sent = identity.sent
+    if sent is None:
+        return None
+    data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
+    if ids or not data:
+        return None
+    return data, make_seed(identity.model, name[2]), name[0] == b"chat"

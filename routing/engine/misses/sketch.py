@@ -10,9 +10,13 @@ import re
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, thread_time
+from typing import Any
 
+import orjson
 import xxhash
+
+from routing.engine.misses import attribution as causes
 
 SKETCHES_KEPT = 256
 MAX_BYTES = 65_536  # of a prompt that are compared
@@ -39,6 +43,16 @@ _digest = xxhash.xxh3_64_intdigest
 
 TIMESTAMP, ID, ORDER, WHITESPACE, TEXT = "timestamp", "id", "order", "whitespace", "text"
 SALT, MODEL, TEMPLATE = "salt", "model", "template"
+CAUSES = {
+    TIMESTAMP: causes.CHANGED_TIMESTAMP,
+    ID: causes.CHANGED_ID,
+    ORDER: causes.CHANGED_ORDER,
+    WHITESPACE: causes.CHANGED_WHITESPACE,
+    TEXT: causes.CHANGED_TEXT,
+    SALT: causes.OTHER_SALT,
+    MODEL: causes.OTHER_MODEL,
+    TEMPLATE: causes.OTHER_TEMPLATE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +64,31 @@ class PromptSeed:
     template: int
 
 
+def make_seed(model: str, arguments: bytes) -> PromptSeed:
+    """Return the seed of a prompt; `arguments` of its template as JSON (canonical.py), or empty."""
+    told = orjson.loads(arguments) if arguments else {}
+    salt = told.pop("cache_salt", None)
+    return PromptSeed(model, _digest_of(salt), _digest_of(told or None))
+
+
+def _digest_of(value: Any) -> int:
+    return 0 if value is None else _digest(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)) or 1
+
+
 @dataclass(frozen=True, slots=True)
 class PromptChange:
-    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`."""
+    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`;
+    `stable`: the repeated ones of them. `foreign`: another API key sent the earlier prompt.
+    `template`: what the prompts of one template share, 0 for a change of their seed.
+    """
 
     kind: str
     offset: int
     end: int
     place: str
+    stable: int = 0
+    foreign: bool = False
+    template: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +98,8 @@ class PromptSketch:
     raw: array[int]
     soft: array[int]  # without numbers and ids
     plain: array[int]  # without white space
+    owner: str = ""  # API key
+    template: int = 0  # PromptChange.template
 
     def anchors(self) -> list[int]:
         return [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
@@ -95,22 +128,24 @@ class SketchBook:
             return False
         return True
 
-    def compare(self, data: bytes, seed: PromptSeed, known: int) -> PromptChange | None:
+    def compare(
+        self, data: bytes, seed: PromptSeed, known: int, owner: str = ""
+    ) -> PromptChange | None:
         """Return the change against an earlier prompt, and keep this one. `known`: bytes of its
         start that earlier prompts have.
         """
-        began = perf_counter()
-        pieces = _PIECES.split(data[:MAX_BYTES], MAX_PIECES)[:MAX_PIECES]
-        sketch = _make_sketch(pieces, seed, len(data))
+        began = thread_time()  # without the time in which other processes ran
+        sketch, pieces = make_sketch(data, seed, owner)
         old = self._find(sketch)
         change = None
         if old is not None:
-            change = _compare(sketch, old, pieces, data, known)
+            change = find_change(sketch, old, pieces, data, known)
         if change is not None and old is not None:
+            sketch.template = change.template
             self._drop(old)
         self._keep(sketch)
         self.compared += 1
-        self._left -= perf_counter() - began
+        self._left -= thread_time() - began
         return change
 
     def _find(self, sketch: PromptSketch) -> PromptSketch | None:
@@ -135,7 +170,9 @@ class SketchBook:
                 del self._anchors[anchor]
 
 
-def _make_sketch(pieces: list[bytes], seed: PromptSeed, size: int) -> PromptSketch:
+def make_sketch(data: bytes, seed: PromptSeed, owner: str = "") -> tuple[PromptSketch, list[bytes]]:
+    """Return the sketch of a prompt, and its pieces."""
+    pieces = _PIECES.split(data[:MAX_BYTES], MAX_PIECES)[:MAX_PIECES]
     raw, soft, plain = array("Q"), array("Q"), array("Q")
     for piece in pieces:
         bare = piece.translate(None, _SPACES)
@@ -143,26 +180,45 @@ def _make_sketch(pieces: list[bytes], seed: PromptSeed, size: int) -> PromptSket
         raw.append(mark | _LONG if len(bare) >= _MIN_PIECE else mark & ~_LONG)
         soft.append(_digest(_VARIABLE.sub(b"", piece)))
         plain.append(_digest(bare))
-    return PromptSketch(seed, size, raw, soft, plain)
+    return PromptSketch(seed, len(data), raw, soft, plain, owner), pieces
 
 
-def _compare(
-    new: PromptSketch, old: PromptSketch, pieces: list[bytes], data: bytes, known: int
-) -> PromptChange | None:
-    starts = [0]
-    for piece in pieces:
-        starts.append(starts[-1] + len(piece) + 1)
-    where = {one: at for at, one in reversed(list(enumerate(old.raw)))}
+def first_difference(new: PromptSketch, old: PromptSketch) -> int:
+    """Return the number of equal pieces at the start."""
     first = 0
     most = min(len(new.raw), len(old.raw))
     while first < most and new.raw[first] == old.raw[first]:
         first += 1
-    seeds = _seed_change(new.seed, old.seed)
+    return first
+
+
+def piece_starts(pieces: list[bytes]) -> list[int]:
+    starts = [0]
+    for piece in pieces:
+        starts.append(starts[-1] + len(piece) + 1)
+    return starts
+
+
+def find_change(
+    new: PromptSketch,
+    old: PromptSketch,
+    pieces: list[bytes],
+    data: bytes,
+    known: int,
+    evidence: int = _MIN_EVIDENCE,
+) -> PromptChange | None:
+    """Return the early change of a prompt, of which `pieces` and `data` are given, after which at
+    least `evidence` pieces of the old one are repeated.
+    """
+    starts = piece_starts(pieces)
+    where = find_places(old)
+    first = first_difference(new, old)
+    seeds = seed_change(new.seed, old.seed)
     begin = 0 if seeds else first
     repeated = [
         at for at in range(begin, len(new.raw)) if new.raw[at] & _LONG and new.raw[at] in where
     ]
-    if len(repeated) < _MIN_EVIDENCE:
+    if len(repeated) < evidence:
         return None
     last = repeated[-1]
     while last + 1 < len(new.raw) and new.raw[last + 1] in where:
@@ -174,13 +230,17 @@ def _compare(
         return None
     if last == len(pieces) - 1 and new.size > starts[-1]:
         end = min(new.size, max(old.size, end))  # both go on behind the compared part
+    foreign = new.owner != old.owner
+    between = range(repeated[0], last + 1)  # with the short pieces
+    stable = sum(len(pieces[at]) + 1 for at in between if new.raw[at] in where)
     if seeds:
-        return PromptChange(seeds, 0, end, "")
+        return PromptChange(seeds, 0, end, "", stable, foreign)
     kind = _kind(new, old, pieces, where, first)
-    return PromptChange(kind, offset, end, _place(data, offset))
+    template = old.template or min(new.raw[at] for at in repeated)
+    return PromptChange(kind, offset, end, find_part(data, offset), stable, foreign, template)
 
 
-def _seed_change(new: PromptSeed, old: PromptSeed) -> str:
+def seed_change(new: PromptSeed, old: PromptSeed) -> str:
     if new.model != old.model:
         return MODEL
     if new.salt != old.salt:
@@ -188,15 +248,26 @@ def _seed_change(new: PromptSeed, old: PromptSeed) -> str:
     return TEMPLATE if new.template != old.template else ""
 
 
-def _kind(
-    new: PromptSketch, old: PromptSketch, pieces: list[bytes], where: dict[int, int], first: int
-) -> str:
-    resumed, there = len(new.raw), len(old.raw)
+def find_places(old: PromptSketch) -> dict[int, int]:
+    """Return the first place of each piece."""
+    return {one: at for at, one in reversed(list(enumerate(old.raw)))}
+
+
+def find_resumption(
+    new: PromptSketch, old: PromptSketch, where: dict[int, int], first: int
+) -> tuple[int, int]:
+    """Return the piece from which the new prompt repeats the old one again, in both."""
     for at in range(first, len(new.raw)):
         place = where.get(new.raw[at], -1)
         if place >= first and new.raw[at] & _LONG:
-            resumed, there = at, place
-            break
+            return at, place
+    return len(new.raw), len(old.raw)
+
+
+def _kind(
+    new: PromptSketch, old: PromptSketch, pieces: list[bytes], where: dict[int, int], first: int
+) -> str:
+    resumed, there = find_resumption(new, old, where, first)
     skipped = [one for one in old.raw[first:there] if one & _LONG]
     later = set(new.raw[first:])
     if skipped and 2 * sum(one in later for one in skipped) >= len(skipped):
@@ -218,7 +289,7 @@ def _same(new: array[int], old: array[int], changed: range, before: range) -> bo
     return mine == [old[at] for at in before if old[at] != _EMPTY]
 
 
-def _place(data: bytes, offset: int) -> str:
+def find_part(data: bytes, offset: int) -> str:
     """Return which part of the prompt contains a byte (canonical.py): tools, a role, the text."""
     begin = data.rfind(b"\x1e", 0, offset + 1)
     if begin < 0:

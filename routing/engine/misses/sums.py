@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from routing.engine.misses.layouts import EarlyChange, HourLayouts
+
 if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
 
@@ -26,12 +28,13 @@ class _PairSums:
 
 
 class _HourSums:
-    __slots__ = ("number", "pairs", "unreported")
+    __slots__ = ("layouts", "number", "pairs", "unreported")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.unreported = 0
         self.pairs: dict[Pair, _PairSums] = {}
+        self.layouts = HourLayouts()
 
     def pair(self, pair: Pair) -> _PairSums:
         name = pair if len(self.pairs) < PAIRS_KEPT else _OTHER
@@ -58,6 +61,7 @@ class _HourSums:
             "causes": causes,
             "keys": keys,
             "prefixes": prefixes,
+            "templates": self.layouts.show(digest),
         }
 
 
@@ -92,6 +96,9 @@ class MissSums:
             causes = sums.causes
             for cause, tokens in decision.misses.tokens.items():
                 causes[cause] = causes.get(cause, 0) + tokens
+
+    def add_layout(self, change: EarlyChange, saved: int, now: float) -> None:
+        self._hour(now).layouts.add(change, saved)
 
     def unreported(self) -> None:
         self._hour(time.time()).unreported += 1

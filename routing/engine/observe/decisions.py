@@ -75,6 +75,9 @@ class Decision:
     attempts: int = 0
     error: str = ""  # metric reason; "" on success
     misses: MissSplit | None = None  # computed tokens by cause; None: not reported
+    requested: int = 0  # hash of the requested model's name
+    answer_id: str = ""  # where it is not known from the request ID
+    sketch: Any = None  # PromptSketch of a request for diagnostics; never shown
 
     @property
     def failed(self) -> bool:

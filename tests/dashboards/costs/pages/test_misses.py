@@ -26,6 +26,15 @@ MISSES = {
     "changed_offset": None,
     "changed_part": "",
 }
+TEMPLATE = {
+    "requests": 5,
+    "causes": {"changed_timestamp": 4000},
+    "saved_tokens": 3000,
+    "changed_offset": 12,
+    "changed_part": "message 1 (system)",
+    "stable_tokens": 800,
+    "decision": "abc-1",
+}
 SUMS: dict[str, Any] = {
     "causes": {},
     "comparisons_skipped": 0,
@@ -39,8 +48,15 @@ SUMS: dict[str, Any] = {
             "causes": {"first_seen": 600, "evicted_device": 400, "below_block": 24},
             "keys": {"console": {"first_seen": 600, "evicted_device": 400, "below_block": 24}},
             "prefixes": {"aa": {"first_seen": 600, "evicted_device": 424}},
+            "templates": {"bb": TEMPLATE, "cc": {**TEMPLATE, "causes": {"changed_id": 9000}}},
         },
-        {"hour": HOUR - 20 * 3600, "requests": 1, "prompt_tokens": 10, "causes": {"lost_reset": 8}},
+        {
+            "hour": HOUR - 20 * 3600,
+            "requests": 1,
+            "prompt_tokens": 10,
+            "causes": {"lost_reset": 8},
+            "templates": {"bb": {**TEMPLATE, "changed_offset": 99, "decision": "old-1"}},
+        },
         {"hour": HOUR - 30 * 3600, "requests": 9, "prompt_tokens": 90, "causes": {"in_flight": 9}},
     ],
 }
@@ -109,6 +125,23 @@ def test_rest_adds_up_and_prices(demo: Endpoint) -> None:
     assert "Choose one of 1h, 24h, 6h" in wrong.content.decode()
 
 
+def test_templates_are_ranked_by_what_their_layout_costs(demo: Endpoint) -> None:
+    calibrate(demo)
+    found = program("viewer").get("/api/v1/endpoints/demo/misses/").json()["templates"]
+    assert [(one["template"], one["tokens"]) for one in found] == [("cc", 9000), ("bb", 8000)]
+    both = found[1]
+    assert (both["requests"], both["saved_tokens"], both["cause"]) == (
+        *(10, 6000),
+        "changed_timestamp",
+    )
+    assert (both["changed_offset"], both["decision"]) == (12, "abc-1"), "of the latest hour"
+    short = program("viewer").get("/api/v1/endpoints/demo/misses/?range=6h").json()["templates"]
+    assert [one["tokens"] for one in short] == [9000, 4000]
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
+    assert page.index('data-template="cc"') < page.index('data-template="bb"')
+    assert "at token 12 (message 1 (system))" in page
+
+
 def test_without_data_calibration_or_router(demo: Endpoint, router: Stub) -> None:
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Not calibrated" in page
@@ -145,3 +178,4 @@ def test_command_line_shows_causes_and_examples(
     assert "1,032 of 2,058 prompt tokens computed in 24h" in shown
     assert "evicted_device  400" in shown
     assert "abc-1" in shown
+    assert "12 message 1 (system)" in shown
