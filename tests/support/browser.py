@@ -86,6 +86,7 @@ def watch(
         color_scheme=scheme,
         base_url=base,
         timezone_id=timezone_id,
+        reduced_motion="reduce",  # a colour or a place on its way to another is nobody's
     )
     watched = Watched(context.new_page(), base)
     note = watched.complaints.append
