@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.test import Client
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
@@ -57,6 +59,12 @@ class Watched:
     def open(self, path: str) -> None:
         self.page.goto(self.base + path)
         self.page.wait_for_load_state("networkidle")
+
+    def take_session(self, client: Client) -> None:
+        """Continue the session of a test client that is logged in; the form costs two pages."""
+        name = settings.SESSION_COOKIE_NAME
+        cookie = {"name": name, "value": client.cookies[name].value, "url": self.base}
+        self.page.context.add_cookies([cookie])  # type: ignore[list-item]
 
     def overflows(self) -> bool:
         """Return whether the page scrolls horizontally."""

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.browser import DESK, PHONE, Watched, watch
-from tests.support.people import PASSWORD, Cast, client_of
+from tests.support.people import Cast, client_of
 from tests.support.urlwalk import places
 from tests.support.visible_faults import visible_faults
 
@@ -73,16 +73,6 @@ def is_page(client: Client, path: str) -> bool:
 def pages(client: Client, part: str = "", share: int = 0, shares: int = 1) -> list[str]:
     found = [place.path for place in places() if part in place.path]
     return [path for path in found[share::shares] if is_page(client, path)]
-
-
-def log_in(browser: Browser, url: str) -> Watched:
-    watched = watch(browser, url)
-    watched.open("/login/")
-    watched.page.fill("#id_username", "ada")
-    watched.page.fill("#id_password", PASSWORD)
-    watched.page.keyboard.press("Enter")
-    watched.page.wait_for_selector("aside.navbar")
-    return watched
 
 
 def turn_into(watched: Watched, width: int, theme: Theme) -> None:
@@ -156,9 +146,11 @@ def _why(node: dict[str, Any]) -> str:
 def test_everybody_can_use_every_page(
     chrome: Browser, furnished: Cast, live_server: LiveServer, share: int
 ) -> None:
-    found = pages(client_of(furnished.ada), ONLY, share, SHARES)
+    client = client_of(furnished.ada)
+    found = pages(client, ONLY, share, SHARES)
     wrong = []
-    watched = log_in(chrome, live_server.url)
+    watched = watch(chrome, live_server.url)
+    watched.take_session(client)
     for number, path in enumerate(found):
         wrong += look(watched, path, number)
     assert not wrong, "\n" + "\n".join(wrong)
