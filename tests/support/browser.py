@@ -17,7 +17,12 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+from console.launcher.layout import ROOT, Layout
+from console.launcher.tools import headless_shell
+
+CHROMIUM = Path(
+    os.environ.get("CHROMIUM") or headless_shell(Layout(ROOT / "var")) or "/usr/bin/chromium"
+)
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
