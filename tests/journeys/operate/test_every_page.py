@@ -14,6 +14,8 @@ every page, on the first pages of every share.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,16 +108,30 @@ def look(watched: Watched, path: str, number: int) -> list[str]:
 
 
 def judged(watched: Watched, desktop: bool, by_axe: bool) -> list[str]:
-    wrong = ["one must scroll sideways"] if watched.overflows() else []
+    skipped = OTHERS if by_axe else f"{OTHERS}, {MENU}"
+    wrong = settled(lambda: changing(watched, skipped))
     if (count := watched.page.locator(f"h1:not({OTHERS} *)").count()) != 1:
         wrong.append(f"{count} headings of the first rank")
     if by_axe:
         wrong += violations(watched, rules=ALL_RULES if desktop else VISUAL_RULES)
     elif desktop:
         wrong += violations(watched, menu=False, visual=False)
-    wrong += visible_faults(watched.page, OTHERS if by_axe else f"{OTHERS}, {MENU}")
     wrong += watched.complaints
     watched.complaints.clear()
+    return wrong
+
+
+def changing(watched: Watched, skipped: str = "") -> list[str]:
+    """What the width and the theme decide."""
+    wrong = ["one must scroll sideways"] if watched.overflows() else []
+    return wrong + visible_faults(watched.page, skipped)
+
+
+def settled(check: Callable[[], list[str]], deadline_s: float = 10) -> list[str]:
+    """Return what is wrong in the end: a chart takes a new width some frames later."""
+    end = time.monotonic() + deadline_s
+    while (wrong := check()) and time.monotonic() < end:
+        time.sleep(0.05)
     return wrong
 
 

@@ -12,13 +12,12 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.boards.panels import BOARDS, FIRST
-from tests.journeys.operate.test_every_page import turn_into, violations
+from tests.journeys.operate.test_every_page import changing, settled, turn_into, violations
 from tests.support.browser import PHONE, Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint
 from tests.support.dashboards.fixtures import Scraping
 from tests.support.ports import free_ports
-from tests.support.visible_faults import visible_faults
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -76,6 +75,7 @@ def query(page: Page) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(page.url).query))
 
 
+@pytest.mark.timeout(300)
 def test_charts_are_drawn_and_said_in_words(
     chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
@@ -86,8 +86,7 @@ def test_charts_are_drawn_and_said_in_words(
     drawn(it.page)
     expect(it.page.locator("[data-board-status]")).to_contain_text("workers 1 of 1, routers 1 of 1")
     unfolded(it.page)
-    scrolled_through(it.page)
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
+    until(lambda: all_are_drawn(it.page), 90, "a chart in each panel")
     sources = it.page.locator("[data-panel=sources]")
     sources.locator("summary").click()
     expect(sources.locator("tbody tr").first).to_contain_text("Device40.0 %")
@@ -103,11 +102,15 @@ def test_charts_are_drawn_and_said_in_words(
     turn_into(it, PHONE, "dark")
     assert it.page.evaluate("getComputedStyle(document.body).color") != light
     until(lambda: has_the_pages_colour(it.page), what="text in the dark page's colour")
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
-    # Charts take the new width one by one.
-    until(lambda: not it.overflows(), what="nothing to scroll to sideways on a phone")
-    assert visible_faults(it.page) == [], "with every section and table open"
+    until(lambda: all_are_drawn(it.page), 90, "a chart in each panel, on a phone")
+    assert settled(lambda: changing(it)) == [], "with every section and table open"
     assert it.complaints == []
+
+
+def all_are_drawn(page: Page) -> bool:
+    """A query may time out on a busy machine; the next poll brings its chart."""
+    scrolled_through(page)
+    return page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
 
 
 def has_the_pages_colour(page: Page) -> bool:
