@@ -46,6 +46,7 @@ def _dispatch(options: argparse.Namespace) -> int:
     layout.prepare()
     with step("Chromium, Prometheus, Redis' tools and cache clients for the tests"):
         tools.ensure_chromium()
+        tools.ensure_headless_shell(layout)
         tools.ensure_redis_tools()
         tools.ensure_cache_clients()
         if tools.ensure_prometheus(layout) is None:

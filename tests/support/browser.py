@@ -13,9 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.test import Client
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+from console.launcher.layout import ROOT, Layout
+from console.launcher.tools import headless_shell
+
+CHROMIUM = Path(
+    os.environ.get("CHROMIUM") or headless_shell(Layout(ROOT / "var")) or "/usr/bin/chromium"
+)
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -60,6 +67,12 @@ class Watched:
         self.page.goto(self.base + path)
         self.page.wait_for_load_state("networkidle")
 
+    def take_session(self, client: Client) -> None:
+        """Continue the session of a test client that is logged in; the form costs two pages."""
+        name = settings.SESSION_COOKIE_NAME
+        cookie = {"name": name, "value": client.cookies[name].value, "url": self.base}
+        self.page.context.add_cookies([cookie])  # type: ignore[list-item]
+
     def overflows(self) -> bool:
         """Return whether the page scrolls horizontally."""
         widths = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -88,6 +101,7 @@ def watch(
         color_scheme=scheme,
         base_url=base,
         timezone_id=timezone_id,
+        reduced_motion="reduce",  # a colour or a place on its way to another is nobody's
     )
     context.set_default_timeout(90_000)
     watched = Watched(context.new_page(), base)

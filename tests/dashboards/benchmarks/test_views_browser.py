@@ -13,23 +13,19 @@ from dashboards.benchmarks import lifecycle
 from dashboards.benchmarks.models import Benchmark
 from tests.dashboards.benchmarks.conftest import Fleet, passes
 from tests.dashboards.benchmarks.test_views import made
-from tests.journeys.operate.test_every_page import violations
-from tests.support.browser import Watched, watch
+from tests.journeys.operate.test_every_page import changing, settled, turn_into, violations
+from tests.support.browser import DESK, PHONE, Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("tidy")]
-LOOKS = ((1280, "light"), (390, "dark"))
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 """A folder for pictures, for who wants to look."""
 
 
 def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:
-    cookie = logged_in("operator").cookies[settings.SESSION_COOKIE_NAME]
     watched = watch(chrome, live_server.url, **look)
-    watched.page.context.add_cookies(
-        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
-    )
+    watched.take_session(logged_in("operator"))
     return watched
 
 
@@ -74,18 +70,21 @@ def test_from_the_form_to_an_abort(
     expect(page.get_by_role("heading", name="Results")).to_be_visible()
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_every_page_can_be_used(
-    chrome: Browser, live_server: Any, settings: Any, fleet: Fleet, width: int, theme: str
+    chrome: Browser, live_server: Any, settings: Any, fleet: Fleet
 ) -> None:
+    """On a desktop in light colours, which then turns into a dark phone, and back."""
     endpoint = fleet.endpoint()
     a, b = made(endpoint, 0.3, title="Before"), made(endpoint, 0.1)
-    it = seen(chrome, live_server, settings, width=width, theme=theme)
+    it = seen(chrome, live_server, settings)
     for name, path in (
         ("list", "/benchmarks/endpoints/demo/"),
         ("new", "/benchmarks/endpoints/demo/new/?workload=trace&mode=rate"),
         ("result", a.get_absolute_url()),
         ("compare", f"/benchmarks/compare/?run={a.pk}&run={b.pk}"),
     ):
+        turn_into(it, DESK, "light")
         it.page.goto(live_server.url + path)
         judged(it, name)
+        turn_into(it, PHONE, "dark")
+        assert settled(lambda: changing(it)) == [], name

@@ -25,11 +25,8 @@ SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 @pytest.fixture
 def operator(chrome: Browser, live_server: Any, settings: Any, scraping: Scraping) -> Watched:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=scraping.url)
-    cookie = logged_in("operator").cookies[settings.SESSION_COOKIE_NAME]
     watched = watch(chrome, live_server.url)
-    watched.page.context.add_cookies(
-        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
-    )
+    watched.take_session(logged_in("operator"))
     return watched
 
 

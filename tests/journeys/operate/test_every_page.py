@@ -5,14 +5,17 @@ answers 200 with a whole HTML page is opened. It must be usable by everybody: no
 axe-core finds (WCAG 2.1 A and AA), nothing to scroll to sideways, one heading of the first rank, no
 error in the browser's console, nothing from another host.
 
-A page is opened once, on a dark phone, which then turns into a light desktop. axe judges all of it
-on the desktop; on the phone, only what colours and widths decide. The menu is the same on every
-page and two fifths of what axe reads, so it is judged on one page of every share.
+A page is opened once, on a dark phone which turns into a light desktop, or the other way round.
+What colours and widths decide is judged on both by `visible_faults`, which takes a sixth of axe's
+time; the rest by axe on the desktop. axe judges all of it, with the menu, which is the same on
+every page, on the first pages of every share.
 """
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +25,10 @@ from django.test import Client
 from playwright.sync_api import Browser
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.browser import Watched, watch
-from tests.support.people import PASSWORD, Cast, client_of
+from tests.support.browser import DESK, PHONE, Watched, watch
+from tests.support.people import Cast, client_of
 from tests.support.urlwalk import places
+from tests.support.visible_faults import visible_faults
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -33,7 +37,7 @@ SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 ONLY = os.environ.get("EMBERLINE_PAGES", "")
 """A part of a path, for who works on one page."""
 ALL_RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-# Rules whose verdict depends on the theme or the width.
+# Rules whose verdict depends on the theme or the width; `visible_faults` has them too.
 VISUAL_RULES = {
     "type": "rule",
     "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable"],
@@ -43,7 +47,7 @@ OTHERS = "#api-explorer"
 MENU = "aside.navbar"
 AXE = Axe().axe_script
 Theme = Literal["light", "dark"]
-DEVICES: tuple[tuple[int, Theme], ...] = ((390, "dark"), (1280, "light"))
+DEVICES: tuple[tuple[int, Theme], ...] = ((PHONE, "dark"), (DESK, "light"))
 ARRIVED = """async () => {
   // The page hears of its new theme before the next frame, and moves from there.
   await new Promise(requestAnimationFrame);
@@ -53,6 +57,8 @@ ARRIVED = """async () => {
 }"""
 SHARES = 4
 """The walk is cut into so many tests, which several processes can share."""
+BY_AXE = 2
+"""Pages of each share on which axe judges colours and widths too: one opened on each device."""
 
 
 def is_page(client: Client, path: str) -> bool:
@@ -71,16 +77,6 @@ def pages(client: Client, part: str = "", share: int = 0, shares: int = 1) -> li
     return [path for path in found[share::shares] if is_page(client, path)]
 
 
-def log_in(browser: Browser, url: str) -> Watched:
-    watched = watch(browser, url)
-    watched.open("/login/")
-    watched.page.fill("#id_username", "ada")
-    watched.page.fill("#id_password", PASSWORD)
-    watched.page.keyboard.press("Enter")
-    watched.page.wait_for_selector("aside.navbar")
-    return watched
-
-
 def turn_into(watched: Watched, width: int, theme: Theme) -> None:
     """With all that moves arrived: a colour on its way to another is nobody's."""
     watched.page.set_viewport_size({"width": width, "height": 844})
@@ -88,34 +84,63 @@ def turn_into(watched: Watched, width: int, theme: Theme) -> None:
     watched.page.evaluate(ARRIVED)
 
 
-def look(watched: Watched, path: str, menu: bool) -> list[str]:
-    """What is wrong with this page; empty when nothing is."""
+def look(watched: Watched, path: str, number: int) -> list[str]:
+    """What is wrong with this page; empty when nothing is. The next page begins on the device
+    where this one ends."""
     wrong = []
-    for number, (width, theme) in enumerate(DEVICES):
-        turn_into(watched, width, theme)
-        if number == 0:
+    devices = DEVICES if number % 2 == 0 else DEVICES[::-1]
+    for opened, (width, theme) in zip((False, True), devices, strict=True):
+        if opened or number == 0:
+            turn_into(watched, width, theme)
+        if not opened:
             watched.page.goto(watched.base + path)
             watched.page.wait_for_load_state("load")
             watched.page.locator("h1").first.wait_for()
-        rules = VISUAL_RULES if number == 0 else ALL_RULES
-        wrong += [f"{path} {width} {theme}: {fault}" for fault in judged(watched, menu, rules)]
+        desktop = width == DESK
+        wrong += [
+            f"{path} {width} {theme}: {fault}"
+            for fault in judged(watched, desktop, by_axe=number < BY_AXE)
+        ]
         if SHOTS:
             name = f"{path.strip('/').replace('/', '_') or 'overview'}_{width}_{theme}.png"
             watched.page.screenshot(path=str(Path(SHOTS) / name), full_page=True)
     return wrong
 
 
-def judged(watched: Watched, menu: bool, rules: dict[str, Any]) -> list[str]:
-    wrong = ["one must scroll sideways"] if watched.overflows() else []
+def judged(watched: Watched, desktop: bool, by_axe: bool) -> list[str]:
+    skipped = OTHERS if by_axe else f"{OTHERS}, {MENU}"
+    wrong = settled(lambda: changing(watched, skipped))
     if (count := watched.page.locator(f"h1:not({OTHERS} *)").count()) != 1:
         wrong.append(f"{count} headings of the first rank")
-    wrong += violations(watched, menu, rules) + watched.complaints
+    if by_axe:
+        wrong += violations(watched, rules=ALL_RULES if desktop else VISUAL_RULES)
+    elif desktop:
+        wrong += violations(watched, menu=False, visual=False)
+    wrong += watched.complaints
     watched.complaints.clear()
     return wrong
 
 
-def violations(watched: Watched, menu: bool = True, rules: dict[str, Any] = ALL_RULES) -> list[str]:
+def changing(watched: Watched, skipped: str = "") -> list[str]:
+    """What the width and the theme decide."""
+    wrong = ["one must scroll sideways"] if watched.overflows() else []
+    return wrong + visible_faults(watched.page, skipped)
+
+
+def settled(check: Callable[[], list[str]], deadline_s: float = 10) -> list[str]:
+    """Return what is wrong in the end: a chart takes a new width some frames later."""
+    end = time.monotonic() + deadline_s
+    while (wrong := check()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return wrong
+
+
+def violations(
+    watched: Watched, menu: bool = True, rules: dict[str, Any] = ALL_RULES, visual: bool = True
+) -> list[str]:
     options = {"runOnly": rules, "resultTypes": ["violations"], "preload": False}
+    if not visual:
+        options["rules"] = {rule: {"enabled": False} for rule in VISUAL_RULES["values"]}
     context = {"exclude": [[OTHERS]] if menu else [[OTHERS], [MENU]]}
     # By `evaluate` the script comes from outside the page, so its policy on scripts stays whole.
     if not watched.page.evaluate("'axe' in window"):
@@ -137,11 +162,13 @@ def _why(node: dict[str, Any]) -> str:
 def test_everybody_can_use_every_page(
     chrome: Browser, furnished: Cast, live_server: LiveServer, share: int
 ) -> None:
-    found = pages(client_of(furnished.ada), ONLY, share, SHARES)
+    client = client_of(furnished.ada)
+    found = pages(client, ONLY, share, SHARES)
     wrong = []
-    watched = log_in(chrome, live_server.url)
+    watched = watch(chrome, live_server.url)
+    watched.take_session(client)
     for number, path in enumerate(found):
-        wrong += look(watched, path, menu=number == 0)
+        wrong += look(watched, path, number)
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -166,3 +193,42 @@ def test_the_look_sees_what_is_wrong(chrome: Browser, live_server: LiveServer) -
     for where, fits in (("min-width: 1000px", False), ("min-width: 2000px", True)):
         watched.page.set_content(wide % where)
         assert watched.fits() is fits
+
+
+FAULTY = """<style>body {{ background: {page}; color: {ink} }} div {{ width: 300px }}</style>
+<main><h1>Faults</h1>
+<p>{filler} <a href="/" style="text-decoration: none; color: {link}">a link</a></p>
+<p style="opacity: {opacity}">Faded words</p>
+<p style="background: {tint}"><span style="color: oklch(55% 0.02 250)">Words on a tint</span></p>
+<div tabindex="{reach}" style="height: 40px; overflow: auto">{filler} {filler} {filler}</div>
+<button disabled style="color: {page}">Not judged</button></main>"""
+FILLER = "Words of a paragraph that has more of them than its link. " * 2
+SOUND = {
+    "page": "#fff", "ink": "#222", "link": "#b45309", "opacity": "0.9", "tint": "#ffffff80",
+    "reach": "0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "rules"),
+    [
+        ({}, set()),
+        ({"link": "#333"}, {"link-in-text-block"}),
+        ({"opacity": "0.5"}, {"color-contrast"}),
+        ({"tint": "#33333380"}, {"color-contrast"}),
+        ({"reach": "-1"}, {"scrollable-region-focusable"}),
+        ({"ink": "#999", "link": "#0000a0"}, {"color-contrast"}),
+    ],
+    ids=str,
+)
+def test_visible_faults_are_those_of_axe(
+    chrome: Browser, live_server: LiveServer, fault: dict[str, str], rules: set[str]
+) -> None:
+    watched = watch(chrome, live_server.url, 390)
+    watched.page.goto(live_server.url + "/healthz")
+    watched.page.set_content(FAULTY.format(**{**SOUND, **fault}, filler=FILLER))
+    found = {line.split(":")[0] for line in visible_faults(watched.page)}
+    assert found == rules
+    by_axe = violations(watched, rules=VISUAL_RULES)
+    assert {line.split(":")[0] for line in by_axe} == rules, by_axe
+    assert visible_faults(watched.page, "main") == []

@@ -37,11 +37,8 @@ def router() -> Iterator[Stub]:
 
 
 def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:
-    cookie = logged_in("viewer").cookies[settings.SESSION_COOKIE_NAME]
     watched = watch(chrome, live_server.url, **look)
-    watched.page.context.add_cookies(
-        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
-    )
+    watched.take_session(logged_in("viewer"))
     return watched
 
 

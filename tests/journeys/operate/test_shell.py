@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.browser import Watched, watch
-from tests.support.people import PASSWORD, Cast, cast
+from tests.support.people import PASSWORD, Cast, cast, client_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -78,7 +78,7 @@ def test_keyboard_alone_reaches_the_content_and_the_menu(
     chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url, width=390)
-    log_in(watched)
+    watched.take_session(client_of(people.ada))
     watched.open("/audit/")
     watched.page.keyboard.press("Tab")
     assert watched.page.evaluate("document.activeElement.textContent") == "Skip to content"
@@ -111,7 +111,7 @@ def test_a_token_is_made_and_revoked_by_hand(
     chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url)
-    log_in(watched, "alice")
+    watched.take_session(client_of(people.alice))
     watched.open("/profile/")
     watched.page.fill("#id_name", "ci")
     watched.page.click("text=Create token")

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.boards.panels import BOARDS, FIRST
-from tests.journeys.operate.test_every_page import ALL_RULES, VISUAL_RULES, violations
-from tests.support.browser import Watched, watch
+from tests.journeys.operate.test_every_page import changing, settled, turn_into, violations
+from tests.support.browser import PHONE, Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint
 from tests.support.dashboards.fixtures import Scraping
@@ -32,11 +32,8 @@ HIDE = """value => {
 def seen(chrome: Browser, live_server: Any, settings: Any, url: str, **look: Any) -> Watched:
     """A viewer's browser, before any page, with the Prometheus at `url`."""
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
-    cookie = logged_in("viewer").cookies[settings.SESSION_COOKIE_NAME]
     watched = watch(chrome, live_server.url, **look)
-    watched.page.context.add_cookies(
-        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
-    )
+    watched.take_session(logged_in("viewer"))
     return watched
 
 
@@ -78,36 +75,51 @@ def query(page: Page) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(page.url).query))
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.timeout(300)
 def test_charts_are_drawn_and_said_in_words(
-    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping, width: int, theme: str
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
+    """On a desktop in light colours, which then turns into a dark phone."""
     make_endpoint("demo")
-    it = seen(chrome, live_server, settings, scraping.url, width=width, theme=theme)
+    it = seen(chrome, live_server, settings, scraping.url)
     it.page.goto(f"{live_server.url}/dashboards/endpoints/demo/")
     drawn(it.page)
     expect(it.page.locator("[data-board-status]")).to_contain_text("workers 1 of 1, routers 1 of 1")
     unfolded(it.page)
-    scrolled_through(it.page)
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
+    until(lambda: all_are_drawn(it.page), 90, "a chart in each panel")
     sources = it.page.locator("[data-panel=sources]")
     sources.locator("summary").click()
     expect(sources.locator("tbody tr").first).to_contain_text("Device40.0 %")
     spoken = sources.locator(".panel-chart").get_attribute("aria-label") or ""
     assert "Computed 10.0 %" in spoken
-    assert not it.overflows()
     it.page.evaluate(
         "document.querySelectorAll('[data-panel] details').forEach(d => d.open = true)"
     )
-    rules = ALL_RULES if width == 1280 else VISUAL_RULES
-    assert violations(it, rules=rules) == [], "with every section and table open"
-    # Text takes the page's colour, so that it can be read in both themes.
-    colours = it.page.evaluate(
+    assert not it.overflows()
+    assert violations(it) == [], "with every section and table open"
+    until(lambda: has_the_pages_colour(it.page), what="text in the page's colour")
+    light = it.page.evaluate("getComputedStyle(document.body).color")
+    turn_into(it, PHONE, "dark")
+    assert it.page.evaluate("getComputedStyle(document.body).color") != light
+    until(lambda: has_the_pages_colour(it.page), what="text in the dark page's colour")
+    until(lambda: all_are_drawn(it.page), 90, "a chart in each panel, on a phone")
+    assert settled(lambda: changing(it)) == [], "with every section and table open"
+    assert it.complaints == []
+
+
+def all_are_drawn(page: Page) -> bool:
+    """A query may time out on a busy machine; the next poll brings its chart."""
+    scrolled_through(page)
+    return page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
+
+
+def has_the_pages_colour(page: Page) -> bool:
+    """So that it can be read in both themes."""
+    chart, body = page.evaluate(
         "[getComputedStyle(document.querySelector('.panel-chart .xtick text')).fill,"
         " getComputedStyle(document.body).color]"
     )
-    assert colours[0] == colours[1]
-    assert it.complaints == []
+    return bool(chart == body)
 
 
 def test_sections_fold_and_are_remembered(
@@ -264,9 +276,10 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     assert int(wider["from"]) < int(chosen["from"])
     it.page.go_back()
     expect(it.page).to_have_url(address)
-    it.page.get_by_label("Last 1 hour").click()
-    expect(it.page.locator("[aria-current=true]")).to_have_text("1h")
-    assert query(it.page) == {"range": "1h", "compare": "previous"}
+    it.page.get_by_label("Last 6 hours").click()
+    expect(it.page.locator("[aria-current=true]")).to_have_text("6h")
+    assert query(it.page) == {"range": "6h", "compare": "previous"}
+    drawn(it.page)
     undone_by_nothing_late(it.page)
     assert it.complaints == []
 
@@ -367,17 +380,6 @@ def test_charts_stay_and_are_called_stale_when_prometheus_goes(
     expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
     assert it.page.locator(".panel-chart:has(.main-svg)").count() > 0
     expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
-
-
-def test_the_range_is_in_the_address(
-    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
-) -> None:
-    it = seen(chrome, live_server, settings, scraping.url)
-    it.page.goto(f"{live_server.url}/dashboards/")
-    it.page.get_by_label("Last 6 hours").click()
-    expect(it.page).to_have_url(f"{live_server.url}/dashboards/?range=6h")
-    drawn(it.page)
-    expect(it.page.locator("[aria-current=true]")).to_have_text("6h")
 
 
 def test_what_all_panels_lack_is_said_once(

@@ -40,9 +40,8 @@ def console(running: Fleet) -> Iterator[str]:
 
 
 def seen(chrome: Browser, url: str, settings: Any, **look: Any) -> Watched:
-    cookie = logged_in("operator").cookies[settings.SESSION_COOKIE_NAME]
     watched = watch(chrome, url, **look)
-    watched.page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": url}])
+    watched.take_session(logged_in("operator"))
     return watched
 
 

@@ -18,6 +18,7 @@ from endpoints.placement import provisioner
 from tests.support.browser import PHONE, Watched, watch
 from tests.support.endpoints.paper_cluster import PaperCluster
 from tests.support.endpoints.world import World
+from tests.support.people import client_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
@@ -59,11 +60,7 @@ def shown(cluster: PaperCluster, placed: Endpoint) -> Endpoint:
 
 def logged_in(browser: Browser, url: str, width: int, theme: str) -> Watched:
     watched = watch(browser, url, width, theme)
-    watched.open("/login/")
-    watched.page.fill("#id_username", "alice")
-    watched.page.fill("#id_password", "wonderland-1")
-    watched.page.keyboard.press("Enter")
-    watched.page.wait_for_selector("aside.navbar")
+    watched.take_session(client_of(User.objects.get(username="alice")))
     return watched
 
 
