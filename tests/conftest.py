@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from tests.support import child_processes
 from tests.support.child_processes import ChildProcesses
-from tests.support.dashboards.fixtures import scraping  # noqa: F401
+from tests.support.dashboards.fixtures import _scraping, scraping  # noqa: F401
 from tests.support.database_template import DatabaseTemplate, digest
 from tests.support.kube.fixtures import *  # noqa: F403
 

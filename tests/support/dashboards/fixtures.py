@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -19,12 +20,14 @@ import pytest
 from dashboards.boards import answers
 from dashboards.boards.queries import metric_names as queries
 from dashboards.boards.results import targets as intervals
-from dashboards.prometheus.http.client import Prometheus, Question
+from dashboards.prometheus.http import client as http_client
+from dashboards.prometheus.http.client import Deadlines, Prometheus, Question
 from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports
 from tests.support.prometheus import Exporter, running_prometheus, write_blocks
 from tests.support.waiting import until
 
+PATIENT = partial(Deadlines, connect_s=30, read_s=60, page_s=90)
 JOBS = ("vllm", "router", "l2")
 PAST_S, AHEAD_S = 60, 8
 LOOKBACK_S = 400  # a sample counts for five minutes where no marker of its end is on disk
@@ -55,8 +58,15 @@ def nothing_kept() -> None:
     intervals.clear_memory()
 
 
+@pytest.fixture
+def scraping(_scraping: Scraping, monkeypatch: pytest.MonkeyPatch) -> Scraping:
+    """For clients with more time than an operator has: the machine may be under load."""
+    monkeypatch.setattr(http_client, "Deadlines", PATIENT)
+    return _scraping
+
+
 @pytest.fixture(scope="module")
-def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
+def _scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
     exporters = [
         Exporter("demo"),
         Exporter("idle", busy=False),
