@@ -72,7 +72,7 @@ test-vllm: vllm ## real vLLM workers, shared by the tests of one process; prints
 	@$(call later,$@,-m "vllm and not e2e" $(call marked,vllm))
 
 test-vllm-product: vllm test-tools ## the whole product with real vLLM; prints at its end
-	@export EMBERLINE_TEST_PORT_SLICE=9; $(call later,$@,-m "vllm and e2e" $(call marked,e2e))
+	@$(call later,$@,-m "vllm and e2e" $(call marked,e2e))
 
 test-tools: install
 	@$(BIN)/python -m console.launcher test-tools

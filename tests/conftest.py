@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import gc
 import os
+import sqlite3
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import django
 import pytest
 from hypothesis import settings
 
 from tests.support import child_processes
 from tests.support.child_processes import ChildProcesses
 from tests.support.dashboards.fixtures import scraping  # noqa: F401
+from tests.support.database_template import DatabaseTemplate, digest
 from tests.support.kube.fixtures import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+ROOT = Path(__file__).resolve().parents[1]
 CHILDREN = ChildProcesses()
 gc.disable()  # until the tests are collected: next to nothing of it is garbage
 
@@ -59,6 +64,39 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         forks.close_fork_server()
     if left := CHILDREN.left_behind():
         pytest.fail("child processes left behind:\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def _database_template(django_db_modify_db_settings: None) -> DatabaseTemplate | None:
+    from django.apps import apps
+    from django.db import connection
+
+    if connection.vendor != "sqlite":
+        return None
+    folders = [Path(app.path) / "migrations" for app in apps.get_app_configs()]
+    files = [file for folder in folders for file in folder.glob("**/*.py")]
+    name = digest(files, sys.version, sqlite3.sqlite_version, django.__version__)
+    return DatabaseTemplate(ROOT / "var" / "test-databases", name)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(_database_template: DatabaseTemplate | None) -> bool:
+    """Whether the test database exists; `migrate` then finds nothing to do in it."""
+    return _database_template is not None and _database_template.copy(_database())
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    _database_template: DatabaseTemplate | None, django_db_keepdb: bool, django_db_setup: None
+) -> None:
+    if _database_template is not None and not django_db_keepdb:
+        _database_template.keep(_database())
+
+
+def _database() -> Path:
+    from django.db import connection
+
+    return Path(connection.creation._get_test_db_name())
 
 
 @pytest.fixture(scope="module")

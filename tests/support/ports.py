@@ -1,22 +1,37 @@
 """Free loopback ports for programs that need a port argument.
 
-Below the ephemeral range of `bind(0)` and outgoing connections, and from a slice not used by other
-processes of this test run: otherwise the port could be taken before the program binds it.
+Below the ephemeral range of `bind(0)` and outgoing connections, and from a slice that no other
+process of any test run uses: otherwise the port could be taken before the program binds it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
-import re
 import socket
+import tempfile
+from pathlib import Path
+from typing import IO
 
-_FIRST, _SLICE = 10_000, 600
-_worker = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
-# EMBERLINE_TEST_PORT_SLICE: for a run beside another one, both without xdist.
-_alone = int(os.environ.get("EMBERLINE_TEST_PORT_SLICE", "8"))
-_slice = _FIRST + _SLICE * (int(_worker.group(1)) % 8 if _worker else _alone)
-# Two runs on one machine start at different offsets.
+_FIRST, _SLICE, _SLICES = 10_000, 600, 36
+
+
+def _claim_slice() -> tuple[int, IO[bytes]]:
+    """Return the first port of a slice, and the file whose lock holds it until this process ends."""
+    for number in range(_SLICES):
+        file = (Path(tempfile.gettempdir()) / f"emberline-test-ports-{number}").open("wb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+        else:
+            return _FIRST + number * _SLICE, file
+    raise AssertionError(f"all {_SLICES} port slices are used by other test processes")
+
+
+_slice, _lock = _claim_slice()
+# The next process with this slice begins elsewhere: ports of the last one may not be free yet.
 _next = itertools.count(os.getpid() * 37)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -59,6 +59,18 @@ def running_prometheus(folder: Path, config: str, *more: str) -> Iterator[str]:
         process.wait(60)
 
 
+def write_blocks(rows: Mapping[str, list[str]], folder: Path) -> None:
+    """Write samples (lines of OpenMetrics with times in seconds, by metric) as blocks that
+    `running_prometheus` in the folder reads."""
+    file = folder / "samples.om"
+    with file.open("w") as out:
+        for name, lines in rows.items():
+            out.write(f"# TYPE {name} unknown\n" + "\n".join(lines) + "\n")
+        out.write("# EOF\n")
+    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(file)]
+    subprocess.run([*command, str(folder / "data")], check=True, capture_output=True)
+
+
 def _ready(url: str, process: subprocess.Popen[bytes]) -> bool:
     assert process.poll() is None, "Prometheus ended at once"
     try:
@@ -80,22 +92,26 @@ class Exporter:
         self.busy = busy
         self.without = without  # metric missing in this version
         self.lives = lives
-        self._scrapes = dict.fromkeys(("vllm", "router", "l2"), 0)
+        self.scrapes = dict.fromkeys(("vllm", "router", "l2"), 0)
         self._lock = threading.Lock()
 
     def answers(self) -> dict[str, Any]:
         """Return responses for `http_stub`, one path for each job."""
-        return {f"/{job}": partial(self.metrics, job) for job in self._scrapes}
+        return {f"/{job}": partial(self.metrics, job) for job in self.scrapes}
 
     def metrics(self, job: str, _path: str, _body: bytes) -> tuple[int, str]:
         with self._lock:
-            self._scrapes[job] += 1
-            n = self._scrapes[job]
+            self.scrapes[job] += 1
+            n = self.scrapes[job]
         if self.lives and n > self.lives:
             return 500, "gone"
+        return 200, "\n".join(self.lines(job, n)) + "\n"
+
+    def lines(self, job: str, n: int) -> list[str]:
+        """Return the metrics of the `n`-th scrape."""
         parts = {"vllm": self._worker, "router": self._router, "l2": self._node}
         lines = parts[job](n if self.busy else 0)
-        return 200, "\n".join(x for x in lines if not self.without or self.without not in x) + "\n"
+        return [line for line in lines if not self.without or self.without not in line]
 
     def _worker(self, n: int) -> list[str]:
         base = 'model_name="m",engine="0"'

@@ -214,7 +214,7 @@ class MissLedger:
         if _CHANGED.isdisjoint(found.tokens):
             found.offset, found.place = None, ""
         elif seen.change is not None and seen.change.template:
-            self._note_layout(decision, seen, found, size)
+            self._note_layout(exchange.decision, seen, found, size)
         return found
 
     @staticmethod

@@ -1,11 +1,19 @@
-"""Every test with a loop runs twice: on uvloop, and on asyncio in debug mode."""
+"""Event loops of the router's tests.
+
+What opens connections runs twice: on uvloop, as in production, and on asyncio in debug mode. The
+packages of WITHOUT_CONNECTIONS open none themselves; there uvloop alone is enough.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 import uvloop
+
+WITHOUT_CONNECTIONS = {"access", "kvaware", "misses", "observe", "policies", "prompt", "tokens"}
 
 
 def _asyncio_in_debug_mode() -> asyncio.AbstractEventLoop:
@@ -15,5 +23,9 @@ def _asyncio_in_debug_mode() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.relative_to(Path(__file__).parent).parts[0] in WITHOUT_CONNECTIONS:
+        return {"uvloop": uvloop.new_event_loop}
     return {"uvloop": uvloop.new_event_loop, "asyncio": _asyncio_in_debug_mode}

@@ -12,7 +12,7 @@ from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, replaying, 
 from tests.support.dashboards.fixtures import wait_for
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # what replays computes as long as it is there
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     with replaying(tmp_path_factory.mktemp("recorded")) as url:
         client = Prometheus(url)

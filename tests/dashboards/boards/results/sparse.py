@@ -7,13 +7,12 @@ the same events, without Prometheus.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dashboards.boards.queries import metric_names as n
-from tests.support.prometheus import PROMTOOL
+from tests.support.prometheus import write_blocks
 
 SCRAPE_S = 5
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -171,10 +170,4 @@ def write(targets: list[Target], end: int, folder: Path) -> None:
         for (name, pairs), value, at in target.samples(end):
             shown = ",".join(f'{k}="{v}"' for k, v in (dict(pairs) | target.labels).items())
             rows.setdefault(name, []).append(f"{name}{{{shown}}} {value!r} {at}")
-    file = folder / "samples.om"
-    with file.open("w") as out:
-        for name, lines in rows.items():
-            out.write(f"# TYPE {name} unknown\n" + "\n".join(lines) + "\n")
-        out.write("# EOF\n")
-    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(file)]
-    subprocess.run([*command, str(folder / "data")], check=True, capture_output=True)
+    write_blocks(rows, folder)

@@ -7,7 +7,6 @@ change.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from tests.support.kube.behaviours import stamp
@@ -21,6 +20,7 @@ from tests.support.kube.fake.fields import (
     words,
 )
 from tests.support.kube.fake.refusals import ApiError
+from tests.support.kube.fake.store import copied
 
 Owner = tuple[str, str, str]  # manager, operation, subresource
 Owners = dict[Owner, set[Path]]
@@ -67,12 +67,12 @@ def apply(
 ) -> dict[str, Any]:
     """Return the object after the apply."""
     owners = read(live) if live is not None else {}
-    before = copy.deepcopy(owners)
+    before = {owner: set(paths) for owner, paths in owners.items()}
     me = (manager, "Apply", subresource)
     asked = leaves(wanted)
     present = leaves(live) if live is not None else {}
     _conflicts(owners, me, asked, present, force, wanted["apiVersion"])
-    result: dict[str, Any] = copy.deepcopy(live) if live is not None else {}
+    result: dict[str, Any] = copied(live) if live is not None else {}
     # Whole items before their fields: keys identify an item.
     for path in sorted(owners.get(me, set()) - set(asked), key=len):
         if not _wanted_by_others(owners, me, path):
@@ -153,7 +153,7 @@ def update(
 ) -> None:
     """Record ownership in `data` after a write other than apply."""
     owners = read(live) if live is not None else {}
-    before = copy.deepcopy(owners)
+    before = {owner: set(paths) for owner, paths in owners.items()}
     old = leaves(live) if live is not None else {}
     new = leaves(data)
     changed = {path for path, value in new.items() if path not in old or old[path] != value}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from tests.support.kube.fake.fields import item_key, keys_of
 from tests.support.kube.fake.refusals import ApiError
+from tests.support.kube.fake.store import copied
 
 
 def merge_patch(live: Any, patch: Any) -> Any:
@@ -56,7 +56,7 @@ def _strategic_items(live: list[Any], patch: list[Any], keys: tuple[str, ...]) -
 
 def json_patch(live: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
     """RFC 6902; raises 422 for an operation that does not apply."""
-    result = {"": copy.deepcopy(live)}
+    result = {"": copied(live)}
     for operation in operations:
         parts = ["", *map(_unescape, operation["path"].split("/")[1:])]
         try:

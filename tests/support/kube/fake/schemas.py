@@ -6,6 +6,7 @@ custom ones by the schema of their CustomResourceDefinition.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +39,8 @@ def troubles(kind: str, data: dict[str, Any], schema: dict[str, Any] | None) -> 
 
 def check(
     kind: str, data: dict[str, Any], schema: dict[str, Any] | None, strict: bool, apply: bool
-) -> None:
+) -> list[Trouble]:
+    """Raise what makes the server refuse the object, return the rest."""
     found = troubles(kind, data, schema)
     unknown = [path for path, what, _ in found if what == "unknown"]
     if unknown and apply:
@@ -67,11 +69,12 @@ def check(
         spelled = ", ".join(f"{path}: {text}" for path, text in invalid)
         spelled = spelled if len(invalid) == 1 else f"[{spelled}]"
         raise ApiError(422, f'{kind} "{name}" is invalid: {spelled}', causes=causes, kind=kind)
+    return found
 
 
-def prune(kind: str, data: dict[str, Any], schema: dict[str, Any] | None) -> None:
+def prune(data: dict[str, Any], found: list[Trouble]) -> None:
     """Drop unknown fields, as without strict validation."""
-    for path, what, _ in troubles(kind, data, schema):
+    for path, what, _ in found:
         if what == "unknown":
             at: Any = data
             *outer, last = re.findall(r"[^.\[\]]+", path)
@@ -85,13 +88,18 @@ def _modelled(value: Any, model: Any, path: str) -> Iterator[Trouble]:
         if value is not None:
             yield path, "type", f"{type(value).__name__} into object"
         return
-    names = {json_name: name for name, json_name in model.attribute_map.items()}
+    types = _field_types(model)
     for key, inner in value.items():
         here = f"{path}.{key}" if path else key
-        if key not in names:
+        if key not in types:
             yield here, "unknown", ""
         elif inner is not None:
-            yield from _typed(inner, model.openapi_types[names[key]], here)
+            yield from _typed(inner, types[key], here)
+
+
+@functools.cache
+def _field_types(model: Any) -> dict[str, str]:
+    return {json: model.openapi_types[name] for name, json in model.attribute_map.items()}
 
 
 def _typed(value: Any, said: str, path: str) -> Iterator[Trouble]:

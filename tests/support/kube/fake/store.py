@@ -43,6 +43,15 @@ class Change:
     before: Object | None
 
 
+def copied(data: Any) -> Any:
+    """Return a deep copy of JSON data; `copy.deepcopy` takes ten times as long."""
+    if isinstance(data, dict):
+        return {key: copied(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [copied(item) for item in data]
+    return data
+
+
 class Store:
     def __init__(self) -> None:
         self.lock = threading.RLock()

@@ -6,7 +6,6 @@ the last two. A write without a change has no effect.
 
 from __future__ import annotations
 
-import copy
 import secrets
 import time
 import uuid
@@ -19,7 +18,7 @@ from tests.support.kube.client import KINDS
 from tests.support.kube.fake import defaults, owners, patches, schemas
 from tests.support.kube.fake.admission import admit
 from tests.support.kube.fake.refusals import ApiError
-from tests.support.kube.fake.store import Object, Resource, Store
+from tests.support.kube.fake.store import Object, Resource, Store, copied
 
 NO_STATUS = {
     "ConfigMap", "Secret", "ServiceAccount", "Event", "Endpoints", "EndpointSlice", "Role",
@@ -124,7 +123,7 @@ class Verbs:
                     415, "custom resources have no strategic merge", "UnsupportedMediaType"
                 )
             before = self.get(resource, namespace, name)
-            data = ways[media](copy.deepcopy(before), patch)
+            data = ways[media](copied(before), patch)
             return self._write(resource, before, data, options)
 
     def _apply(
@@ -160,12 +159,12 @@ class Verbs:
         applied: bool = False,
     ) -> Object:
         """The caller holds the lock and passes ownership of `data`."""
-        data = copy.deepcopy(data)
+        data = copied(data)
         data["apiVersion"], data["kind"] = resource.version, resource.kind
         self._same(resource, before, data)
         if self._check:
-            schemas.check(resource.kind, data, resource.schema, options.strict, apply=False)
-            schemas.prune(resource.kind, data, resource.schema)
+            found = schemas.check(resource.kind, data, resource.schema, options.strict, False)
+            schemas.prune(data, found)
         _split(resource, before, data, options.sub)
         defaults.fill(resource.kind, data)
         _stamp(before, data)
@@ -237,7 +236,7 @@ class Verbs:
             _precondition(resource, before, options.preconditions)
             if options.dry_run:
                 return before
-            data = copy.deepcopy(before)
+            data = copied(before)
             metadata = data["metadata"]
             finalizers = set(metadata.get("finalizers", ()))
             # Cluster-scoped objects own nothing here: no wait.
@@ -279,7 +278,7 @@ class Verbs:
     ) -> Object:
         with self.store.lock:
             before = self.get(resource, namespace, name)
-            data = copy.deepcopy(before)
+            data = copied(before)
             data["spec"]["replicas"] = replicas
             self._write(resource, before, data, replace(options, sub="scale"))
             return self.scale(resource, namespace, name)
@@ -296,7 +295,7 @@ def _full(resource: Resource) -> str:
 def _placed(resource: Resource, namespace: str, data: Any) -> Object:
     if not isinstance(data, dict) or not isinstance(data.get("metadata", {}), dict):
         raise ApiError(400, "the body is not an object of the API")
-    data = copy.deepcopy(data)
+    data = copied(data)
     metadata = data.setdefault("metadata", {})
     said = metadata.get("namespace", namespace)
     if resource.namespaced and said != namespace:
@@ -315,14 +314,14 @@ def _split(resource: Resource, before: Object | None, data: Object, sub: str) ->
     if sub == "status" and before is not None:
         status, fields = data.get("status", {}), data["metadata"].get("managedFields")
         data.clear()
-        data.update(copy.deepcopy(before))
+        data.update(copied(before))
         data["status"] = status
         if fields is not None:
             data["metadata"]["managedFields"] = fields
     elif resource.status:
         data.pop("status", None)
         if before is not None and "status" in before:
-            data["status"] = copy.deepcopy(before["status"])
+            data["status"] = copied(before["status"])
         elif before is None and resource.schema is None:
             data["status"] = dict(FIRST_STATUS.get(resource.kind, {}))
 

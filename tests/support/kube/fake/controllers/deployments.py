@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from typing import Any
@@ -15,7 +14,7 @@ from tests.support.kube.fake.controllers.world import (
     leaving,
     reference,
 )
-from tests.support.kube.fake.store import Object
+from tests.support.kube.fake.store import Object, copied
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -43,10 +42,10 @@ def _one(world: World, data: Object) -> None:
 
 
 def _create(world: World, data: Object, name: str, old: list[Object]) -> Object:
-    template = copy.deepcopy(data["spec"]["template"])
+    template = copied(data["spec"]["template"])
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     labels[HASH] = name
-    selector = copy.deepcopy(data["spec"]["selector"])
+    selector = copied(data["spec"]["selector"])
     selector.setdefault("matchLabels", {})[HASH] = name
     metadata = {
         "name": f"{data['metadata']['name']}-{name}",

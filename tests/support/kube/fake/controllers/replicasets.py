@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import secrets
 import time
 from datetime import datetime
@@ -16,7 +15,7 @@ from tests.support.kube.fake.controllers.world import (
     reference,
 )
 from tests.support.kube.fake.refusals import ApiError
-from tests.support.kube.fake.store import Object
+from tests.support.kube.fake.store import Object, copied
 
 ENDED = ("Succeeded", "Failed")
 
@@ -46,7 +45,7 @@ def _one(world: World, data: Object) -> None:
 
 
 def make(world: World, owner: Object, name: str, **labels: str) -> Object:
-    template = copy.deepcopy(owner["spec"]["template"])
+    template = copied(owner["spec"]["template"])
     metadata = template.get("metadata", {})
     metadata = {
         **metadata,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from tests.support.kube.fake.controllers.replicasets import available, make
 from tests.support.kube.fake.controllers.world import World, digest, leaving, pod_ready
-from tests.support.kube.fake.store import Object
+from tests.support.kube.fake.store import Object, copied
 
 HASH = "controller-revision-hash"
 NUMBER = "apps.kubernetes.io/pod-index"
@@ -71,7 +70,7 @@ def _update(world: World, data: Object, pods: dict[int, Object], name: str, want
 def _make(world: World, data: Object, number: int, name: str) -> Object:
     own = f"{data['metadata']['name']}-{number}"
     labels = {HASH: name, NUMBER: str(number), "statefulset.kubernetes.io/pod-name": own}
-    owner: Any = copy.deepcopy(data)
+    owner: Any = copied(data)
     spec = owner["spec"]["template"]["spec"]
     spec |= {"hostname": own, "subdomain": data["spec"].get("serviceName", "")}
     for template in data["spec"].get("volumeClaimTemplates", ()):
