@@ -41,7 +41,7 @@ def chats(turns: int = 5) -> list[dict[str, Any]]:
     return found[::-1]
 
 
-def test_conversations_kept_together_are_torn_apart_by_turns() -> None:
+def test_conversations_of_one_prefix_are_split_by_round_robin() -> None:
     # Hexadecimal names: a0, b0, a1, ...
     found = told(chats(), "prefixaware")
     now, turns = found["prefixaware"], found["roundrobin"]
@@ -53,7 +53,7 @@ def test_conversations_kept_together_are_torn_apart_by_turns() -> None:
     assert turns.busiest == 0.5
 
 
-def test_round_robin_breaks_a_pair_that_comes_in_another_rhythm() -> None:
+def test_round_robin_splits_pairs_that_arrive_in_another_rhythm() -> None:
     records = [record(["a0", "a1", "a2", "a3"], "w0") for _ in range(8)]
     found = told(records, "prefixaware")
     assert found["roundrobin"].moved == 4
@@ -61,14 +61,14 @@ def test_round_robin_breaks_a_pair_that_comes_in_another_rhythm() -> None:
     assert found["prefixaware"].known_tokens == 4 * 64 * 7
 
 
-def test_kvaware_s_records_hold_prefixes_which_prefixaware_can_use() -> None:
+def test_kvaware_records_contain_prefixes_usable_by_prefixaware() -> None:
     found = told(chats(), "kvaware")
     assert found["prefixaware"].why_not == ""
     assert found["prefixaware"].known_tokens > 0
     assert found["kvaware"].current
 
 
-def test_what_records_do_not_hold_is_said() -> None:
+def test_missing_fields_of_records_are_reported() -> None:
     bare = [record([], "w0", "round_robin") for _ in range(8)]
     found = told(bare, "roundrobin")
     assert found["roundrobin"].known_tokens is None
@@ -77,7 +77,7 @@ def test_what_records_do_not_hold_is_said() -> None:
     assert "doctor" in found["kvaware"].why_not
 
 
-def test_too_few_broken_and_pinned_records_are_not_counted() -> None:
+def test_sparse_broken_and_pinned_records_are_not_counted() -> None:
     broken: list[dict[str, Any]] = [{}, {"candidates": [{}], "prompt_tokens": 1, "chosen": "x"}]
     pinned = record(["a0"], "w0", "pinned")
     down = record(["a0"], "w0")
@@ -89,7 +89,7 @@ def test_too_few_broken_and_pinned_records_are_not_counted() -> None:
     assert told(enough, "prefixaware")["roundrobin"].requests == MIN_REQUESTS - 1
 
 
-def test_a_busy_worker_is_left_alone_as_the_record_says_it_was_busy() -> None:
+def test_busy_workers_of_the_record_are_avoided() -> None:
     busy = [record(["a0", "a1"], "w0") for _ in range(6)]
     for one in busy:
         one["candidates"][0]["score"] += 100_000

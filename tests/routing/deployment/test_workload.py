@@ -61,7 +61,7 @@ def test_golden() -> None:
     assert text == GOLDEN.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-def test_a_router_finds_workers_itself_and_only_those_of_its_endpoint() -> None:
+def test_router_discovers_only_workers_of_its_endpoint() -> None:
     endpoint = on_cluster()
     config = compile_config(endpoint, (worker(0), worker(1)))
     assert "workers" not in config
@@ -73,12 +73,12 @@ def test_a_router_finds_workers_itself_and_only_those_of_its_endpoint() -> None:
     assert around.watches_services == ("demo-worker-pods",)
 
 
-def test_what_workers_come_and_go_changes_no_file_of_a_router() -> None:
+def test_worker_changes_change_no_file_of_a_router() -> None:
     endpoint = on_cluster()
     assert compile_config(endpoint, (worker(0),)) == compile_config(endpoint, ())
 
 
-def test_keys_lie_in_a_secret_and_the_service_has_the_port_callers_are_told() -> None:
+def test_keys_are_in_a_secret_and_the_service_has_the_published_port() -> None:
     target = RenderingTarget("llm", frozenset(able.CAPABILITIES))
     objects = render(pods(on_cluster()), target, Secrets())
     by_kind = {(one["kind"], one["metadata"]["name"]): one for one in objects}
@@ -216,7 +216,7 @@ def reconcile(cluster: Cluster) -> Any:
     return component.reconcile(on_cluster(), (worker(0),))
 
 
-def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
+def test_every_router_is_queried_and_the_worst_status_counts() -> None:
     good = told(**{"demo-worker-0": ("up", 2)})
     with http_stub(dict(good)) as one, http_stub(dict(good)) as two:
         cluster = Cluster(pod(0, one.url), pod(1, two.url))
@@ -244,7 +244,7 @@ def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
     assert reconcile(cluster).reason == "RouterSilent"
 
 
-def test_fewer_routers_than_asked_for_are_not_enough_and_say_why() -> None:
+def test_missing_routers_are_reported_with_the_reason() -> None:
     with http_stub(told(**{"demo-worker-0": ("up", 0)})) as one:
         late = pod(1, "", ReplicaState.STARTING)
         status = reconcile(Cluster(pod(0, one.url), late))

@@ -274,7 +274,7 @@ TestConnections: Any = Connections.TestCase
 TestConnections.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 
 
-def test_a_pause_of_the_client_is_no_silence_of_the_worker() -> None:
+def test_client_pause_is_no_worker_timeout() -> None:
     """While the client does not read, the worker may not write."""
     machine = Connections()
     client = machine.world.client
@@ -295,7 +295,7 @@ def test_a_pause_of_the_client_is_no_silence_of_the_worker() -> None:
         machine.teardown()
 
 
-def test_a_client_which_is_full_pauses_no_connection_that_is_kept() -> None:
+def test_full_client_buffer_pauses_no_kept_connection() -> None:
     """Found by the machine above: an answer without a body fills the client's buffer when the
     worker's connection has been given back already. Whoever got it next would wait for ever."""
     state = Connections()

@@ -108,7 +108,7 @@ def sent(router: Stub, path: str = "/v1/chat/completions") -> dict[str, Any]:
     return next(json.loads(body) for _, where, body in router.seen if where == path)
 
 
-def test_a_miss_is_explained_below_the_answer(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_miss_is_explained_below_the_response(demo_endpoint: Endpoint, router: Stub) -> None:
     usage = {**USAGE, "prompt_tokens_details": {"cached_tokens": 8}}
     body = lines({"choices": [{"delta": {"content": "Once"}}]}, {"choices": [], "usage": usage})
     router.answers["/v1/chat/completions"] = (200, body)
@@ -121,7 +121,7 @@ def test_a_miss_is_explained_below_the_answer(demo_endpoint: Endpoint, router: S
     assert cold["miss"] == "", "every prompt token is computed on purpose"
 
 
-def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: Endpoint) -> None:
+def test_response_is_streamed_and_ends_with_its_measurements(demo_endpoint: Endpoint) -> None:
     answer = chat(browser("operator"), said(parameters={"max_tokens": 5, "temperature": 0.5}))
     (first, head), *pieces, (last, done) = events(answer)
     assert (first, head["worker"]) == ("head", "demo-worker-0")
@@ -143,7 +143,7 @@ def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: End
     assert SECRET not in json.dumps(done)
 
 
-def test_the_request_is_what_was_asked_for(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_request_has_the_submitted_fields(demo_endpoint: Endpoint, router: Stub) -> None:
     body = said(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
     events(chat(browser("operator"), body))
     got = sent(router)
@@ -152,16 +152,14 @@ def test_the_request_is_what_was_asked_for(demo_endpoint: Endpoint, router: Stub
     assert "cache_salt" not in got
 
 
-def test_cold_means_a_salt_which_is_another_each_time(
-    demo_endpoint: Endpoint, router: Stub
-) -> None:
+def test_cold_requests_have_a_new_salt_each_time(demo_endpoint: Endpoint, router: Stub) -> None:
     for _ in range(2):
         events(chat(browser("operator"), said(cold=True)))
     salts = {json.loads(b)["cache_salt"] for _, p, b in router.seen if p == "/v1/chat/completions"}
     assert len(salts) == 2
 
 
-def test_another_strategy_is_asked_first_and_its_worker_pinned(
+def test_other_strategy_is_dry_run_first_and_its_worker_pinned(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     done = events(chat(browser("operator"), said(route="roundrobin")))[-1][1]
@@ -177,7 +175,7 @@ def test_another_strategy_is_asked_first_and_its_worker_pinned(
     assert "has no prefix memory" in refused.json()["detail"]
 
 
-def test_a_viewer_sees_the_page_and_may_not_send(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_viewer_sees_the_page_and_cannot_send(demo_endpoint: Endpoint, router: Stub) -> None:
     page = browser("viewer").get(HOME)
     assert "requires the operator role" in page.text
     assert SECRET not in page.text
@@ -211,7 +209,7 @@ def test_a_viewer_sees_the_page_and_may_not_send(demo_endpoint: Endpoint, router
         (said(model="other"), "model"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_its_field(
+def test_invalid_requests_are_rejected_with_their_field(
     demo_endpoint: Endpoint, router: Stub, body: Any, field: str
 ) -> None:
     answer = chat(browser("operator"), body)
@@ -220,7 +218,7 @@ def test_what_cannot_be_sent_is_refused_with_its_field(
     assert router.seen == []
 
 
-def test_a_refusal_of_the_router_is_the_answer(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_router_rejection_is_shown_as_the_response(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/v1/chat/completions"] = (
         400,
         {"error": {"message": "no chat template", "code": "bad_request"}},
@@ -231,7 +229,7 @@ def test_a_refusal_of_the_router_is_the_answer(demo_endpoint: Endpoint, router: 
     assert "no chat template" in done["html"]
 
 
-def test_only_so_many_answers_at_once(
+def test_number_of_concurrent_responses_is_bounded(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "PLACES", 0)
@@ -239,7 +237,7 @@ def test_only_so_many_answers_at_once(
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_watchers")
 
 
-async def test_who_stops_listening_hangs_up_on_the_router() -> None:
+async def test_client_disconnect_closes_the_router_connection() -> None:
     async with FakeWorker() as worker:
         worker.script = _for_ever
         ask = PromptRequest(
@@ -258,7 +256,7 @@ async def _for_ever(talk: Conversation) -> None:
     await asyncio.Event().wait()
 
 
-def test_without_a_script_one_message_is_answered(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_single_message_is_answered_without_a_script(demo_endpoint: Endpoint, router: Stub) -> None:
     form = {"message": "Tell me", "system": "Be brief", "max_tokens": "7", "api": "chat"}
     page = browser("operator").post(HOME, form)
     assert "Once &lt;b&gt;upon a time" in page.text
@@ -271,7 +269,9 @@ def test_without_a_script_one_message_is_answered(demo_endpoint: Endpoint, route
     assert "Tell me" in bad.text, "what was typed is kept"
 
 
-def test_the_code_says_the_same_and_no_key(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_code_example_equals_the_request_and_has_no_key(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     body = json.dumps(said(parameters={"top_k": 4}))
     page = browser("viewer").post(f"{HOME}code/", body, content_type="application/json")
     for shown in ("curl -N", "OpenAI(", "fetch(", "EMBERLINE_API_KEY", "top_k"):
@@ -308,7 +308,7 @@ def test_a_response_has_a_row_for_the_table_of_runs(demo_endpoint: Endpoint) -> 
     assert row.count("<tr>") == 1
 
 
-def test_two_are_compared_side_by_side(demo_endpoint: Endpoint) -> None:
+def test_two_strategies_are_compared_side_by_side(demo_endpoint: Endpoint) -> None:
     make_endpoint("other")
     client = browser("operator")
     assert 'name="with" value="demo"' in client.get(HOME).text, "no other endpoint is Ready"

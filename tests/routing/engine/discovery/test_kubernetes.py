@@ -36,7 +36,7 @@ def pod(name: str, address: str, **conditions: bool) -> dict[str, Any]:
     return {"addresses": [address], "conditions": conditions, "targetRef": target}
 
 
-async def test_a_real_api_server(own_plane: Plane, tmp_path: Path) -> None:
+async def test_discovery_against_a_real_api_server(own_plane: Plane, tmp_path: Path) -> None:
     """List, watch, drain, removal; a server which restarts; a token it does not know."""
     plane, token = own_plane, tmp_path / "token"
     token.write_text(plane.tokens["admin"] + "\n")

@@ -47,7 +47,7 @@ STEPS = st.lists(st.one_of(*[told()] * 12, st.sampled_from(WORKERS), st.just("sw
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS, st.lists(PROMPTS, min_size=1, max_size=4), st.sampled_from(["", "t"]))
-def test_the_index_is_the_model(steps: list, prompts: list[list[int]], salt: str) -> None:
+def test_index_equals_its_model(steps: list, prompts: list[list[int]], salt: str) -> None:
     fleet, naive = Fleet(), Naive()
     for step in steps:
         if step == "sweep":
@@ -107,7 +107,7 @@ class Cache:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_it_never_claims_what_is_not_there(data: st.DataObject) -> None:
+def test_index_contains_no_absent_block(data: st.DataObject) -> None:
     fleet, cache = Fleet(), Cache()
     doubled = False
     for _ in range(data.draw(st.integers(0, 25))):

@@ -60,7 +60,7 @@ async def holds(server: RouterServer, worker: str, tokens: int) -> None:
 # -- /explain
 
 
-async def test_explain_tells_what_events_told_from_what_is_on_its_way() -> None:
+async def test_explain_separates_reported_blocks_from_blocks_in_transit() -> None:
     async with TellingWorker() as worker, told(worker) as server:
         await followed(server, "w0")
         worker.tells = False
@@ -77,7 +77,7 @@ async def test_explain_tells_what_events_told_from_what_is_on_its_way() -> None:
         assert seen["kv"]["prices_measured"] is False
 
 
-async def test_explain_says_how_far_an_index_can_be_trusted() -> None:
+async def test_explain_states_the_completeness_of_an_index() -> None:
     async with TellingWorker() as one, FakeWorker() as two, told(one, two) as server:
         await followed(server, "w0")
         listening = server._kvaware.listening
@@ -95,7 +95,7 @@ async def test_explain_says_how_far_an_index_can_be_trusted() -> None:
         assert await index("w0") == "not_believed"
 
 
-async def test_explain_says_why_there_are_no_blocks_and_when_to_ask_again() -> None:
+async def test_explain_gives_the_reason_and_retry_time_without_blocks() -> None:
     async with FakeWorker() as silent, told(silent) as server:
         seen = await explain(server)
         assert (seen["kv"]["fallback"], seen["kv"]["tokens"]) == ("no_events", "estimated")
@@ -118,7 +118,7 @@ async def test_explain_says_why_there_are_no_blocks_and_when_to_ask_again() -> N
 # -- what a worker does not tell by itself
 
 
-async def test_a_reset_through_the_router_counts_at_once() -> None:
+async def test_reset_through_the_router_applies_at_once() -> None:
     """The engine tells of it with its next step, which may be long away."""
     async with TellingWorker() as worker, told(worker) as server:
         await followed(server, "w0")
@@ -134,7 +134,7 @@ async def test_a_reset_through_the_router_counts_at_once() -> None:
 
 
 @pytest.mark.parametrize("relearn", [True, False])
-async def test_blocks_from_before_the_history_are_learnt_from_who_finds_them(relearn: bool) -> None:
+async def test_blocks_older_than_the_history_are_learnt_from_reported_hits(relearn: bool) -> None:
     async with TellingWorker(buffer=2) as worker, told(worker, kv={"relearn": relearn}) as server:
         await followed(server, "w0")
         await complete(server)
@@ -166,7 +166,7 @@ async def test_blocks_from_before_the_history_are_learnt_from_who_finds_them(rel
 
 
 @pytest.mark.parametrize("partial", [True, False])
-async def test_an_index_is_not_built_anew_for_what_its_history_lacks(partial: bool) -> None:
+async def test_index_is_not_rebuilt_for_blocks_missing_from_its_history(partial: bool) -> None:
     """It would forget what was learnt since, and find nothing of what is missing."""
     async with TellingWorker() as worker, told(worker, kv={"relearn": False}) as server:
         await followed(server, "w0")
@@ -184,7 +184,7 @@ async def test_an_index_is_not_built_anew_for_what_its_history_lacks(partial: bo
         assert follower.counts["lost"] == (0 if partial else 1)
 
 
-async def test_a_callers_own_word_about_it_is_left_alone() -> None:
+async def test_vllm_xargs_of_the_caller_are_kept() -> None:
     async with TellingWorker() as worker, told(worker) as server:
         await followed(server, "w0")
         listening = server._kvaware.listening
@@ -197,7 +197,7 @@ async def test_a_callers_own_word_about_it_is_left_alone() -> None:
 # -- counting
 
 
-async def test_counters_go_on_when_workers_leave_and_strategies_change(tmp_path: Path) -> None:
+async def test_counters_survive_worker_and_strategy_changes(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     async with (
         TellingWorker() as one,
@@ -227,7 +227,7 @@ async def test_counters_go_on_when_workers_leave_and_strategies_change(tmp_path:
         await becomes(server, 4, RECOVERIES, reason="connected")
 
 
-async def test_a_guess_is_cut_as_the_workers_blocks_are() -> None:
+async def test_estimates_use_the_block_size_of_the_worker() -> None:
     """Small blocks hold more of a prompt than large ones: a guess must not promise as small ones
     would where blocks are large."""
     async with TellingWorker() as one, TellingWorker() as two, told(one, two) as server:
@@ -244,7 +244,7 @@ async def test_a_guess_is_cut_as_the_workers_blocks_are() -> None:
         assert set(routing._cut_as_there("w1", blocks)) == {64}
 
 
-async def test_an_adapter_never_counts_as_the_base_however_new(tmp_path: Path) -> None:
+async def test_adapter_never_counts_as_its_base_model(tmp_path: Path) -> None:
     """Its name comes with the workers' next list of models; requests for it may come before."""
     path = tmp_path / "router.json"
     async with TellingWorker() as worker, told(worker, path=path) as server:

@@ -43,7 +43,7 @@ async def verdict(server: RouterServer, wanted: str, worker: str = "w0") -> dict
     return dict((await probes(server))["workers"][worker])
 
 
-async def test_a_twin_is_foreseen_and_found_in_both_forms_and_counts_as_no_request() -> None:
+async def test_twin_probe_predicts_and_measures_both_forms_uncounted() -> None:
     async with TellingWorker() as worker, probing(worker) as server:
         first = await verdict(server, "hit")
         assert first["predicted"] == first["reported"] > 0
@@ -81,7 +81,7 @@ def _mute(worker: TellingWorker) -> None:
     ("wrong", "result"),
     [(_silent, "not_told"), (_forgetful, "not_cached"), (_mute, "not_reported")],
 )
-async def test_what_is_wrong_has_a_name_a_remedy_and_an_end(
+async def test_each_probe_failure_has_a_reason_a_remedy_and_recovers(
     wrong: Callable[[TellingWorker], None], result: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(twin_probe, "EVENTS_TIMEOUT_S", 0.2)
@@ -96,7 +96,7 @@ async def test_what_is_wrong_has_a_name_a_remedy_and_an_end(
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
 
 
-async def test_a_refusal_says_what_the_worker_said_and_too_many_requests_is_none() -> None:
+async def test_rejection_contains_the_worker_message_and_429_is_no_failure() -> None:
     async with TellingWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         worker.status = 401
@@ -109,7 +109,7 @@ async def test_a_refusal_says_what_the_worker_said_and_too_many_requests_is_none
         assert prober(server).last["w0"].result == "refused"
 
 
-async def test_a_worker_which_hangs_up_is_unreachable() -> None:
+async def test_worker_that_closes_the_connection_is_unreachable() -> None:
     async with TellingWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
 
@@ -120,7 +120,7 @@ async def test_a_worker_which_hangs_up_is_unreachable() -> None:
         assert (await verdict(server, "unreachable"))["error"]
 
 
-async def test_a_model_without_a_template_is_asked_for_completions_only() -> None:
+async def test_model_without_a_template_is_probed_by_completions_only() -> None:
     async with TellingWorker() as worker:
         worker.template = False
         async with probing(worker) as server:
@@ -130,7 +130,7 @@ async def test_a_model_without_a_template_is_asked_for_completions_only() -> Non
             assert len(chats) == 1
 
 
-async def test_who_has_something_to_do_is_left_alone() -> None:
+async def test_busy_worker_is_not_probed() -> None:
     async with TellingWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         server.router.table.workers["w0"].in_flight += 1  # a caller's request
@@ -143,7 +143,7 @@ async def test_who_has_something_to_do_is_left_alone() -> None:
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
 
 
-async def test_a_request_which_comes_between_the_twins_has_the_worker_for_itself() -> None:
+async def test_request_between_the_twins_gets_the_worker_alone() -> None:
     async with TellingWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         known = server.router.table.workers["w0"]
@@ -157,7 +157,7 @@ async def test_a_request_which_comes_between_the_twins_has_the_worker_for_itself
         assert sent[-1] != sent[-2]
 
 
-async def test_who_tells_nothing_is_not_probed_and_0_means_never() -> None:
+async def test_workers_without_events_are_not_probed_and_0_disables_probes() -> None:
     async with FakeWorker() as worker, probing(worker) as server:
         await until(lambda: prober(server).counts["w0", "not_followed"] >= 2, "its turns")
         assert all(one.target == "/kv_event_sources" for one in worker.requests)
@@ -169,7 +169,7 @@ async def test_who_tells_nothing_is_not_probed_and_0_means_never() -> None:
         assert telling.sent() == []
 
 
-async def test_workers_take_turns_and_those_which_left_leave_nothing() -> None:
+async def test_workers_are_probed_in_turn_and_removed_ones_leave_nothing() -> None:
     async with TellingWorker() as one, TellingWorker() as two, probing(one, two) as server:
         await verdict(server, "hit", "w0")
         await verdict(server, "hit", "w1")
@@ -192,7 +192,7 @@ async def test_each_of_several_ranks_is_probed_by_name() -> None:
         assert not any(prober(server).counts["w0", result] for result in twin_probe.FAILURES)
 
 
-async def test_ranks_which_cannot_be_named_are_not_probed() -> None:
+async def test_ranks_that_cannot_be_named_are_not_probed() -> None:
     async with TellingWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
         listening = server._kvaware.listening
         assert listening is not None
