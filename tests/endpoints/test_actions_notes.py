@@ -49,13 +49,13 @@ def test_by_the_form(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("note", ["x" * 501, "a\x00b", None, ["a"]])
-def test_what_cannot_be_kept_changes_nothing(demo_endpoint: Endpoint, note: Any) -> None:
+def test_invalid_note_changes_nothing(demo_endpoint: Endpoint, note: Any) -> None:
     with pytest.raises(SpecErrors) as refused:
         actions.patch(SYSTEM, "demo", {"replicas": 1}, note=note)
     assert refused.value.errors[0].field == "note"
     assert Endpoint.objects.get().generation == 1
 
 
-def test_a_password_in_an_address_is_not_kept_in_the_trail(demo_endpoint: Endpoint) -> None:
+def test_password_in_an_address_is_not_stored_in_the_audit_log(demo_endpoint: Endpoint) -> None:
     actions.patch(SYSTEM, "demo", {"replicas": 1}, note="as redis://a:b@host says")
     assert AuditEvent.objects.latest("pk").note == "as redis://(hidden)@host says"

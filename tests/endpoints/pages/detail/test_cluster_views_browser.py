@@ -72,7 +72,7 @@ def picture(watched: Watched, name: str) -> None:
         watched.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
 
 
-def test_all_that_a_cluster_tells(
+def test_cluster_details_are_shown(
     chrome: Browser, alice: User, shown: Endpoint, live_server: LiveServer
 ) -> None:
     watched = logged_in(chrome, live_server.url, PHONE, "dark")
