@@ -104,7 +104,7 @@ def test_events_outside_the_range_are_omitted() -> None:
     assert told() == []
 
 
-def test_cache_nodes_are_told_of_the_fleet() -> None:
+def test_cache_node_events_are_annotated_on_the_fleet() -> None:
     record(None, "restart", "cache-node/default-0", {})
     record(None, "flush", "cache-tier/default", {})
     record(None, "create", "cluster/elsewhere", {})
@@ -115,7 +115,7 @@ def test_cache_nodes_are_told_of_the_fleet() -> None:
     }
 
 
-def test_an_alert_begins_and_ends_where_its_series_does() -> None:
+def test_alert_annotation_spans_its_series() -> None:
     make_endpoint("demo")
     Revision.objects.all().delete()
     seen = window()
@@ -132,7 +132,7 @@ def test_an_alert_begins_and_ends_where_its_series_does() -> None:
     assert 'endpoint="demo"' in prometheus.queries[0]
 
 
-def test_a_member_is_told_of_their_teams_only() -> None:
+def test_members_see_annotations_of_their_teams() -> None:
     made = teams()
     their_endpoints(made)
     actions.scale(made.hugo, CANARY, 2)
@@ -145,7 +145,7 @@ def test_a_member_is_told_of_their_teams_only() -> None:
     assert {OURS, CANARY} <= {note["endpoint"] for note in everything}
 
 
-def test_as_many_queries_for_many_endpoints_and_the_latest_are_kept() -> None:
+def test_annotations_need_constant_queries_and_keep_the_latest() -> None:
     def asked() -> int:
         with CaptureQueriesContext(connection) as seen:
             boards_annotations.list_notes(Told(), None, Scope(), window())

@@ -30,7 +30,7 @@ def told(prices: metrics.PriceMetrics) -> str:
     return registry.render()
 
 
-def test_known_prices_are_told_and_unknown_ones_are_not() -> None:
+def test_known_prices_are_exported_and_unknown_ones_are_not() -> None:
     endpoint("unpriced")
     assert told(metrics.PriceMetrics()) == ""
     catalogue.save_instance_type(cast().ada, THIS_MACHINE, PRICE)
@@ -44,7 +44,7 @@ def test_known_prices_are_told_and_unknown_ones_are_not() -> None:
     assert told(prices) == text, "they are not read for every scrape"
 
 
-def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_database_affects_only_these_series(monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> Any:
         raise DatabaseError("no secret of the connection")
 
@@ -54,7 +54,9 @@ def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.Mon
     assert counters.total("prices_unknown") == before + 1
 
 
-def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grafana_expressions_use_the_price_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each endpoint with its own price, however many consoles export it."""
 
     def tokens(*_: Any) -> str:

@@ -46,7 +46,7 @@ def order() -> list[str]:
     return [panel["panel"] for panel in CustomBoard.objects.get().panels]
 
 
-def test_pinned_by_keyboard_arranged_and_opened_by_link(operator: Watched) -> None:
+def test_panel_is_pinned_by_keyboard_arranged_and_opened_by_link(operator: Watched) -> None:
     page = operator.page
     for name, title in (("requests", "Requests/s"), ("ttft", "Time to first token")):
         page.goto(f"{operator.base}/dashboards/?panel={name}")

@@ -87,7 +87,7 @@ def said(outcome: ProofOutcome) -> str:
     return " ".join(verdict.text for verdict in outcome.verdicts if not verdict.ok)
 
 
-def test_the_three_requests_prove_it() -> None:
+def test_three_requests_prove_the_cache() -> None:
     world = World()
     outcome = run(world)
     assert outcome.proved, said(outcome)
@@ -101,21 +101,21 @@ def test_the_three_requests_prove_it() -> None:
     assert [pin for _, pin in world.asked] == ["", "", B]
 
 
-def test_every_run_has_a_prompt_of_its_own_from_the_first_words_on() -> None:
+def test_every_run_has_a_unique_prompt_from_the_first_words() -> None:
     first, second = World(), World()
     run(first)
     run(second)
     assert first.asked[0][0][:40] != second.asked[0][0][:40]
 
 
-def test_the_other_worker_is_asked_only_when_l2_has_it() -> None:
+def test_other_worker_is_queried_only_with_l2() -> None:
     """The write comes after a while, and L1's own writes do not count as L2's."""
     world = World(l2_after_s=7.0)
     assert run(world).proved
     assert world.asked_at[2] >= 7.0
 
 
-def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
+def test_wait_for_l2_is_bounded_and_stated_in_the_verdict() -> None:
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
     outcome = run(world)
     assert not outcome.proved
@@ -131,7 +131,7 @@ def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
         (ProofFacts((A, B), True, False, "prefixaware", True), "L2 is disabled"),
     ],
 )
-def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str) -> None:
+def test_impossible_step_is_reported_and_not_run(facts: ProofFacts, why: str) -> None:
     world = World()
     outcome = run(world, facts)
     assert not outcome.proved
@@ -156,7 +156,7 @@ def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str)
         ({"without_counter": True}, "did not report cache counters"),
     ],
 )
-def test_what_did_not_work_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
+def test_failed_step_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
     outcome = run(World(**changes))
     assert not outcome.proved
     assert why in said(outcome)

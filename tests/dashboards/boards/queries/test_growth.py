@@ -69,7 +69,7 @@ def _tested(tmp_path: Path, test: dict[str, Any], questions: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("every_s", [15, 60])
-def test_windows_in_a_row_add_up_to_what_was_counted(tmp_path: Path, every_s: int) -> None:
+def test_consecutive_windows_sum_to_the_counter(tmp_path: Path, every_s: int) -> None:
     length_s = 60 * MINUTES
     counted = growth.rewrite_for_total(f"increase(c_total[{length_s}s])", every_s)
     wanted = [(target(name), grown) for name, (_, _, grown) in CASES.items()]
@@ -78,7 +78,7 @@ def test_windows_in_a_row_add_up_to_what_was_counted(tmp_path: Path, every_s: in
 
 
 @pytest.mark.parametrize("step_s", [5, 10, 60])
-def test_every_event_is_at_some_point_of_a_chart(tmp_path: Path, step_s: int) -> None:
+def test_every_event_is_at_a_point_of_the_chart(tmp_path: Path, step_s: int) -> None:
     times = Times(step_s, 60 * MINUTES)
     drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times)
     any_ = f"max_over_time(({drawn})[{60 * MINUTES}s:{step_s}s]) > bool 0"
@@ -106,13 +106,13 @@ def test_ranking_includes_new_series(tmp_path: Path) -> None:
     assert _evaluated(tmp_path, [asked(seen, ("{}", float(len(CASES))), at=AT)]) == ""
 
 
-def test_a_name_is_told_once_a_series_of_it_appeared(tmp_path: Path) -> None:
+def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
     found = growth.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
     wanted = [('{metric="c_total"}', 6.0), ('{metric="up"}', 2.0)]
     assert _evaluated(tmp_path, [asked(found, *wanted, at=AT)]) == ""
 
 
-def test_a_total_ends_at_a_whole_window_and_no_more_than_five_minutes_later() -> None:
+def test_totals_end_at_a_complete_window_within_five_minutes() -> None:
     for length_s in (60, 900, 3600, 21_600, 86_400, 7 * 86_400, 30 * 86_400):
         for moment in (1_800_000_000, 1_800_000_001, 1_799_999_999.5):
             at = growth.align_end(moment, length_s)

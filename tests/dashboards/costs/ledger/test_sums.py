@@ -173,7 +173,7 @@ def lines() -> dict[str, sums.CostLine]:
     return {line.name: line for line in sums.group_lines(sums.by_endpoint(rows), "endpoint")}
 
 
-def test_days_are_worth_what_their_samples_say(added: datetime) -> None:
+def test_daily_sums_follow_their_samples(added: datetime) -> None:
     parts, found = tier_parts(), lines()
     assert set(found) == {"one", "two", "old", "gone"}
     for name, line in found.items():

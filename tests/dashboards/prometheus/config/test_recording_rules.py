@@ -52,7 +52,7 @@ def of(series: dict[str, str], *questions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_documented_names_live_on_and_mean_what_they_meant(tmp_path: Path) -> None:
+def test_documented_recording_rules_keep_their_meaning(tmp_path: Path) -> None:
     done = promtool(
         tmp_path,
         of(
@@ -83,7 +83,7 @@ def test_the_documented_names_live_on_and_mean_what_they_meant(tmp_path: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_server_that_begins_anew_loses_no_count(tmp_path: Path) -> None:
+def test_restarted_server_loses_no_count(tmp_path: Path) -> None:
     """Added up first and counted afterwards, a restart of one of two would look like a gap."""
     other = OF_A_SERVER.replace('model_name="m"', 'model_name="n"')
     series = {
@@ -115,7 +115,7 @@ def test_summed_buckets_keep_the_quantile(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_rule_says_what_it_means() -> None:
+def test_every_rule_has_a_description() -> None:
     for records in (*recording_rules.GROUPS.values(), *recording_rules.FLEET_GROUPS.values()):
         assert len({record.name for record in records}) == len(records)
         assert all(record.meaning.endswith(".") for record in records)

@@ -63,7 +63,7 @@ VECTORS: list[tuple[str, str, str, Mapping[str, str], bytes, str]] = [
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[one[0] for one in VECTORS])
-def test_published_vectors_are_signed_as_published(
+def test_signatures_equal_the_published_vectors(
     vector: tuple[str, str, str, Mapping[str, str], bytes, str],
 ) -> None:
     _, method, path, headers, body, signature = vector
@@ -73,7 +73,7 @@ def test_published_vectors_are_signed_as_published(
         assert found["Authorization"].rpartition("Signature=")[2] == signature
 
 
-def test_a_token_is_signed_too() -> None:
+def test_session_token_is_signed_too() -> None:
     scope = Scope("us-east-1", "service")
     found = sign(Credentials(*KEY, TOKEN), scope, "GET", f"{HOST}/", b"", AT, {})
     assert found["X-Amz-Security-Token"] == TOKEN
@@ -88,7 +88,7 @@ def asked(env: Mapping[str, str]) -> Credentials:
     return CredentialsProvider().credentials("eu-central-1", {**quiet, **env})
 
 
-def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+def test_environment_precedes_the_file(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("[work]\naws_access_key_id = F\naws_secret_access_key = %s\n")
     of_file = {"AWS_SHARED_CREDENTIALS_FILE": str(file), "AWS_PROFILE": "work"}
@@ -111,7 +111,7 @@ def told(minutes: int) -> str:
 
 
 @pytest.mark.parametrize(("minutes", "questions"), [(60, 1), (4, 2)])
-def test_a_web_identity_is_lent_until_shortly_before_its_end(
+def test_web_identity_is_cached_until_shortly_before_it_expires(
     tmp_path: Path, minutes: int, questions: int
 ) -> None:
     (tmp_path / "token").write_text("jwt-of-the-pod\n")
@@ -130,7 +130,7 @@ def test_a_web_identity_is_lent_until_shortly_before_its_end(
         assert len(stub.seen) == questions
 
 
-def test_a_refusal_of_sts_is_said_without_its_token(tmp_path: Path) -> None:
+def test_sts_error_is_reported_without_its_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("jwt-of-the-pod")
     env = {"AWS_ROLE_ARN": "r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
     with http_stub({"/": (403, "<Error><Code>AccessDenied</Code></Error>")}) as stub:
@@ -140,7 +140,7 @@ def test_a_refusal_of_sts_is_said_without_its_token(tmp_path: Path) -> None:
         asked({**env, "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"})
 
 
-def test_the_container_s_agent_is_asked_with_its_token(tmp_path: Path) -> None:
+def test_container_agent_is_queried_with_its_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("of-the-pod")
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     found = {"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
