@@ -77,7 +77,7 @@ print("same bytes")
 """
 
 
-def test_stored_and_loaded_bytes_are_the_same_in_every_layout() -> None:
+def test_stored_and_loaded_bytes_are_equal_in_every_layout() -> None:
     done = run_vllm_python("-c", _PROBE, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("same bytes")

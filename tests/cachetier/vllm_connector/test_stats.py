@@ -72,7 +72,7 @@ print("well")
 """
 
 
-def test_what_is_reported_adds_up() -> None:
+def test_reported_stats_are_consistent() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_PROGRAM)],
         cwd=ROOT,

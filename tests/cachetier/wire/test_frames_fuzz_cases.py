@@ -52,7 +52,7 @@ one_change()
 
 
 @pytest.mark.parametrize("name", ["resp", "sessions", "globs"])
-def test_what_was_found_stays_mended_and_sentences_of_protocol_words(name: str) -> None:
+def test_former_failures_stay_fixed_for_protocol_words(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _REPLAY, name, str(CASES / name)],
         cwd=ROOT,
