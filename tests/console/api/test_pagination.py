@@ -58,7 +58,7 @@ ORDERS = [("username",), ("-username",), ("date_joined",), ("-date_joined", "use
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [1, 4, 22, 23, 24])
-def test_forth_and_back_shows_every_row_once(
+def test_forward_and_backward_pages_show_every_row_once(
     people: list[User], order: tuple[str, ...], size: int
 ) -> None:
     view = View(*order)
@@ -71,7 +71,7 @@ def test_forth_and_back_shows_every_row_once(
     assert back == wanted[::-1]
 
 
-def test_the_first_page_has_no_previous_when_one_comes_back(people: list[User]) -> None:
+def test_first_page_has_no_previous_after_paging_back(people: list[User]) -> None:
     view = View("username")
     second = asked(
         User.objects.all(), view, asked(User.objects.all(), view, "/?page_size=5")["next"]
@@ -82,7 +82,7 @@ def test_the_first_page_has_no_previous_when_one_comes_back(people: list[User]) 
     assert first["next"]
 
 
-def test_rows_that_come_and_go_do_not_move_the_others(people: list[User]) -> None:
+def test_added_and_removed_rows_do_not_shift_others(people: list[User]) -> None:
     view = View("username")
     page = asked(User.objects.all(), view, "/?page_size=5")
     User.objects.filter(username__in=("u01", "u04")).delete()
@@ -91,12 +91,12 @@ def test_rows_that_come_and_go_do_not_move_the_others(people: list[User]) -> Non
     assert [user.username for user in rest["results"]] == [f"u{n:02}" for n in range(5, 10)]
 
 
-def test_the_order_of_the_query_counts_when_the_view_names_none(people: list[User]) -> None:
+def test_query_order_applies_if_the_view_has_none(people: list[User]) -> None:
     rows = walk(User.objects.order_by("-username"), object(), 7)
     assert [user.username for user in rows] == [f"u{n:02}" for n in range(22, -1, -1)]
 
 
-def test_a_plain_list_is_counted_through() -> None:
+def test_plain_list_is_paged_by_offset() -> None:
     items = list(range(11))
     assert walk(items, object(), 4) == items
     assert asked(items, object(), "/?page_size=11")["next"] is None
@@ -111,7 +111,7 @@ def bad(url: str, rows: Any = None) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "501", "x", "1.5", "", "99999999999999999999", "٣"])
-def test_a_size_that_is_none_is_refused(size: str) -> None:
+def test_invalid_size_is_rejected(size: str) -> None:
     assert bad(f"/?page_size={size}") == ("page_size", "invalid_page_size")
 
 
@@ -136,12 +136,12 @@ def cursor(*values: Any) -> str:
         base64.urlsafe_b64encode(b"[0, NaN, NaN]").decode(),
     ],
 )
-def test_a_cursor_made_by_hand_is_refused_not_followed(text: str) -> None:
+def test_forged_cursor_is_rejected(text: str) -> None:
     assert bad(f"/?cursor={text}") == ("cursor", "invalid_cursor")
 
 
 @pytest.mark.parametrize("text", [cursor(0, -1), cursor(0, "1"), cursor(0, True), cursor(0, 1, 2)])
-def test_a_plain_list_knows_only_places(text: str) -> None:
+def test_plain_list_accepts_only_offsets(text: str) -> None:
     assert bad(f"/?cursor={text}", [1, 2, 3]) == ("cursor", "invalid_cursor")
 
 

@@ -36,7 +36,7 @@ def logged_in(browser: Browser, url: str, width: int, theme: str) -> Watched:
     return watched
 
 
-def test_a_cluster_is_added_and_seen(
+def test_cluster_is_added_and_surveyed(
     chrome: Browser, people: Cast, api: Stub, live_server: LiveServer
 ) -> None:
     wide = logged_in(chrome, live_server.url, 1280, "light")

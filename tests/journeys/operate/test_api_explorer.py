@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 
 
-def test_an_operation_is_tried_from_the_page(chrome: Browser, live_server: LiveServer) -> None:
+def test_operation_is_tried_from_the_page(chrome: Browser, live_server: LiveServer) -> None:
     User.objects.create_user("ada", password="correct-horse-7", role="admin")
     watched = watch(chrome, live_server.url, PHONE, "dark")
     page: Any = watched.page

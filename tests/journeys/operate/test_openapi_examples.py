@@ -29,11 +29,11 @@ def shown() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("method", "path", "body"), list(shown()))
-def test_an_example_is_accepted(method: str, path: str, body: Any) -> None:
+def test_example_is_accepted(method: str, path: str, body: Any) -> None:
     answer = getattr(program("admin"), method)(path, body)
     assert 200 <= answer.status_code < 300, answer.content
 
 
-def test_there_are_examples_of_what_people_create() -> None:
+def test_common_objects_have_examples() -> None:
     paths = {case.values[1] for case in shown()}
     assert paths >= {"/api/v1/endpoints/", "/api/v1/cache-tiers/", "/api/v1/clusters/"}

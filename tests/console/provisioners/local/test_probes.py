@@ -62,19 +62,19 @@ def silence(client: socket.socket, done: threading.Event) -> None:
         (drip, LATE),
     ],
 )
-def test_answers(behave: Behaviour, expected: str) -> None:
+def test_probe_results(behave: Behaviour, expected: str) -> None:
     with server(behave) as port:
         (answer,) = probe_targets([ProbeTarget("127.0.0.1", port, "/health", 0.5)])
     assert answer.startswith(expected)
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     assert probe_targets([ProbeTarget("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
 
 
-def test_many_at_once_wait_for_the_slowest_only() -> None:
+def test_concurrent_probes_wait_for_the_slowest_only() -> None:
     good = says(b"HTTP/1.1 200 OK\r\n\r\n")
     with server(silence) as one, server(silence) as two, server(good) as three:
         targets = [ProbeTarget("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
@@ -85,5 +85,5 @@ def test_many_at_once_wait_for_the_slowest_only() -> None:
     assert took_s < 1.9  # concurrently
 
 
-def test_nothing_to_ask() -> None:
+def test_no_probes() -> None:
     assert probe_targets([]) == []

@@ -99,7 +99,7 @@ TEMPORARY = {"QuotaExceeded", "NamespaceEnding", "StillStopping", "ClusterBusy"}
 
 
 @pytest.mark.parametrize(("status", "body", "asked", "reason", "words"), CASES)
-def test_each_refusal_has_its_reason_and_its_remedy(
+def test_each_error_has_a_reason_and_a_remedy(
     status: int, body: dict[str, Any], asked: ApiRequest, reason: str, words: str
 ) -> None:
     error = error_from_status(status, body, asked)
@@ -110,14 +110,14 @@ def test_each_refusal_has_its_reason_and_its_remedy(
     assert isinstance(error, kind)
 
 
-def test_a_subresource_is_what_the_role_must_name() -> None:
+def test_subresource_is_named_as_in_the_role() -> None:
     error = error_from_status(
         403, FORBIDDEN, ApiRequest("get", kinds.POD, "models", "demo-0", "log")
     )
     assert 'resources ["pods/log"], verbs ["get"]' in error.message
 
 
-def test_the_server_says_when_to_come_again() -> None:
+def test_retry_after_of_the_server_is_used() -> None:
     error = error_from_status(429, {}, PATCH, retry_after_s=7)
     assert isinstance(error, TemporaryError)
     assert error.delay_s == 7
@@ -126,11 +126,11 @@ def test_the_server_says_when_to_come_again() -> None:
     assert late.delay_s == 60
 
 
-def test_a_chatty_server_is_cut() -> None:
+def test_long_server_message_is_cut() -> None:
     assert len(error_from_status(400, said("x" * 10_000), PATCH).message) < 800
 
 
-def test_silence_is_temporary_and_a_foreign_certificate_is_not() -> None:
+def test_silence_is_temporary_and_an_untrusted_certificate_is_not() -> None:
     silent, foreign = unreachable_error(PATCH, "refused"), untrusted_error(PATCH, "self-signed")
     assert isinstance(silent, TemporaryError)
     assert silent.reason == "ClusterUnreachable"
