@@ -1,4 +1,4 @@
-"""Tiers as people change them: created, grown to more nodes, flushed, deleted; page, REST, rows."""
+"""Tier operations on page and REST: create, resize, flush, delete."""
 
 from __future__ import annotations
 

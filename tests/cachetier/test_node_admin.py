@@ -1,4 +1,4 @@
-"""The list of nodes a tier's workers follow."""
+"""Node list for the workers of a tier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tier from the first need to its end: actions, reconciler, what others read."""
+"""Tier lifecycle: actions, reconciler, and state read by other apps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console calibrates Ready endpoints by itself: idle workers only, one at a time, bounded."""
+"""Automatic calibration: Ready endpoints with idle workers, one at a time, bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Giving up an endpoint whose cluster is gone for good: refused by haste, told in full."""
+"""Abandoning an endpoint of a lost cluster: preconditions and report."""
 
 from __future__ import annotations
 

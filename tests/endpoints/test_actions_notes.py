@@ -1,4 +1,4 @@
-"""What somebody says of a change is kept with the revision and in the trail, by every way in."""
+"""Change notes are stored with the revision and in the audit log, from every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person decides about fields which others changed, by page and by REST."""
+"""Decisions about drifted fields, on page and REST."""
 
 from __future__ import annotations
 

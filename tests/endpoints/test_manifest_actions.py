@@ -1,4 +1,4 @@
-"""Manifests by REST, page and command line: shown before they are applied, whole or not at all."""
+"""Manifests over REST, page and command line: previewed, and applied completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object of a cluster says is changed by nobody else, by whatever way they try."""
+"""Fields owned by a cluster object cannot be changed from any interface."""
 
 from __future__ import annotations
 

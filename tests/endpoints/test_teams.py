@@ -1,4 +1,4 @@
-"""Whose an endpoint is: made for a team, moved, kept to its namespaces, and stolen by no detour."""
+"""Teams of endpoints: creation, moves, namespaces, and no access from other teams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team's endpoints have what an admin grants the team: by no way in, and at no apply, more."""
+"""Grants of a team limit its endpoints in every interface and at every apply."""
 
 from __future__ import annotations
 

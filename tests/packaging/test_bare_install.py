@@ -1,4 +1,4 @@
-"""The wheel, installed alone, carries the worker side: no Django and no other dependency."""
+"""Wheel installed alone: the worker side runs without Django and other dependencies."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What the chart installs: rendered as kept, safe, told apart from workloads, granted no more.
+"""Chart: kept rendering, security, selectors and rights.
 
 The rendered objects lie in golden/, so everything but the rendering is checked without a Helm.
 """

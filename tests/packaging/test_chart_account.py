@@ -1,5 +1,4 @@
-"""The account which the chart makes, used by the console's own provisioner for every workload there
-is: what it may do is enough, shown by doing it."""
+"""Chart account, used by the console's provisioner for every workload."""
 
 from __future__ import annotations
 

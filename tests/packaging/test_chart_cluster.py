@@ -1,5 +1,4 @@
-"""The rendered objects in a cluster: taken with strict fields, pods allowed where pods must be
-restricted, and the console's account able to do what it needs and nothing beside."""
+"""Rendered chart objects in a cluster: strict fields, restricted pods, account rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain base: the chart's own objects without a trace of Helm, and the example built of it."""
+"""Kustomize base: the chart's objects without Helm, and the example."""
 
 from __future__ import annotations
 

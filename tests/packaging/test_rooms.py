@@ -1,4 +1,4 @@
-"""The room plan holds: import contracts, and no machine's path or registry's host in the tree."""
+"""Import contracts, and no machine path or registry host in the tree."""
 
 import re
 import subprocess

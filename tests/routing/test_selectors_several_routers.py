@@ -1,4 +1,4 @@
-"""An endpoint with several routers: each is asked, and one that is silent hides nobody else."""
+"""Endpoint with several routers: merged results, and silent ones named."""
 
 from __future__ import annotations
 

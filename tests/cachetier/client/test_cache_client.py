@@ -1,4 +1,4 @@
-"""One suite, run against our node and against Valkey: the client cannot tell them apart."""
+"""Cache client against our node and Valkey, with equal results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots, redirections and a real cluster of Valkeys which moves a slot under our feet."""
+"""Slots, redirections, and a real Valkey cluster that migrates a slot."""
 
 from __future__ import annotations
 

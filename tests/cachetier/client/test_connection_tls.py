@@ -1,4 +1,4 @@
-"""TLS to a node: the server is who it says, and we say who we are where that is asked for."""
+"""TLS to a node: server verification and client certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cache's URL may say, and what it is refused for."""
+"""Parsing of cache URLs, and rejected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many nodes behave as one cache, and a broken one costs its own values and nobody else's."""
+"""Pool of nodes as one cache; a broken node affects only its own values."""
 
 from __future__ import annotations
 

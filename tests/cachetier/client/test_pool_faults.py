@@ -1,4 +1,4 @@
-"""Whatever the wire does, an operation ends by its deadline with an outcome and no wrong byte."""
+"""Faulty connections: each operation ends by its deadline with an outcome, never a wrong byte."""
 
 from __future__ import annotations
 

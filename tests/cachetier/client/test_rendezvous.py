@@ -1,4 +1,4 @@
-"""Where keys live, and what moves when nodes come and go."""
+"""Key placement, and moved keys when nodes are added or removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values come through shared memory where they can, over the socket where not, and never wrong."""
+"""Reads through shared memory, and the fallback to the socket."""
 
 from __future__ import annotations
 

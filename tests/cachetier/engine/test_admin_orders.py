@@ -1,4 +1,4 @@
-"""The admin port's JSON and orders: true facts, nothing done by halves, refusals with a remedy."""
+"""Admin port: JSON facts and orders, which are atomic and rejected with a remedy."""
 
 from __future__ import annotations
 

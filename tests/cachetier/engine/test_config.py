@@ -1,4 +1,4 @@
-"""A command line is taken whole or refused in words; nothing is ignored."""
+"""Command line: parsed completely or rejected with a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node which goes hands over what is hot: to where clients will look, bounded, counted."""
+"""Handover of hot values to the nodes used by clients: bounded and counted."""
 
 from __future__ import annotations
 

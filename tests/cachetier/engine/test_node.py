@@ -1,4 +1,4 @@
-"""A node as a process: limits, protection, metrics, drain, and the tools people bring along."""
+"""Node process: limits, protection, metrics, drain, and standard tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node with a disk, over real sockets: what memory cannot hold is there, also afterwards."""
+"""Node with a disk over real sockets, including restarts."""
 
 from __future__ import annotations
 

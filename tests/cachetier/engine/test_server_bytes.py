@@ -1,5 +1,4 @@
-"""Every byte right: many clients at once, slow ones, ones that are killed half way, and evictions
-under all of them."""
+"""Correct bytes under many clients, slow and killed ones, and evictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak's short form: some seconds of everything at once. And its checker, which must see."""
+"""Soak test of some seconds, and tests of its checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of a cache tier: told while typing, to the byte, and nothing lost to somebody else."""
+"""Form of a cache tier: live validation, exact sizes, and concurrent edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Cache page and its REST: who may do what, what is said, how many queries it takes."""
+"""Cache page and its REST: permissions, messages and query counts."""
 
 from __future__ import annotations
 

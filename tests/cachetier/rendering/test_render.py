@@ -1,4 +1,4 @@
-"""What a worker is given for each way to cache, compared with files that a person has read."""
+"""Rendered worker settings of each cache configuration, compared with golden files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes say, put together: one curve, one sentence, one drawing."""
+"""Size advice from merged node statistics: curve, text and chart."""
 
 from __future__ import annotations
 

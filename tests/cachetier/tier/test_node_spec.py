@@ -1,4 +1,4 @@
-"""The node's workload, its phase table and its numbers: pure, or over a real socket."""
+"""Node workload, phase table and figures."""
 
 from __future__ import annotations
 

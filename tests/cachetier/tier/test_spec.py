@@ -1,4 +1,4 @@
-"""What may be wanted of a tier: every refusal names field, value and remedy, all at once."""
+"""Tier spec: each error names field, value and remedy, all at once."""
 
 from __future__ import annotations
 

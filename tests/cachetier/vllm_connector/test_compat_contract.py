@@ -1,4 +1,4 @@
-"""Pins the hooks of vLLM which the plug-in uses, and that it imports in vLLM's own environment.
+"""Contract of the vLLM hooks used by the plug-in, and its imports in the vLLM environment.
 
 vLLM marks these hooks experimental. When one of these fails on a new vLLM, read what changed, adapt
 `cachetier.vllm_connector`, run test_cache_proof, and only then add the version to compat.

@@ -1,4 +1,4 @@
-"""The copy between the device cache and L1, with vLLM's own classes, in vLLM's environment.
+"""Copies between device cache and L1 with vLLM's classes, in the vLLM environment.
 
 Every layout: one and several KV groups, one and several blocks a chunk, blocks that begin inside a
 chunk, padded pages. What is stored and loaded elsewhere must be the same bytes, and nothing else of

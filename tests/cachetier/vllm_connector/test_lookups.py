@@ -1,4 +1,4 @@
-"""Questions are answered, or answered "no" in time; nothing is remembered for nobody."""
+"""Lookups: a result or a miss within the deadline, and no entries without a waiting request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's thread pauses only after a step that ran no model, while somebody waits."""
+"""The scheduler pauses only after a step without model execution and with pending lookups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever could make bytes under one hash differ makes another namespace."""
+"""Everything that changes the bytes of a block changes the namespace."""
 
 from __future__ import annotations
 

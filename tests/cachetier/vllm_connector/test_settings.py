@@ -1,4 +1,4 @@
-"""What a worker is told: golden, without secrets, and refused when it could not work."""
+"""Worker settings of the plug-in: golden files, no secrets, rejected combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of dead engines go, files anybody uses or may be about to use stay."""
+"""Shared-memory files: those of dead engines are removed, used and new ones kept."""
 
 from __future__ import annotations
 

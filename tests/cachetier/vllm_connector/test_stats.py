@@ -1,4 +1,4 @@
-"""Every series is there from the start, differences add up, and nodes that left do not pile up."""
+"""Connector statistics: initial series, deltas, and removal of departed nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every job is reported once, in time, and only when nobody touches its memory any more."""
+"""Transfer jobs: reported once, in time, and after the last access to their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader takes a value only if every byte of it is what was stored under that very key."""
+"""Envelope: a value is accepted only if every byte was stored under its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests come out whole however the bytes came in, and what is not RESP is refused in words."""
+"""RESP frames at any split, and rejected input."""
 
 from __future__ import annotations
 

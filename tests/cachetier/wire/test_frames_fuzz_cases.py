@@ -1,5 +1,4 @@
-"""Every input that ever broke a promise of the cache node's reader, every seed of the fuzzer, and
-random sentences of its words: the targets of bench/fuzz hold for them all.
+"""Former fuzzing failures, all seeds, and random protocol words against the node's parser.
 
 In a process of its own, as they make the reader's constants small and stop the clocks.
 """

@@ -1,4 +1,4 @@
-"""What every view of the API keeps to: known parameters, ETags, one create a key, dry runs."""
+"""Rules of every API view: known parameters, ETags, idempotency keys, dry runs."""
 
 from __future__ import annotations
 

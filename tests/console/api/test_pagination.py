@@ -1,4 +1,4 @@
-"""Pages of lists: every row once, whatever happens meanwhile; nonsense is refused."""
+"""Pagination: each row once under concurrent changes, and rejected cursors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`?watch=true` as a program sees it: over the ASGI application, byte by byte."""
+"""`?watch=true` over the ASGI application, byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the audit log that were changed, removed, inserted or reordered in SQL are found."""
+"""Detection of audit rows changed, removed, inserted or reordered in SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: what is built in, what lies over it, and the same refusals everywhere."""
+"""Catalogue: built-in types, overrides, and equal errors in all interfaces."""
 
 from __future__ import annotations
 

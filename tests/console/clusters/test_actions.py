@@ -1,4 +1,4 @@
-"""Adding, changing and removing clusters: who may, what is refused, what is kept and shown."""
+"""Cluster actions: permissions, errors, stored and displayed data."""
 
 from __future__ import annotations
 

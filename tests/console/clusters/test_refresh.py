@@ -1,4 +1,4 @@
-"""What following objects needs beside workloads: asked for where it is used, shown, and printed."""
+"""Rights for followed objects: checked where used, displayed and printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Clusters pages and their REST: who may do what, what is said, what is never said."""
+"""Clusters pages and their REST: permissions, messages and hidden secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Teams, who is in them, and tokens: what is refused, and that nobody gives what they have not."""
+"""Teams, members and tokens: rejected changes, and no grants above the own role."""
 
 from __future__ import annotations
 

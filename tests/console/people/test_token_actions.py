@@ -1,4 +1,4 @@
-"""Which sessions and API tokens end with each change of a person's way in or rights."""
+"""Sessions and API tokens that end with changes of login or permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dangerous verbs ask again who is there, and lose nothing that was typed."""
+"""Confirmation before sensitive operations, without loss of input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session's age, its use, and that its row opens nothing."""
+"""Sessions: age, use, and no usable key in the row."""
 
 from __future__ import annotations
 

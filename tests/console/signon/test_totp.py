@@ -1,4 +1,4 @@
-"""The second factor: right once, sealed, demanded by policy, reset by an admin."""
+"""Second factor: single use, encryption, policy and reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`emberline doctor`: every no names what to do, and a no that matters is an exit code."""
+"""`emberline doctor`: each failure has a remedy, and serious ones an exit code."""
 
 from __future__ import annotations
 

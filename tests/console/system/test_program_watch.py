@@ -1,4 +1,4 @@
-"""Deaths under a real supervisord are recorded once; what was meant to happen is not recorded."""
+"""Crashes under a real supervisord are recorded once; intended stops are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of difference between two looks, and which of them is a death."""
+"""Differences between two observations, and which of them are crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console does by itself: said on its page, by REST and by the doctor; late is late."""
+"""Periodic tasks: state on page, REST and doctor; detection of late ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The System page, its logs and its REST: who sees what, and what is shown when things are bad."""
+"""System page, logs and REST: permissions and failure states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that is locked or away: 503 with a reason on pages and REST, for any kind of it."""
+"""Locked or unavailable database: 503 with a reason on pages and REST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell: request ids, error pages, health, banners, navigation, filters, static files."""
+"""Page shell: request IDs, error pages, health, banners, navigation, filters, static files."""
 
 from __future__ import annotations
 

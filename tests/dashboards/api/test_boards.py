@@ -1,4 +1,4 @@
-"""Boards for programs: what there is, and the numbers as they were measured."""
+"""Boards over REST: declarations and measured values."""
 
 from __future__ import annotations
 

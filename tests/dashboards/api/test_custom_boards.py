@@ -1,4 +1,4 @@
-"""Custom boards for programs: created, read, replaced, deleted, exported."""
+"""Custom boards over REST: create, read, replace, delete, export."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A benchmark as a process: begun once, seen, ended, and nothing left; simulated workers behind a
-real router."""
+"""Benchmark process with simulated workers behind a real router: start, progress, end, cleanup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same run as a program of a real supervisord: it needs no console, and ends with it."""
+"""Benchmark as a program of a real supervisord, independent of the console."""
 
 from __future__ import annotations
 

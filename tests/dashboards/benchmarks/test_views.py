@@ -1,4 +1,4 @@
-"""Pages and REST of benchmarks: what they say, whom they let, and what they refuse."""
+"""Benchmark pages and REST: content, permissions and errors."""
 
 from __future__ import annotations
 

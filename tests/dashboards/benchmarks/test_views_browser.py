@@ -1,4 +1,4 @@
-"""The pages as a person sees them: started from the form, live without reload, ended, compared."""
+"""Benchmark pages in Chromium: start, live progress, end and comparison."""
 
 from __future__ import annotations
 

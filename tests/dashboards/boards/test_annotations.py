@@ -1,4 +1,4 @@
-"""What a board says happened meanwhile, and whom it tells."""
+"""Annotations of boards, and their visibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page's question is answered with: shared where it may be, fresh where it must be."""
+"""Board responses: shared between viewers, cached and expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an address says of the times and lines of a board, and the address of what is chosen."""
+"""Query parameters of boards, and the URL of a selection."""
 
 from __future__ import annotations
 

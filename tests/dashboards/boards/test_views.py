@@ -1,4 +1,4 @@
-"""Both dashboards with a real Prometheus behind them, through the views a browser asks."""
+"""Both dashboards through their views, with a real Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may change which board, and what is recorded."""
+"""Permissions on custom boards, and audit events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON format of a board: what is read, and what is refused with field, value and remedy."""
+"""JSON format of a board: accepted documents, and errors with field, value and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a board with a real Prometheus: in batches, and only what the viewer may see."""
+"""Values of a custom board with a real Prometheus: batched, and limited to the viewer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of boards: listed, opened by link, arranged, pinned to, found by search."""
+"""Pages of custom boards: list, link, arrange, pin and search."""
 
 from __future__ import annotations
 

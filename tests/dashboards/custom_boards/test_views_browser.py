@@ -1,4 +1,4 @@
-"""A board as a person makes it: pinned from a dashboard, arranged by keyboard and by mouse."""
+"""Custom board in Chromium: pinned from a dashboard, arranged by keyboard and mouse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page, the files it offers, and the same through the API."""
+"""Grafana export page, its files, and the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key figures: values, changes and sparklines from known answers; price and visibility of costs."""
+"""Key figures: values, changes and sparklines from known results; price and visibility of costs."""
 
 from __future__ import annotations
 

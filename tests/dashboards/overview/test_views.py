@@ -1,4 +1,4 @@
-"""Overview, proof runs and their REST: who may start one, what is kept, what is said."""
+"""Overview, proof runs and their REST: permissions, state and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told to scrape, and who is told."""
+"""Scrape targets and their access token."""
 
 from __future__ import annotations
 

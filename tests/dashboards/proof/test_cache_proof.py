@@ -1,4 +1,4 @@
-"""The proof claims what was measured and nothing else: over a pair of workers made of numbers."""
+"""Cache proof: verdicts follow the measurements of two simulated workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/ as a program sees it."""
+"""REST of endpoints."""
 
 from __future__ import annotations
 

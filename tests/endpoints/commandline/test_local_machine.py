@@ -1,4 +1,4 @@
-"""`manage.py emberline ...`: the same rules and words, from a shell."""
+"""`manage.py emberline ...`: equal rules and messages on the command line."""
 
 from __future__ import annotations
 

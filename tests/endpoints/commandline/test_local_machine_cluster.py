@@ -1,4 +1,4 @@
-"""Logs and drift from a shell: the same sources, decisions and refusals as on the pages."""
+"""Logs and drift on the command line, with the decisions and errors of the pages."""
 
 from __future__ import annotations
 

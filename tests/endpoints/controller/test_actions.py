@@ -1,4 +1,4 @@
-"""Following and letting go: REST, page and command line."""
+"""Following and releasing a namespace: REST, page and command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rights which are asked for to follow objects are enough, and without them it is said."""
+"""The displayed rights are sufficient to follow objects, and missing ones are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl apply` makes, changes and ends endpoints; their objects tell how they do."""
+"""`kubectl apply` creates, changes and deletes endpoints; objects report their status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published samples, as `kubectl apply` sends them: to a cluster, running there, and back."""
+"""Published samples applied to a cluster, running there, and exported."""
 
 from __future__ import annotations
 

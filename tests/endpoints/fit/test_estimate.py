@@ -1,4 +1,4 @@
-"""Verdicts on machines people know, and that each names a fix which works."""
+"""Verdicts on common machines, each with a working fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters as published, KV as vLLM counts it, and silence where a shape is not understood."""
+"""Published parameters, KV size as in vLLM, and unknown shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an endpoint's spec to the estimate, and what the console refuses by it."""
+"""From the spec of an endpoint to the estimate, and rejected specs."""
 
 from __future__ import annotations
 

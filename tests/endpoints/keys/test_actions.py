@@ -1,4 +1,4 @@
-"""Callers' keys: terms, groups, new secrets, use added up once, budgets, and who may do what."""
+"""API keys: terms, groups, renewal, usage, budgets and permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of phases: every row reached, no combination of facts without an answer."""
+"""Phase table: every row is reached, and every combination of facts has a phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a revision is blamed for, and what it is not."""
+"""Failures attributed to a revision."""
 
 from __future__ import annotations
 

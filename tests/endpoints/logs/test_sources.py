@@ -1,4 +1,4 @@
-"""Logs of any container, followed: what is offered, what is told again, and when it ends."""
+"""Followed container logs: offered sources, repeated lines, and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text to objects: what is read, and what never gets in."""
+"""From manifest text to objects, and rejected input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""There and back: an object imported and exported, an endpoint exported and imported."""
+"""Round trips: imported objects exported, exported endpoints imported."""
 
 from __future__ import annotations
 

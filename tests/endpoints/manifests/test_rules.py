@@ -1,4 +1,4 @@
-"""Refusals across fields and words of advice, each by its path."""
+"""Errors and warnings across manifest fields, each with its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema check: our words, and the same verdict as an independent validator."""
+"""Manifest schema check: messages, and verdicts equal to an independent validator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which endpoint uses which cache tier, and what follows from it."""
+"""Use of cache tiers by endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same verdict in the form's panel, over REST, and at the gate."""
+"""Equal capacity verdicts in the form panel, over REST and on admission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this installation offers."""
+"""Capabilities of this installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What will run is what the reconciler would render, without a secret and without a trace."""
+"""Preview equals the reconciler's rendering, without secrets and side effects."""
 
 from __future__ import annotations
 

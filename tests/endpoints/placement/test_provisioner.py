@@ -1,4 +1,4 @@
-"""Who uses a cluster, so that it is not removed under them."""
+"""Users of a cluster, which prevent its removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console as a caller, against a server that does what a test tells it."""
+"""Prompt client against a scripted server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at somebody's Redis is a fact, whatever is there: never an exception."""
+"""State of an external Redis: a result in every case, never an exception."""
 
 from __future__ import annotations
 

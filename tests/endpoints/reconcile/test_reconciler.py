@@ -1,4 +1,4 @@
-"""From what is wanted to what runs, and back to Ready from whatever happens on the way."""
+"""Reconciler: from the spec to Ready, and recovery from failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two reconcilers at once, deaths at any line, lost messages, and a cache tier that is away."""
+"""Concurrent reconcilers, crashes at any line, lost messages, and an unavailable cache tier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of an endpoint: what is asked while it waits, how often, and what proves it at last."""
+"""Endpoint removal: queries while waiting, intervals, and proof of completion."""
 
 from __future__ import annotations
 

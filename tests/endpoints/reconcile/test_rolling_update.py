@@ -1,4 +1,4 @@
-"""An endpoint on a cluster that replaces workers by itself, from wish to Ready and back again."""
+"""Endpoint on a cluster that replaces workers by itself: rollout and rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From one look at the workers to the next."""
+"""Worker roster between two observations."""
 
 from __future__ import annotations
 

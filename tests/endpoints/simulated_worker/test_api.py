@@ -1,4 +1,4 @@
-"""The API, over real sockets: shapes, streams, usage, refusals."""
+"""API of the simulated worker over real sockets: shapes, streams, usage, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block model: chains, holding, eviction; and ARC beside LRU."""
+"""Block model: hash chains, reference counts, eviction; ARC and LRU."""
 
 from __future__ import annotations
 

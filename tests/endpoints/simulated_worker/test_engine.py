@@ -1,4 +1,4 @@
-"""Queueing, going away in the middle, and ending."""
+"""Queueing, disconnects and shutdown."""
 
 from __future__ import annotations
 

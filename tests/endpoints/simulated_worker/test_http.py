@@ -1,4 +1,4 @@
-"""Requests read whole, byte by byte and with a tail; and connections of a real server."""
+"""HTTP parsing at any split, and connections of a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated worker tells of its blocks as vLLM does: frames, maps, numbers and replays."""
+"""KV events of the simulated worker in vLLM's encoding: frames, maps, sequence numbers, replays."""
 
 from __future__ import annotations
 

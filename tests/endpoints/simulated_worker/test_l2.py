@@ -1,4 +1,4 @@
-"""Hits in each tier, over real requests, and what the counters say about them."""
+"""Hits in each tier over real requests, and their counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exposition, against what vLLM 0.32's own source declares.
+"""Metrics of the simulated worker, compared with those declared by vLLM 0.32.
 
 `vllm_0_32_metrics.json` was taken from vllm/v1/metrics/{loggers,buckets}.py of 0.32.0 for a
 context of 2048 tokens: every family it makes without optional features.

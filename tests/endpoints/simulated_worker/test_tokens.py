@@ -1,4 +1,4 @@
-"""Text, tokens and made-up answers."""
+"""Text, tokens and simulated responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec on a cluster is refused for, before anything is made of it."""
+"""Rejected specs of endpoints on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields for endpoints on a cluster: absent where nothing of them is wanted, refused elsewhere."""
+"""Spec fields for clusters: absent by default, rejected elsewhere."""
 
 from __future__ import annotations
 

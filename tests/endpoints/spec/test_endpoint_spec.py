@@ -1,4 +1,4 @@
-"""What a spec accepts, and in which words it refuses."""
+"""Accepted and rejected specs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs for a spec on a cluster, compared with files that a person has read."""
+"""Worker workload of a spec on a cluster, compared with golden files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a metric to a message: a real Prometheus, its rules, the console's task, a real receiver."""
+"""From a metric to a message: real Prometheus, rules, the console's task, real receiver."""
 
 from __future__ import annotations
 

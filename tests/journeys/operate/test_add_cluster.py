@@ -1,4 +1,4 @@
-"""Adding a cluster in a real Chromium: contexts are offered while one pastes."""
+"""Adding a cluster in Chromium: contexts are offered while typing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Swagger UI in a real Chromium: under our policy, from our host, as who looks."""
+"""Swagger UI in Chromium: own policy, own host, current user."""
 
 from __future__ import annotations
 

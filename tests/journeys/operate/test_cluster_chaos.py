@@ -1,4 +1,4 @@
-"""Endpoints on a cluster while everything around them fails: they converge, and leave nothing."""
+"""Endpoints on a cluster under failures: they converge and leave nothing."""
 
 from __future__ import annotations
 

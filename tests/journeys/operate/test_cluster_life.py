@@ -1,4 +1,4 @@
-"""The life of an endpoint on a cluster, over an API server: from create to nothing left."""
+"""Endpoint lifecycle on a cluster over an API server: from create to deletion."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The doctor before real vLLM: nothing to find where all is well, and each break by its name.
+"""Doctor with real vLLM: no finding without faults, and each fault by name.
 
-One worker as it should be, one with everything wrong that can be wrong without anybody noticing:
-no events, other blocks, other hashes, another chat template, another length.
+One correct worker, and one with every silent fault: no events, other blocks, other hashes, another
+chat template, another length.
 """
 
 from __future__ import annotations

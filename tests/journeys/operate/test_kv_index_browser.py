@@ -1,4 +1,4 @@
-"""The KV index and the doctor in a real Chromium: phone and desk, light and dark, by keyboard."""
+"""KV index and doctor in Chromium: phone and desktop, light and dark, by keyboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in, in a real Chromium under our policy: a provider, a second factor, a confirmation."""
+"""Login in Chromium under our policy: provider, second factor, confirmation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the OpenAPI document shows to copy is accepted when it is sent: every named example of a
-request about nothing that is there yet. (What asks a running router needs one.)"""
+"""Every named request example of the OpenAPI document about new objects is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a person can do on a page, a program can do over REST, or it is said why not.
+"""Every form of a page has a REST operation or a stated reason.
 
 A page that takes a form needs a line here: its operation, or a reason in words.
 """

@@ -1,5 +1,4 @@
-"""The script against a console over the network, as it is served: a login, each verb's way to end,
-progress over a stream, and what each no is to a script."""
+"""Script client against a served console: login, exit codes, progress stream and errors."""
 
 from __future__ import annotations
 

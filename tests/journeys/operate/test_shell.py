@@ -1,4 +1,4 @@
-"""The shell in a real Chromium: keyboard, themes, phone width, and no script the policy blocks."""
+"""Page shell in Chromium: keyboard, themes, phone width, and no blocked script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The System page in a real Chromium: it refreshes itself, and an open log stays open."""
+"""System page in Chromium: it refreshes itself, and an open log stays open."""
 
 from __future__ import annotations
 

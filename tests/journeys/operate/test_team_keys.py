@@ -1,4 +1,4 @@
-"""Groups of keys are for who holds every endpoint in them; the others do not even see them."""
+"""Key groups are visible only to users with access to all their endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lists, sums and numbers show to people of a team."""
+"""Lists, sums and figures visible to team members."""
 
 from __future__ import annotations
 

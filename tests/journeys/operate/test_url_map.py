@@ -1,4 +1,4 @@
-"""Nothing is open by accident, nothing lets a viewer write, no page carries an inline script."""
+"""URL map: no open view, no write access for viewers, no inline script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every URL by every method, for everybody who might ask: each gets the answer which is due.
+"""Every URL and method for every role gets the expected response.
 
 Views which other rooms add later are found here: a list which forgot its viewer shows the canary.
 """

@@ -1,4 +1,4 @@
-"""A real vLLM whose engine process is killed: what it had in flight is answered by another worker.
+"""Killed engine process of a real vLLM: its requests are retried on another worker.
 
 The other worker is a fake, which answers at once.
 """

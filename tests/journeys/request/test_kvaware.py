@@ -1,4 +1,4 @@
-"""Real vLLM behind the router with `kvaware`: what it predicts is what the engine reports.
+"""Real vLLM behind the router with `kvaware`: predicted tokens equal reported ones.
 
 The router has the model's own tokenizer. Each test brings prompts nobody has seen.
 """

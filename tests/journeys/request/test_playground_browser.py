@@ -1,5 +1,4 @@
-"""The playground in a real Chromium, over a real router and simulated workers: it streams, stops,
-is edited, compared, and told what each answer took."""
+"""Playground in Chromium, over a real router and simulated workers: stream, stop, edit, compare."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""kvaware that cannot place what its callers send, in the whole product: named, Degraded, Ready
-again by itself. (Workers broken on purpose are refused by the form; tests/routing has those.)"""
+"""kvaware without usable KV events in the complete product: reported, Degraded, recovered.
+(The form rejects misconfigured workers; tests/routing covers those.)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beginnings that prompts share: found, named, and the same for all routers of an endpoint."""
+"""Shared prefixes: detection, names, and agreement of an endpoint's routers."""
 
 from __future__ import annotations
 

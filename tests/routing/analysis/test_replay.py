@@ -1,4 +1,4 @@
-"""A replay says what the strategies' own code would have done, and nothing it cannot know."""
+"""Replays follow the strategies' own code and report missing facts."""
 
 from __future__ import annotations
 

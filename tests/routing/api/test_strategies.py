@@ -1,4 +1,4 @@
-"""REST about routing: how it stands, where a request would go, one answer with what it took."""
+"""Routing REST: status, dry run, and a response with its measurements."""
 
 from __future__ import annotations
 

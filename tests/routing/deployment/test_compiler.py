@@ -1,4 +1,4 @@
-"""From facts to the router's files and workload: pure, and accepted by the router's parser."""
+"""From facts to the router's files and workload, which the router's parser accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The router in an endpoint's life: against the shipped fake, its own words, and a real router."""
+"""Router component with the fake provisioner and a real router."""
 
 from __future__ import annotations
 

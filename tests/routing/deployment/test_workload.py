@@ -1,4 +1,4 @@
-"""Routers on a cluster: what their pods are, what they read, and how several stand as one."""
+"""Router pods on a cluster: workload, files, and several routers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each check against facts where one thing is wrong: it says so, and nobody else who should not."""
+"""Each check on facts with one fault: it reports it, and no other check does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A real router in front of simulated workers, each broken in its own way: the doctor names them
-all, with the fix, and finds nothing where nothing is broken."""
+"""Real router with faulty simulated workers: the doctor names each fault and its fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a router and workers that hang, ramble, refuse or are not there: facts all the same."""
+"""Queries to hanging, malformed, rejecting and unreachable routers and workers."""
 
 from __future__ import annotations
 

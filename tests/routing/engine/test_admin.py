@@ -1,4 +1,4 @@
-"""/explain?strategy=: where a request would go under a strategy that is not in force."""
+"""/explain?strategy=: ranking under a strategy that is not active."""
 
 from __future__ import annotations
 

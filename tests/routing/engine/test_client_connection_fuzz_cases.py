@@ -1,5 +1,4 @@
-"""Every input that ever broke a promise, every seed of the fuzzer, and random sentences of its
-words: the targets of bench/fuzz hold for them all."""
+"""Former fuzzing failures, all seeds, and random protocol words against the router's parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients which stop sending: one still reads and gets its answer, another is gone."""
+"""Half-closed and disconnected clients."""
 
 from __future__ import annotations
 

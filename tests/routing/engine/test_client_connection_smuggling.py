@@ -1,7 +1,6 @@
-"""What must not be read two ways, through a real router: refused, nothing sent on, closed.
+"""Request smuggling through a real router: rejected, not forwarded, closed.
 
-Each case carries a second request in what one of two readings would take for a body or for the
-next request; the worker must never see it, nor anything of the first.
+Each case hides a second request in an ambiguous body or trailer; the worker must see no part of it.
 """
 
 from __future__ import annotations

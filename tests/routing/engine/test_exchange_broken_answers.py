@@ -1,8 +1,7 @@
-"""Answers which do not come to their end: the client sees it, and a stream says why.
+"""Incomplete responses are visible to the client, and streams state the reason.
 
-A stream of events gets one more event with the error, where an event can begin, and then ends
-without its end: no reader can take it for a whole one, and readers of OpenAI's (or Anthropic's)
-errors raise what it says.
+An event stream gets one error event at an event boundary and then ends without its terminator, so
+that readers of OpenAI (or Anthropic) errors raise it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What users of other routers complained about, one test for each complaint.
+"""Complaints of other routers' users, one test each.
 
-The docstrings name where it was said. Complaints about one part of the router only are tested
-with that part; those here are about the whole, or about what becomes of a request; where
-requests go is in test_complaints_picking.py.
+The docstrings name the source. Complaints about one module are tested with it; those here concern
+the whole router; placement is in policies/test_base_complaints.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A worker whose engine process died still answers: with a 500, or with an error as first event.
+"""A worker with a dead engine responds with a 500 or an error as first event.
 
-The words are vLLM's; tests/journeys/request/test_engine_death.py shows that it still uses them.
+The messages are vLLM's; tests/journeys/request/test_engine_death.py verifies them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When workers, clients and wires break: what is repeated, what is visible, what is counted."""
+"""Failing workers, clients and connections: retries, visible errors and counters."""
 
 from __future__ import annotations
 

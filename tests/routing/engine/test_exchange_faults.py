@@ -1,7 +1,7 @@
-"""Every fault at every place: real sockets, a proxy which breaks the wire between them.
+"""Every fault at every place: real sockets, and a proxy that breaks the connection.
 
-Whatever breaks wherever, a request ends; the client has a whole and right answer or sees that it
-has none; nothing of the request is left in the router; the next request is served.
+Each request ends with a complete response or a visible error; nothing of it stays in the router;
+the next request is served.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys, pins and the admin port: who may do what, and what is shown."""
+"""Keys, pins and the admin port: permissions and shown data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program itself: its command line, its end, and what it does not import."""
+"""Router program: command line, shutdown and imports."""
 
 from __future__ import annotations
 

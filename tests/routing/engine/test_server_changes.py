@@ -1,4 +1,4 @@
-"""Live changes: configuration, workers that come, go, drain, fall and rise."""
+"""Live changes: configuration, and workers added, removed, drained, lost and recovered."""
 
 from __future__ import annotations
 

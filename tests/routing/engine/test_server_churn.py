@@ -1,4 +1,4 @@
-"""Ten thousand workers come and go under traffic, and leave nothing behind.
+"""Ten thousand workers added and removed under traffic leave nothing.
 
 Live objects, metrics, memories and allocated blocks are counted, not guessed from resident size.
 The router and its connections are the real ones; transports only remember, so that ten thousand

@@ -1,7 +1,7 @@
-"""What holds over plain TCP holds over TLS on both sides: the same tests, run again.
+"""Tests of plain TCP repeated over TLS on both sides.
 
-Left out: what only plain TCP has (ends by half-close, requests which are not TLS), and what does
-not touch a wire.
+Omitted: features of plain TCP (half-close, requests that are not TLS), and tests without a
+connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Much at once: two thousand streams, a storm of configurations, a router that is killed.
+"""Volume: two thousand streams, rapid reconfiguration, and a killed router.
 
-Every stream tells its own checksum at its end, so that a byte lost, doubled or mixed up with
-another stream's shows.
+Every stream ends with its checksum, which reveals lost, duplicated or mixed bytes.
 """
 
 from __future__ import annotations

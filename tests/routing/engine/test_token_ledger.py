@@ -1,4 +1,4 @@
-"""Every token counts for its key: streams, aborted and unreported answers, budgets in flight."""
+"""Token accounting by key: streams, aborted and unreported responses, budgets in flight."""
 
 from __future__ import annotations
 

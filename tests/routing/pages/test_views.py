@@ -1,4 +1,4 @@
-"""Routing pages and REST over a router's admin port that answers, refuses, hangs or rambles."""
+"""Routing pages and REST over a responding, rejecting, hanging or malformed admin port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The KV index and the doctor as pages: every state in words, and no failure without a router."""
+"""KV index and doctor pages: a text for every state, also without a router."""
 
 from __future__ import annotations
 

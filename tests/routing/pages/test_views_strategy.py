@@ -1,4 +1,4 @@
-"""The strategy of an endpoint: seen beforehand, switched by who may, refused in words."""
+"""Strategy page: preview, permissions and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The playground's pages over a router which says what the test tells it."""
+"""Playground pages over a scripted router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns, walks and long commands: bounded cost, turns of others in between, true replies."""
+"""Patterns, scans and long commands: bounded cost, yields to other clients, correct replies."""
 
 from __future__ import annotations
 

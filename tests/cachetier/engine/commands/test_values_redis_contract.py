@@ -1,7 +1,6 @@
-"""What redis-py sees: the same suite against our node, Redis 7 and Valkey, in RESP2 and RESP3.
+"""redis-py against our node, Redis 7 and Valkey, in RESP2 and RESP3.
 
-Where the two may differ the test says so; everything else must be equal, or a program written for
-Redis would notice.
+Intended differences are stated in the tests; everything else must be equal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The same bytes to our node, Redis 7 and Valkey: the replies must be the same to the byte.
+"""Equal bytes to our node, Redis 7 and Valkey: the replies must be equal to the byte.
 
-Conversations are compared reply by reply in both versions of the protocol, with their types, which
-client libraries hide. What differs on purpose is not in these lists but has a test of its own,
-and stands in docs/cache-protocol.md.
+Conversations are compared reply by reply in both protocol versions, with their types, which client
+libraries hide. Intended differences have their own tests and are listed in docs/cache-protocol.md.
 """
 
 from __future__ import annotations

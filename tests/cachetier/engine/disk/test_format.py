@@ -1,4 +1,4 @@
-"""What is packed is found again; whatever was changed, by one bit or more, is taken for nothing."""
+"""Disk format: packed data is read back, and changed bits are detected."""
 
 from __future__ import annotations
 

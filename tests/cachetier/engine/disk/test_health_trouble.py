@@ -1,4 +1,4 @@
-"""A disk which is full, fails, is read-only or gone: memory only, said so, tried again, no lies."""
+"""Disk faults (full, failing, read-only, removed): fallback to memory, reporting and retries."""
 
 from __future__ import annotations
 

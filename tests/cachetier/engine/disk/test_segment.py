@@ -1,4 +1,4 @@
-"""One file alone: only what was committed counts, only where it was, only as it was."""
+"""Segment file: only committed, unchanged records at their offset are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves memory is found again; what is dropped, flushed or past its end is gone for good."""
+"""Disk tier: evicted values are found again; dropped, flushed and expired ones are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files which were changed behind our back: what is served is what was written, or nothing."""
+"""Damaged disk files: reads return the written bytes or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process killed at any moment: what is found afterwards was put last and never dropped."""
+"""Disk tier after a kill at any time: values are the last stored and never dropped ones."""
 
 from __future__ import annotations
 

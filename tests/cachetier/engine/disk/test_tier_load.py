@@ -1,4 +1,4 @@
-"""Everything at once: writes, drops, compaction, eviction, and readers who take their time."""
+"""Disk tier under load: writes, drops, compaction, eviction and slow readers."""
 
 from __future__ import annotations
 

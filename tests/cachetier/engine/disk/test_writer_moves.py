@@ -1,4 +1,4 @@
-"""Compaction, stopped between one record and the next: what is done then counts in both places."""
+"""Interrupted compaction: operations between two records apply to both segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory comes when it is used and goes when it is not wanted, and nobody else's is touched."""
+"""Arena: memory is allocated on use and released, and foreign memory is not touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A /dev/shm that is too small costs same-host readers their short cut, not the node its life."""
+"""Arena with a /dev/shm that is too small: only shared-memory reads are lost."""
 
 from __future__ import annotations
 

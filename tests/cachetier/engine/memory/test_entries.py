@@ -1,5 +1,4 @@
-"""Bytes that somebody holds are never used again, whatever becomes of their key, and the account
-stays exact and below the capacity through all of it."""
+"""Held bytes are not reused, and the accounting stays exact and below the capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever only thrashes is refused, nobody else is, and the door opens when it would pay."""
+"""Admission gate: thrashing namespaces are rejected, others are not, and the gate reopens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace over its quota lets go of its own; nobody else pays, whatever comes and goes."""
+"""Quotas: a namespace over its quota evicts its own values only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampled curve is close to exact LRU stack distances, and its memory has a bound."""
+"""Sampled hit curve: close to exact LRU stack distances, with bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader on the same host gets the very bytes, and nobody else's as long as its lease lasts."""
+"""Leases: local readers get the exact bytes, which are not reused during the lease."""
 
 from __future__ import annotations
 

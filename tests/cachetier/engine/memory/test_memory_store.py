@@ -1,4 +1,4 @@
-"""Never a byte more than the capacity, accounts that add up, least recently used out first."""
+"""Memory store: capacity, accounting and LRU order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page is free or somebody's, never both, never lost; and runs are as few as can be."""
+"""Pages: each is free or in use, and runs are as few as possible."""
 
 from __future__ import annotations
 

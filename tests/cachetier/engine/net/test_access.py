@@ -1,4 +1,4 @@
-"""The right password always gets in; wrong ones are limited by address."""
+"""Passwords: the correct one is always accepted, wrong ones are limited by address."""
 
 from __future__ import annotations
 

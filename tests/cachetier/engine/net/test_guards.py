@@ -1,4 +1,4 @@
-"""Who may speak to a node: its users, its patience, and flags that contradict each other."""
+"""Access to a node: users, timeouts, and contradicting flags."""
 
 from __future__ import annotations
 

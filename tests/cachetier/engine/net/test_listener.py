@@ -1,4 +1,4 @@
-"""Doors: handshakes are bounded in number and time, and running out of descriptors is survived."""
+"""Listener: bounded handshakes, and exhausted file descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients which break off pin nothing, however their connection ends."""
+"""Disconnecting clients leave nothing pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS of a node: whose certificate, which version, what is refused and counted, and renewal."""
+"""TLS of a node: certificates, versions, rejections, metrics and renewal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ARC does what its paper says, up to the moment at which the target moves."""
+"""ARC follows its paper, including the movement of the target."""
 
 from __future__ import annotations
 

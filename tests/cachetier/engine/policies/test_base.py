@@ -1,4 +1,4 @@
-"""What a store relies on, whichever policy it has."""
+"""Properties of every eviction policy."""
 
 from __future__ import annotations
 

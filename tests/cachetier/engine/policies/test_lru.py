@@ -1,4 +1,4 @@
-"""The order in which keys go."""
+"""LRU order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3-FIFO does what its paper says, key by key."""
+"""S3-FIFO follows its paper, key by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST of people, teams, tokens and the trail."""
+"""REST of users, teams, tokens and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about access, as those who use them see them."""
+"""Access pages by role."""
 
 from __future__ import annotations
 

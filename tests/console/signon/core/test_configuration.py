@@ -1,4 +1,4 @@
-"""What an admin writes down, and that mistakes stop the start with a sentence."""
+"""Single sign-on configuration, and errors that stop the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords for break-glass admins only, the admin's page, and a person's own."""
+"""Password login for break-glass admins only, the admin page, and own sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a provider that shows odd keys could bend; the rest is in test_sso.py over HTTP."""
+"""ID tokens with unusual keys; test_single_signon.py covers the rest over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing on at a real provider over HTTP, and everything that somebody could bend on the way."""
+"""Single sign-on at a real provider over HTTP, including forged responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half heads, heads without end and too many connections, against both parsers of uvicorn."""
+"""Incomplete and endless request heads and connection limits, with both parsers of uvicorn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a body is read, from whom, and for how long."""
+"""Limits of request bodies: size, sender and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of events: their bytes, their end, and who gets a place."""
+"""Event streams: encoding, end and slots."""
 
 from __future__ import annotations
 

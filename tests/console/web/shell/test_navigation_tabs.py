@@ -1,4 +1,4 @@
-"""Tabs are brought by rooms, ordered, and the one a page is below of is the active one."""
+"""Tabs: registration by apps, order, and the active one."""
 
 from __future__ import annotations
 

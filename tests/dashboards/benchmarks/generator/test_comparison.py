@@ -1,4 +1,4 @@
-"""A verdict only where there is one: on runs made of numbers whose difference is known."""
+"""Benchmark verdicts on generated runs with a known difference."""
 
 from __future__ import annotations
 

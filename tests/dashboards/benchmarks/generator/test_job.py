@@ -1,4 +1,4 @@
-"""A job is within its bounds or refused field by field; its sessions are the same each time."""
+"""Benchmark jobs: bounds, errors by field, and reproducible sessions."""
 
 from __future__ import annotations
 

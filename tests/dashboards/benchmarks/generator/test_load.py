@@ -1,4 +1,4 @@
-"""The generator against workers that do what a test tells them: honest times, and every end."""
+"""Load generator against scripted workers: correct latencies and end conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures are ones Plotly accepts, mean the same everywhere, and say it in words too."""
+"""Figures: valid for Plotly, consistent styles, and a text alternative."""
 
 from __future__ import annotations
 

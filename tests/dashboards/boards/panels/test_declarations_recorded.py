@@ -1,6 +1,6 @@
-"""Every panel of every board on recorded metrics of real things, by a real Prometheus.
+"""Every panel of every board on recorded metrics, evaluated by a real Prometheus.
 
-A panel which finds data nowhere fails: it asks for what nobody exports.
+A panel without data in any recording fails.
 """
 
 from __future__ import annotations

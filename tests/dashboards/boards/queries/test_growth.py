@@ -1,4 +1,4 @@
-"""Growth of counters: exactly what was counted, whatever appears, restarts, dies or fails."""
+"""Counter growth equals the counted events under new series, restarts and failed scrapes."""
 
 from __future__ import annotations
 

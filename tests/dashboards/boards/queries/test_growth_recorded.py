@@ -1,4 +1,4 @@
-"""Long ranges asked of what rules keep: the same numbers as of every sample, or of the samples."""
+"""Long ranges from recorded series equal those of raw samples."""
 
 from __future__ import annotations
 

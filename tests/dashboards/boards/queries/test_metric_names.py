@@ -1,4 +1,4 @@
-"""What the queries ask for is what vLLM, our router and our cache node export under that name."""
+"""Queried metric names are exported by vLLM, the router and the cache node."""
 
 from __future__ import annotations
 

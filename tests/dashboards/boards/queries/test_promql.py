@@ -1,4 +1,4 @@
-"""Expressions are ones Prometheus accepts, and nothing a person typed can change their meaning."""
+"""Expressions are valid PromQL, and input cannot change their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A panel beside itself one period earlier."""
+"""Comparison of a panel with the previous period."""
 
 from __future__ import annotations
 

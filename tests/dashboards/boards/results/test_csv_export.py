@@ -1,4 +1,4 @@
-"""The numbers of a board as a spreadsheet gets them."""
+"""CSV export of board values."""
 
 from __future__ import annotations
 

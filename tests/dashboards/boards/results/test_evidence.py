@@ -1,4 +1,4 @@
-"""What a board states of sparse traffic is true of the raw counters, panel by panel."""
+"""Statements of a board about sparse traffic agree with the raw counters."""
 
 from __future__ import annotations
 

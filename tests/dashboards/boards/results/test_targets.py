@@ -1,4 +1,4 @@
-"""Rates look back as far as whoever scrapes makes it necessary."""
+"""Rate windows follow the scrape interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A large fleet's short ranges are drawn in longer steps; a small one's never."""
+"""Step sizes of large fleets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A panel without data says which of the reasons it is, and what to do."""
+"""Panels without data state the reason and the remedy."""
 
 from __future__ import annotations
 

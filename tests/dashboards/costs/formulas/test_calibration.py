@@ -1,4 +1,4 @@
-"""A slope needs cold prompts on one worker, with longer ones taking longer."""
+"""Calibration slope from cold prompts on one worker."""
 
 from __future__ import annotations
 

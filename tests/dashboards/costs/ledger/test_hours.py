@@ -1,4 +1,4 @@
-"""An hour is added once, with the facts of its time, and only from data."""
+"""Hourly costs: added once, with the facts of the hour, and only from data."""
 
 from __future__ import annotations
 

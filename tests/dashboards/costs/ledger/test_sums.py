@@ -1,4 +1,4 @@
-"""Two days in a real Prometheus, added hour by hour, equal values computed from the samples.
+"""Two days in a real Prometheus: hourly sums equal values computed from the samples.
 
 Includes an outage of the console and one of Prometheus (two hours), a deleted endpoint, a removed
 and a restarted worker, changed prices and a late calibration.

@@ -1,4 +1,4 @@
-"""A missing price is entered where it is missing, as an amount or from a list price."""
+"""Price entry in place: as an amount or from a list price."""
 
 from __future__ import annotations
 

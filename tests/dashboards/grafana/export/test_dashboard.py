@@ -1,4 +1,4 @@
-"""Every board as a Grafana dashboard: of Grafana's shape, and saying what the console says."""
+"""Every board as a valid Grafana dashboard with the console's content."""
 
 from __future__ import annotations
 

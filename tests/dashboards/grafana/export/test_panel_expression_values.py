@@ -1,4 +1,4 @@
-"""Grafana's questions to a real Prometheus get the very numbers that the console's own get."""
+"""Grafana and console queries return equal values from a real Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console's questions with Grafana's variables in them."""
+"""Console queries with Grafana variables."""
 
 from __future__ import annotations
 

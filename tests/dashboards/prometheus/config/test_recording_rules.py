@@ -1,4 +1,4 @@
-"""Recording rules as Prometheus evaluates them: what goes in, and under which name it comes out."""
+"""Recording rules, evaluated by Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written file is one that Prometheus itself accepts."""
+"""The scrape configuration is accepted by Prometheus."""
 
 from __future__ import annotations
 

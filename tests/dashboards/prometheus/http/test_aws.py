@@ -1,4 +1,4 @@
-"""AWS: the signer against published vectors, and where the console's credentials come from."""
+"""AWS: the signer against published vectors, and the sources of credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus as it is, and as it fails: away, hanging, refusing, something else altogether."""
+"""Prometheus client against available, unreachable, hanging, rejecting and foreign servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several sources asked as one: whose series count, and what one that is away costs."""
+"""Several metrics sources in one result, and unreachable ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Prometheus is sent and whom it reaches: logins seen by real servers, TLS both ways."""
+"""Logins and TLS of the Prometheus client, verified by real servers."""
 
 from __future__ import annotations
 

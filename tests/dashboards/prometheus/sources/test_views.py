@@ -1,5 +1,6 @@
-"""Metrics sources: who may change them, what is refused and kept, whom charts ask, what a test
-says. Each server is a real one."""
+"""Metrics sources: permissions, validation, secrets, routing of queries and connection checks.
+Every server is a real one.
+"""
 
 from __future__ import annotations
 

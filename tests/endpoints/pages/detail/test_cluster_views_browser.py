@@ -1,4 +1,4 @@
-"""What a cluster tells, in a real Chromium: drift and its answers, conditions, a log followed."""
+"""Cluster details in Chromium: drift, conditions, followed log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tabs of an endpoint tell: comparisons, going back, events asked for, the danger zone."""
+"""Tabs of an endpoint: comparison, rollback, events, danger zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of endpoints as a person sees them, with and without script."""
+"""Endpoint pages, with and without script."""
 
 from __future__ import annotations
 

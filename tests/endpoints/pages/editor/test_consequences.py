@@ -1,4 +1,4 @@
-"""What saving would do: said by the workload, not by the label of a field."""
+"""Consequences of a change, computed from the workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two changes of one endpoint put together."""
+"""Merge of two concurrent changes of an endpoint."""
 
 from __future__ import annotations
 

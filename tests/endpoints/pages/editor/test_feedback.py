@@ -1,4 +1,4 @@
-"""What is told beside the form while one types; parts of a page, for htmx."""
+"""Live validation fragments of the editor for htmx."""
 
 from __future__ import annotations
 

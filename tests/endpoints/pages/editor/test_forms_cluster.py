@@ -1,4 +1,4 @@
-"""The form of an endpoint where the console knows clusters: what it asks, what it keeps."""
+"""Endpoint form with clusters: shown fields and kept values."""
 
 from __future__ import annotations
 

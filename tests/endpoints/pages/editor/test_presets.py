@@ -1,4 +1,4 @@
-"""What a start sets can be served, here and on a cluster."""
+"""Presets are valid, locally and on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing an endpoint without script: starts, the YAML beside the form, conflicts, copies."""
+"""Endpoint editor without script: presets, YAML, conflicts, copies."""
 
 from __future__ import annotations
 

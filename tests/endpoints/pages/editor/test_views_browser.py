@@ -1,4 +1,4 @@
-"""Writing an endpoint in a real Chromium: told while typing, text and form in step."""
+"""Endpoint editor in Chromium: live validation, form and YAML in sync."""
 
 from __future__ import annotations
 

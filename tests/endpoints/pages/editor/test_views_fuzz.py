@@ -1,4 +1,4 @@
-"""Whatever is typed: the text says what the form says, and no page falls over."""
+"""Arbitrary input: YAML and form stay equivalent, and no page crashes."""
 
 from __future__ import annotations
 

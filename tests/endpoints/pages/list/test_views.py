@@ -1,4 +1,4 @@
-"""The list of endpoints: what its address asks for, which columns one keeps, and bulk verbs."""
+"""Endpoint list: filters, columns and bulk actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list and the quick search as fingers use them, in a real Chromium."""
+"""Endpoint list and quick search by keyboard, in Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission by itself: slots, who goes next, and the queue's limits."""
+"""Admission: slots, order, and queue limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission by itself: changes while requests wait, and all of it in any order."""
+"""Admission: changes while requests are queued, in any order."""
 
 from __future__ import annotations
 

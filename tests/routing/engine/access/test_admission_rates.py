@@ -1,4 +1,4 @@
-"""Admission by itself: rates, and what callers are told about their wait."""
+"""Admission: rates and reported waiting times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits in a running router: what callers see, what workers get, what is recorded."""
+"""Limits in a running router: responses, worker load and records."""
 
 from __future__ import annotations
 

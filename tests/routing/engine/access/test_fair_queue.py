@@ -1,4 +1,4 @@
-"""Fair turns: the bound of start-time fair queueing, whoever comes, goes or leaves when."""
+"""Fair queue: the bound of start-time fair queueing under any arrivals and departures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each key used is told, adds up to the totals, and stays bounded; a spent budget refuses."""
+"""Usage of each key: complete, summed, bounded; spent budgets reject."""
 
 from __future__ import annotations
 

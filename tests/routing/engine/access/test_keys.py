@@ -1,4 +1,4 @@
-"""Keys, the paths they open and the models they may name: pieces first, then a router."""
+"""Keys, their paths and models: units first, then a router."""
 
 from __future__ import annotations
 

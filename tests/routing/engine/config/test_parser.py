@@ -1,4 +1,4 @@
-"""The configuration: what is accepted, how a refusal reads, and the watched file."""
+"""Router configuration: accepted and rejected input, and the watched file."""
 
 from __future__ import annotations
 

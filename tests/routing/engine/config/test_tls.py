@@ -1,4 +1,4 @@
-"""TLS itself: whose certificate, which version, what is refused and counted, and renewal."""
+"""TLS of the router: certificates, versions, rejections, metrics and renewal."""
 
 from __future__ import annotations
 

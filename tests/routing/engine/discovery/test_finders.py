@@ -1,4 +1,4 @@
-"""Workers from DNS and from EndpointSlices, and what happens when nobody answers."""
+"""Workers from DNS and EndpointSlices, and unavailable sources."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""EndpointSlices of a real API server: the list, the watch, and what such a server says.
+"""EndpointSlices of a real API server: list, watch and errors.
 
-No kubelet runs, so the pods are made up; what really runs in pods is in tests/kube.
+No kubelet runs, so the pods are invented; tests/support/kube runs real ones.
 """
 
 from __future__ import annotations

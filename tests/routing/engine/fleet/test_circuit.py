@@ -1,4 +1,4 @@
-"""The circuit breaker, slow starts, and what a worker's metrics teach."""
+"""Circuit breaker, slow start, and worker metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of work: it comes back to nothing, and the order of workers is right all along."""
+"""Load accounting returns to zero, and the worker order stays correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests made to exhaust a router: refused for what they are, read in slices, held in bounds."""
+"""Exhausting requests: rejected by size, parsed in slices, bounded in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered reads exactly as the head itself does."""
+"""Cached request heads parse exactly like uncached ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads and chunked bodies: every case whole, byte by byte, split in two, and with a tail."""
+"""Request heads and chunked bodies: complete, at any split, and with trailing bytes."""
 
 from __future__ import annotations
 

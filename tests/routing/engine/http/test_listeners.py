@@ -1,4 +1,4 @@
-"""Open ports: families, names, and errors that say what to do."""
+"""Listening sockets: families, names, and errors with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker which computes nothing, but tokenizes, caches and tells of it as vLLM does.
+"""Worker without computation that tokenizes, caches and publishes events like vLLM.
 
 A word is a token. What is wrong with it is set between requests: `tells` (events of what it
 stored), `keeps` (what it stored), `reports` (what it found cached), `template` (chats at all).

@@ -1,4 +1,4 @@
-"""When two prompts share a block, and when they must not."""
+"""Block hash chains: shared and separate blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compact map is a dict, whatever is done to it."""
+"""The compact map behaves like a dict."""
 
 from __future__ import annotations
 

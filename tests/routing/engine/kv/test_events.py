@@ -1,4 +1,4 @@
-"""What the index knows after events, each trap of the protocol by name."""
+"""Index contents after events, with a test for each protocol pitfall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the index predicts for a worker is what the worker then reports, evictions and L1 too."""
+"""Predicted tokens of the index equal those reported by the simulated worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What storage is said to hold: bounded, taken back when it was wrong, and nobody's lie."""
+"""Storage hints: bounded, and corrected when wrong."""
 
 from __future__ import annotations
 

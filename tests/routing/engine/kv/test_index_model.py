@@ -1,4 +1,4 @@
-"""The index equals a naive model under any sequence of events, and never claims too much."""
+"""The index equals a naive model under any sequence of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of a prompt counts, over devices, host memory and storage."""
+"""Matched part of a prompt over devices, host memory and storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker still has to do of the prompts it was sent, as its events tell it."""
+"""Remaining work of a worker's prompts, from its events."""
 
 from __future__ import annotations
 

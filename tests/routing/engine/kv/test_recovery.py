@@ -1,4 +1,4 @@
-"""The steps of recovery: the start, gaps, restarts, and what is lost while all is quiet."""
+"""Recovery steps: start, gaps, restarts, and losses while idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery whatever happens in whatever order: nothing is believed that is not true."""
+"""Recovery under any sequence of faults: the index contains no false entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays which fail, break off or come to nothing; workers which go and come back."""
+"""Failing and interrupted replays, and restarted workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a worker's events are, and what is said where they cannot be had."""
+"""Event sources of a worker, and reasons for missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following publishers over real sockets: lost messages, restarts, and workers which have none."""
+"""Subscriptions over real sockets: lost messages, restarts, and workers without events."""
 
 from __future__ import annotations
 

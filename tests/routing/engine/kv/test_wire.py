@@ -1,4 +1,4 @@
-"""Payloads as vLLM sends them: captured ones, the older encoding, and what nobody should send."""
+"""Decoding of vLLM payloads: captured ones, the older encoding, and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kvaware in a running router: what happens when workers tell nothing, and when it is switched."""
+"""kvaware in a running router: workers without events, and strategy changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running router knows how much of a prompt its worker has done before the answer begins."""
+"""Progress of a prompt in a running router before its response starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last minutes of what kvaware could not place, out of counters which only grow."""
+"""Recent kvaware failures from monotonic counters."""
 
 from __future__ import annotations
 

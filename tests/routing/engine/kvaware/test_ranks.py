@@ -1,4 +1,4 @@
-"""Several engines behind one address: each request names the rank which has least to compute."""
+"""Several engines behind one address: each request names the least loaded rank."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""kvaware in a running router before workers which tell of their caches: what is known, what is
-only assumed, and what is counted."""
+"""kvaware in a running router: known and assumed blocks of its workers, and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twin prompts, in a running router: each way a prediction can fail has a name and a remedy."""
+"""Twin probe in a running router: each failed prediction has a reason and a remedy."""
 
 from __future__ import annotations
 

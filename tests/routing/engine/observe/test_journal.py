@@ -1,4 +1,4 @@
-"""Decisions on disk: bounded, private, and never in a request's way."""
+"""Decision journal on disk: bounded, private, and non-blocking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines on stderr: none is lost while somebody reads, and nobody waits for who does not."""
+"""Log lines on stderr: complete for an active reader, non-blocking for a stalled one."""
 
 from __future__ import annotations
 

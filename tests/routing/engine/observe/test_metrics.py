@@ -1,4 +1,4 @@
-"""The small pieces: usage in a tail, the decision ring, keys, counters."""
+"""Usage parsing, decision ring, keys and counters."""
 
 from __future__ import annotations
 

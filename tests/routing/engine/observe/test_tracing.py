@@ -1,4 +1,4 @@
-"""Trace context and spans: ids first, then a router with a real OTLP receiver behind it."""
+"""Trace context and spans: IDs first, then a router with a real OTLP receiver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies as pure objects: who is picked, why, and what is remembered."""
+"""Strategies as pure objects: picks, reasons and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users of other routers complained about where requests went, one test for each complaint."""
+"""Complaints of other routers' users about placement, one test each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cost formula must keep to, whatever its constants are calibrated to."""
+"""Properties of the cost formula, independent of its constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strategy kvaware as a pure object: what is held, what is on its way, what it is worth."""
+"""kvaware strategy as a pure object: held blocks, blocks in transit, and costs."""
 
 from __future__ import annotations
 

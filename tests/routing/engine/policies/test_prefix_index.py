@@ -1,4 +1,4 @@
-"""The shared prefix index against a plain model: one list of blocks for each worker."""
+"""Shared prefix index compared with a model: one block list per worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking of many workers against looking at each; agreement of routers; the ring; the records."""
+"""Ranking of large fleets compared with full ranking; agreement of routers; ring; records."""
 
 from __future__ import annotations
 

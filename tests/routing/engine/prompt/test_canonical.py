@@ -1,4 +1,4 @@
-"""A prompt's canonical bytes: the same up to where prompts are, by whatever API they come."""
+"""Canonical bytes of a prompt: equal up to the common prefix, in every API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two prompts share a prefix, and what keeps them apart."""
+"""Shared and separate prompt prefixes."""
 
 from __future__ import annotations
 

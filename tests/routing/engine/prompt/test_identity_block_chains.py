@@ -1,4 +1,4 @@
-"""Chained hashes: the same numbers whatever is remembered."""
+"""Chained hashes are independent of cached state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys cannot find out each other's prompts: each has a KV cache of its own."""
+"""Cache isolation: keys have separate KV caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A template or tokenizer which is not the worker's is found, and what to do is said."""
+"""A template or tokenizer that differs from the worker's is reported with a remedy."""
 
 from __future__ import annotations
 

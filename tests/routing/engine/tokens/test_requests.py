@@ -1,4 +1,4 @@
-"""No body, however odd, brings anything but an outcome, and none is changed."""
+"""Arbitrary bodies give an outcome and are not modified."""
 
 from __future__ import annotations
 

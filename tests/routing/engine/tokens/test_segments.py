@@ -1,4 +1,4 @@
-"""What is remembered gives the same ids and hashes as what is computed, within its bytes."""
+"""Cached ids and hashes equal computed ones, within the byte limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens at once or in a moment, or a reason; and what the loop is spared."""
+"""Tokenizing service: immediate, deferred or failed results, and time spent on the loop."""
 
 from __future__ import annotations
 

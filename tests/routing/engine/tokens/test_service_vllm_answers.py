@@ -1,4 +1,4 @@
-"""vLLM still gives the answers which the router's tokens are held against."""
+"""Golden tokenizations are verified against vLLM."""
 
 from __future__ import annotations
 

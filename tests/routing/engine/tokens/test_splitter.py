@@ -1,4 +1,4 @@
-"""A text tokenized in parts is the text tokenized whole, whatever is in it."""
+"""A text tokenized in parts equals the text tokenized whole."""
 
 from __future__ import annotations
 

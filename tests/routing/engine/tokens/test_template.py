@@ -1,4 +1,4 @@
-"""Chat templates give the text vLLM gives, for requests of every path."""
+"""Chat templates render the same text as vLLM, for requests of every path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's folder is read as transformers reads it, and what may differ is named."""
+"""Model folders are read as in transformers, and possible differences are named."""
 
 from __future__ import annotations
 
