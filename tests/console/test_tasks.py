@@ -151,7 +151,7 @@ def test_console_application_publishes_the_tasks() -> None:
         assert name in app.tasks, f"the timetable names {name}, which does not exist"
 
 
-def test_scheduled_tasks_expire_before_the_next_run() -> None:
+def test_the_timetable_cannot_pile_up() -> None:
     from console.celery_app import app
 
     for entry in app.conf.beat_schedule.values():

@@ -75,7 +75,7 @@ def test_benchmark_from_the_form_to_an_abort(
 
 
 @pytest.mark.parametrize(("width", "theme"), LOOKS)
-def test_every_page_is_accessible(
+def test_every_page_can_be_used(
     chrome: Browser, live_server: Any, settings: Any, fleet: Fleet, width: int, theme: str
 ) -> None:
     endpoint = fleet.endpoint()
