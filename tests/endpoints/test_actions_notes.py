@@ -17,7 +17,7 @@ from tests.support.console import browser, program
 pytestmark = pytest.mark.django_db
 
 
-def told() -> list[tuple[str, str]]:
+def list_notes() -> list[tuple[str, str]]:
     revisions = Revision.objects.order_by("number").values_list("note", flat=True)
     trail = AuditEvent.objects.filter(target="endpoint/demo").order_by("pk")
     return list(zip(revisions, trail.values_list("note", flat=True), strict=True))
@@ -31,7 +31,7 @@ def test_by_rest(data: dict[str, Any]) -> None:
     assert api.put(one, {**data, "note": "more"}).status_code == 200
     back = api.post(f"{one}rollback/", {"revision": 2, "note": "too many"})
     assert back.status_code == 200, back.json()
-    assert told() == [(word, word) for word in ("first", "fewer", "more", "too many")]
+    assert list_notes() == [(word, word) for word in ("first", "fewer", "more", "too many")]
     assert api.get(f"{one}revisions/").json()["results"][0]["note"] == "too many"
     refused = api.patch(one, {"replicas": 2, "note": 5})
     assert (refused.status_code, refused.json()["field"]) == (400, "note")
@@ -43,7 +43,7 @@ def test_by_the_form(data: dict[str, Any]) -> None:
     assert Endpoint.objects.get().spec == data, "a note is not of the spec"
     change = {**typed({**data, "replicas": 1}), "generation": "1", "note": "line 1\r\nline 2"}
     page.post("/endpoints/demo/edit/", change)
-    assert [pair[0] for pair in told()] == ["a <b>reason</b>", "line 1\nline 2"]
+    assert [pair[0] for pair in list_notes()] == ["a <b>reason</b>", "line 1\nline 2"]
     assert "a &lt;b&gt;reason&lt;/b&gt;" in text_of(page.get("/endpoints/demo/revisions/"))
     assert "a &lt;b&gt;reason&lt;/b&gt;" in text_of(browser("admin").get("/audit/"))
 

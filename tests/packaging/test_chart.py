@@ -334,7 +334,7 @@ def granted(found: list[Object], kind: str) -> set[tuple[str, str, str]]:
     }
 
 
-def asked(*, cluster: bool) -> set[tuple[str, str, str]]:
+def list_rights(*, cluster: bool) -> set[tuple[str, str, str]]:
     return {
         (one.group, one.resource, verb)
         for one in rights.RIGHTS
@@ -345,8 +345,8 @@ def asked(*, cluster: bool) -> set[tuple[str, str, str]]:
 
 def test_role_grants_exactly_the_required_rights() -> None:
     everything = chart.golden("everything")
-    assert granted(everything, "Role") == asked(cluster=False)
-    assert granted(everything, "ClusterRole") == asked(cluster=True)
+    assert granted(everything, "Role") == list_rights(cluster=False)
+    assert granted(everything, "ClusterRole") == list_rights(cluster=True)
     # Without volumes of the whole cluster, nothing cluster-wide can be written.
     less = granted(chart.golden("own-database"), "ClusterRole")
     assert {verb for _, _, verb in less} == {"list"}

@@ -26,7 +26,7 @@ class View:
         self.list_order = order
 
 
-def asked(rows: Any, view: Any, url: str) -> dict[str, Any]:
+def get_list_page(rows: Any, view: Any, url: str) -> dict[str, Any]:
     pages = CursorPages()
     page = pages.paginate_queryset(rows, Request(RequestFactory().get(url)), view)
     return pages.get_paginated_response(page).data
@@ -36,7 +36,7 @@ def walk(rows: Any, view: Any, size: int, way: str = "next", url: str = "") -> l
     url = url or f"/x/?page_size={size}&keep=me"
     found: list[Any] = []
     while url:
-        page = asked(rows, view, url)
+        page = get_list_page(rows, view, url)
         found += page["results"] if way == "next" else reversed(page["results"])
         url = page[way]
         assert not url or "keep=me" in url
@@ -65,7 +65,7 @@ def test_forward_and_backward_pages_show_every_row_once(
     wanted = list(User.objects.order_by(*order, "-pk" if order[-1].startswith("-") else "pk"))
     assert walk(User.objects.all(), view, size) == wanted
     last = f"/x/?page_size={size}&keep=me"
-    while following := asked(User.objects.all(), view, last)["next"]:
+    while following := get_list_page(User.objects.all(), view, last)["next"]:
         last = following
     back = walk(User.objects.all(), view, size, "previous", last)
     assert back == wanted[::-1]
@@ -73,10 +73,10 @@ def test_forward_and_backward_pages_show_every_row_once(
 
 def test_first_page_has_no_previous_after_paging_back(people: list[User]) -> None:
     view = View("username")
-    second = asked(
-        User.objects.all(), view, asked(User.objects.all(), view, "/?page_size=5")["next"]
+    second = get_list_page(
+        User.objects.all(), view, get_list_page(User.objects.all(), view, "/?page_size=5")["next"]
     )
-    first = asked(User.objects.all(), view, second["previous"])
+    first = get_list_page(User.objects.all(), view, second["previous"])
     assert [user.username for user in first["results"]] == [f"u{n:02}" for n in range(5)]
     assert first["previous"] is None
     assert first["next"]
@@ -84,10 +84,10 @@ def test_first_page_has_no_previous_after_paging_back(people: list[User]) -> Non
 
 def test_added_and_removed_rows_do_not_shift_others(people: list[User]) -> None:
     view = View("username")
-    page = asked(User.objects.all(), view, "/?page_size=5")
+    page = get_list_page(User.objects.all(), view, "/?page_size=5")
     User.objects.filter(username__in=("u01", "u04")).delete()
     User.objects.create_user("u00a", password="x")
-    rest = asked(User.objects.all(), view, page["next"])
+    rest = get_list_page(User.objects.all(), view, page["next"])
     assert [user.username for user in rest["results"]] == [f"u{n:02}" for n in range(5, 10)]
 
 
@@ -99,12 +99,12 @@ def test_query_order_applies_if_the_view_has_none(people: list[User]) -> None:
 def test_plain_list_is_paged_by_offset() -> None:
     items = list(range(11))
     assert walk(items, object(), 4) == items
-    assert asked(items, object(), "/?page_size=11")["next"] is None
+    assert get_list_page(items, object(), "/?page_size=11")["next"] is None
 
 
 def bad(url: str, rows: Any = None) -> tuple[str, str]:
     with pytest.raises(Refused) as refused:
-        asked(User.objects.all() if rows is None else rows, View("date_joined"), url)
+        get_list_page(User.objects.all() if rows is None else rows, View("date_joined"), url)
     problem = refused.value.errors[0]
     assert problem.remedy
     return problem.field, problem.code
@@ -157,6 +157,6 @@ def test_no_cursor_breaks_the_query(values: list[Any]) -> None:
     for order in (("username",), ("date_joined",), ("is_active", "username")):
         text = base64.urlsafe_b64encode(json.dumps([0, *values]).encode()).decode()
         try:
-            asked(User.objects.all(), View(*order), f"/?cursor={text}")
+            get_list_page(User.objects.all(), View(*order), f"/?cursor={text}")
         except Refused as refused:
             assert refused.errors[0].code == "invalid_cursor"

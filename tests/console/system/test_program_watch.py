@@ -31,7 +31,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def told() -> list[AuditEvent]:
+def list_crash_events() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb=program_watch.VERB).order_by("pk"))
 
 
@@ -40,14 +40,14 @@ def test_killed_program_is_recorded_once(
 ) -> None:
     before = supervised_programs.seen()
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
 
     after = supervised_programs.kill()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             program_watch.observe()
 
-    (event,) = told()
+    (event,) = list_crash_events()
     assert (event.actor_name, event.target) == ("system", "process/valkey")
     assert event.changes["pid"] == [before.pid, after.pid]
     assert event.changes["ended"] == "terminated by SIGKILL"
@@ -66,7 +66,7 @@ def test_each_crash_is_one_line(supervised_programs: Rig) -> None:
     for _ in range(3):
         supervised_programs.kill()
         program_watch.observe()
-    assert len(told()) == 3
+    assert len(list_crash_events()) == 3
     assert ProcessSeen.objects.get().restarts == 3
 
 
@@ -95,7 +95,7 @@ def test_concurrent_observers_record_one_crash(
     with ThreadPoolExecutor(2) as pool:
         for call in [pool.submit(looker) for _ in range(2)]:
             call.result(30)
-    assert len(told()) == 1
+    assert len(list_crash_events()) == 1
     assert ProcessSeen.objects.get().restarts == 1
 
 
@@ -117,10 +117,10 @@ def test_slow_observer_does_not_revert_newer_records(
 
     monkeypatch.setattr(programs, "list_programs", late)
     program_watch.observe()
-    assert len(told()) == 2
+    assert len(list_crash_events()) == 2
     assert ProcessSeen.objects.get().pid == supervised_programs.seen().pid
     program_watch.observe()
-    assert len(told()) == 2
+    assert len(list_crash_events()) == 2
 
 
 def test_failed_audit_keeps_the_crash_pending(
@@ -138,7 +138,7 @@ def test_failed_audit_keeps_the_crash_pending(
         with pytest.raises(RuntimeError):
             program_watch.observe()
     program_watch.observe()
-    assert len(told()) == 1
+    assert len(list_crash_events()) == 1
 
 
 def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
@@ -151,10 +151,10 @@ def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
     after = supervised_programs.running()
     assert after.pid != before.pid
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
     supervised_programs.kill()
     program_watch.observe()
-    assert len(told()) == 1, "the next one is seen again"
+    assert len(list_crash_events()) == 1, "the next one is seen again"
 
 
 def test_restarted_supervisord_is_no_crash_of_its_programs(
@@ -168,7 +168,7 @@ def test_restarted_supervisord_is_no_crash_of_its_programs(
     supervised_programs.supervised.start()
     assert supervised_programs.running().pid != before.pid
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
 
 
 def test_unavailable_supervisord_is_an_outcome(
@@ -197,7 +197,7 @@ def test_manual_restart_is_no_crash(supervised_programs: Rig) -> None:
     supervisor.add("valkey")
     supervised_programs.running()
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
     assert ProcessSeen.objects.get().restarts == 0
 
 
@@ -247,7 +247,7 @@ def test_workload_program_is_counted_and_reported_by_its_owner(supervised_progra
     program_watch.observe()
     row.refresh_from_db()
     assert (row.restarts, row.pid) == (1, pid())
-    assert told() == [], "the endpoint's events tell it"
+    assert list_crash_events() == [], "the endpoint's events tell it"
     shown = {p.name: p for p in selectors.load_system().processes}["demo-worker-0"]
     assert shown.purpose == "Worker of endpoint demo"
 
@@ -259,7 +259,7 @@ def test_removed_program_is_forgotten(supervised_programs: Rig) -> None:
     assert supervisor.remove("valkey")
     program_watch.observe()
     assert not ProcessSeen.objects.exists()
-    assert told() == []
+    assert list_crash_events() == []
 
 
 def test_no_observation_without_managed_programs(

@@ -47,7 +47,7 @@ def of(name: str) -> Round:
     return found
 
 
-def told() -> None:
+def add_receiver() -> None:
     receiver = Receiver.objects.create(name="on-call", kind="email")
     Route.objects.create(receiver=receiver)
 
@@ -58,7 +58,7 @@ def test_alert_dispatch_round(console_folder: Path) -> None:
     Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
     found = of("alerts")
     assert (found.state, found.text) == (RoundState.IDLE, "No alert receivers configured.")
-    told()
+    add_receiver()
     Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
     found = of("alerts")
     assert (found.state, found.last_at) == (RoundState.WORKING, now)
@@ -181,7 +181,7 @@ def test_doctor_survives_an_unavailable_database(monkeypatch: pytest.MonkeyPatch
 
 def test_number_of_queries_is_constant(console_folder: Path) -> None:
     make_endpoint()
-    told()
+    add_receiver()
     Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason=LOOKING)
     RuleFile.objects.create(state=Load.LOADED)
     client = browser("viewer")

@@ -48,7 +48,7 @@ def use_prometheus(settings: Any) -> Configure:
     return configure
 
 
-def asked(client: Client, url: str) -> Data:
+def get_board_data(client: Client, url: str) -> Data:
     """The answer, its panels by id."""
     response = client.get(url)
     assert response.status_code == 200
@@ -58,7 +58,7 @@ def asked(client: Client, url: str) -> Data:
 
 def of(client: Client, name: str) -> Data:
     make_endpoint(name)
-    return asked(client, f"/dashboards/endpoints/{name}/data")
+    return get_board_data(client, f"/dashboards/endpoints/{name}/data")
 
 
 def of_board(
@@ -110,7 +110,7 @@ class TestNumbers:
 
     def test_the_fleet(self, viewer: Client, use_prometheus: Configure, scraping: Scraping) -> None:
         use_prometheus(scraping.url)
-        data = asked(viewer, FLEET)
+        data = get_board_data(viewer, FLEET)
         assert unlike(data, "ok") == {"failed"}, "none did"
         requests = latest(data["panels"]["requests"])
         assert set(requests) == {"demo", "idle", "left", "old"}
@@ -124,7 +124,7 @@ class TestNumbers:
         self, viewer: Client, use_prometheus: Configure, scraping: Scraping, key: str
     ) -> None:
         use_prometheus(scraping.url)
-        data = asked(viewer, f"{FLEET}?range={key}")
+        data = get_board_data(viewer, f"{FLEET}?range={key}")
         assert data["range"] == key
         assert data["fault"] is None
         assert not {"bad_query", "too_slow", "prometheus"} & set(states(data).values())
@@ -134,10 +134,10 @@ class TestNumbers:
 
     def test_unknown_range_is_the_default(self, viewer: Client, use_prometheus: Configure) -> None:
         use_prometheus("")
-        assert asked(viewer, f"{FLEET}?range=1y%22")["range"] == "15m"
+        assert get_board_data(viewer, f"{FLEET}?range=1y%22")["range"] == "15m"
 
 
-class TestReasonsForNothing:
+class TestEmptyPanels:
     """Four different reasons, from a real Prometheus; each is a different sentence."""
 
     def test_idle_endpoint_has_quiet_panels(
@@ -211,9 +211,9 @@ class TestReasonsForNothing:
         assert latest(hour) == {"demo": "$1.50/h"}
 
 
-class TestPrometheusItself:
+class TestPrometheusFailures:
     def check(self, client: Client, title: str) -> Data:
-        data = asked(client, FLEET)
+        data = get_board_data(client, FLEET)
         assert data["fault"]["title"] == title
         assert data["fault"]["fix"]
         assert set(states(data).values()) == {"prometheus"}
@@ -253,7 +253,7 @@ class TestPrometheusItself:
     ) -> None:
         monkeypatch.setitem(queries.QUERIES, "l2_fill", lambda *_: "sum(")
         use_prometheus(scraping.url)
-        data = asked(viewer, FLEET)
+        data = get_board_data(viewer, FLEET)
         assert data["fault"] is None
         bad = data["panels"].pop("l2")
         assert bad["state"] == "bad_query"
@@ -316,7 +316,7 @@ def test_from_a_created_endpoint_to_a_chart(
             client = browser("viewer")
 
             def all_drawn() -> bool:
-                data = asked(client, "/dashboards/endpoints/fresh/data")
+                data = get_board_data(client, "/dashboards/endpoints/fresh/data")
                 return set(states(data).values()) == {"ok"}
 
             until(all_drawn, deadline_s=60)

@@ -57,7 +57,7 @@ def test_console_metrics_name_endpoints_that_start() -> None:
     assert 'endpoint_name="served"' not in shown
 
 
-class TestWhoIsTold:
+class TestTargetAccess:
     @pytest.mark.parametrize(
         "header",
         [
@@ -100,7 +100,7 @@ class TestWhoIsTold:
         assert Client().post(URL, headers=WITH).status_code == 405
 
 
-class TestWhatIsTold:
+class TestTargetContents:
     def test_targets_are_empty_without_endpoints(self) -> None:
         make_endpoint()
         assert groups() == []

@@ -83,14 +83,14 @@ def run(world: World, facts: ProofFacts = BOTH) -> ProofOutcome:
     return cache_proof.run(facts, world, lambda _stage, _shots: None)
 
 
-def said(outcome: ProofOutcome) -> str:
+def join_failed_verdicts(outcome: ProofOutcome) -> str:
     return " ".join(verdict.text for verdict in outcome.verdicts if not verdict.ok)
 
 
 def test_three_requests_prove_the_cache() -> None:
     world = World()
     outcome = run(world)
-    assert outcome.proved, said(outcome)
+    assert outcome.proved, join_failed_verdicts(outcome)
     cold, again, other = outcome.shots
     assert (cold.worker, again.worker, other.worker) == (A, A, B)
     assert (again.sources, other.sources) == ({"device": 576}, {"L2": 576})
@@ -119,8 +119,8 @@ def test_wait_for_l2_is_bounded_and_stated_in_the_verdict() -> None:
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
     outcome = run(world)
     assert not outcome.proved
-    assert "L2 miss on demo-worker-1" in said(outcome)
-    assert "had not written the prefix to L2 within 20 s" in said(outcome)
+    assert "L2 miss on demo-worker-1" in join_failed_verdicts(outcome)
+    assert "had not written the prefix to L2 within 20 s" in join_failed_verdicts(outcome)
     assert world.now < 30
 
 
@@ -135,7 +135,7 @@ def test_impossible_step_is_reported_and_not_run(facts: ProofFacts, why: str) ->
     world = World()
     outcome = run(world, facts)
     assert not outcome.proved
-    assert why in said(outcome)
+    assert why in join_failed_verdicts(outcome)
     assert len(world.asked) == 2
 
 
@@ -159,13 +159,13 @@ def test_impossible_step_is_reported_and_not_run(facts: ProofFacts, why: str) ->
 def test_failed_step_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
     outcome = run(World(**changes))
     assert not outcome.proved
-    assert why in said(outcome)
+    assert why in join_failed_verdicts(outcome)
 
 
 def test_l1_counts_for_the_second_request_and_unnamed_tiers_for_l2() -> None:
     world = World(sources=[("", 0), ("host", 576), ("external_unspecified", 576)])
     outcome = run(world)
-    assert outcome.proved, said(outcome)
+    assert outcome.proved, join_failed_verdicts(outcome)
     assert outcome.shots[1].sources == {"L1": 576}
 
 

@@ -39,7 +39,7 @@ def compiled(endpoint: Endpoint, key: InferenceKey) -> list[dict[str, Any]]:
     return [entry for entry in found if entry["id"] == str(key.pk)]
 
 
-def told(key: InferenceKey, instance: str = "r1", **counts: int) -> dict[str, Any]:
+def usage_report(key: InferenceKey, instance: str = "r1", **counts: int) -> dict[str, Any]:
     return {"instance": instance, "keys": {str(key.pk): {**counts, "last_at": 1.79e9}}}
 
 
@@ -235,17 +235,17 @@ def test_viewer_changes_no_key(
 def test_repeated_usage_reports_are_counted_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
     for told_now in (
-        told(key, requests=3, prompt_tokens=30),
-        told(key, requests=3, prompt_tokens=30),
-        told(key, requests=5, prompt_tokens=50),
-        told(key, requests=4, prompt_tokens=40),  # an older answer which came late
-        told(key, requests=6, prompt_tokens=60),
+        usage_report(key, requests=3, prompt_tokens=30),
+        usage_report(key, requests=3, prompt_tokens=30),
+        usage_report(key, requests=5, prompt_tokens=50),
+        usage_report(key, requests=4, prompt_tokens=40),  # an older answer which came late
+        usage_report(key, requests=6, prompt_tokens=60),
     ):
         keys_usage.add_report(demo_endpoint, told_now, NOW)
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
-    keys_usage.add_report(demo_endpoint, told(key, "r2", requests=2, prompt_tokens=20), NOW)
+    keys_usage.add_report(demo_endpoint, usage_report(key, "r2", requests=2, prompt_tokens=20), NOW)
     keys_usage.add_report(
-        demo_endpoint, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1)
+        demo_endpoint, usage_report(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1)
     )
     assert keys_usage.used(KeyUsage.objects.all()) == keys_usage.KeyUse(9, 0, 90)
     assert keys_usage.used(keys_usage.usage_since(NOW + timedelta(hours=1))).prompt_tokens == 10
@@ -261,7 +261,7 @@ def test_malformed_usage_adds_nothing(demo_endpoint: Endpoint, nonsense: dict[st
 
 def test_usage_of_deleted_keys_is_counted(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    keys_usage.add_report(demo_endpoint, told(key, requests=3), NOW)
+    keys_usage.add_report(demo_endpoint, usage_report(key, requests=3), NOW)
     demo_endpoint.delete()
     assert keys_usage.used(KeyUsage.objects.filter(endpoint_name="demo")).requests == 3
 
@@ -271,9 +271,13 @@ def test_spent_budget_closes_the_key_until_the_period_ends(
 ) -> None:
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create(alice, "demo", "app", terms).key
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=60, completion_tokens=39), NOW)
+    keys_usage.add_report(
+        demo_endpoint, usage_report(key, prompt_tokens=60, completion_tokens=39), NOW
+    )
     assert keys_usage.update_budgets(NOW) == []
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=60, completion_tokens=40), NOW)
+    keys_usage.add_report(
+        demo_endpoint, usage_report(key, prompt_tokens=60, completion_tokens=40), NOW
+    )
     assert keys_usage.update_budgets(NOW) == [key]
     assert list(keys_usage.endpoints_of_keys([key])) == [demo_endpoint]
     (entry,) = compiled(demo_endpoint, key)
@@ -287,7 +291,7 @@ def test_spent_budget_closes_the_key_until_the_period_ends(
 def test_larger_budget_reopens_the_key_at_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     now = timezone.now()
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=10), now)
+    keys_usage.add_report(demo_endpoint, usage_report(key, prompt_tokens=10), now)
     keys_usage.update_budgets(now)
     assert "spent_until" in compiled(demo_endpoint, key)[0]
     keys_actions.change(alice, str(key.pk), {"budget_tokens": 11})
@@ -302,15 +306,15 @@ def test_remaining_budget_is_divided_among_reachable_routers(
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create_in_group(alice, str(group.pk), "app", terms).key
     keys_usage.add_report(
-        demo_endpoint, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5)
+        demo_endpoint, usage_report(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5)
     )
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=30), NOW)
-    keys_usage.add_report(other, told(key, "r2", completion_tokens=6), NOW)
+    keys_usage.add_report(demo_endpoint, usage_report(key, prompt_tokens=30), NOW)
+    keys_usage.add_report(other, usage_report(key, "r2", completion_tokens=6), NOW)
     end = period_of(NOW, "day")[1].timestamp()
     for endpoint in (demo_endpoint, other):
         left = keys_usage.budgets_left(endpoint, NOW)
         assert left == {str(key.pk): {"left": 30, "counted": 0, "resets_at": end}}
-    keys_usage.add_report(other, told(key, "r2", completion_tokens=76), NOW)
+    keys_usage.add_report(other, usage_report(key, "r2", completion_tokens=76), NOW)
     assert keys_usage.budgets_left(demo_endpoint, NOW)[str(key.pk)]["left"] == -10, (
         "a debt is not shared"
     )
@@ -319,7 +323,7 @@ def test_remaining_budget_is_divided_among_reachable_routers(
 def test_router_receives_its_remaining_budget(demo_endpoint: Endpoint, alice: User) -> None:
     terms = {"budget_tokens": 100}
     key = keys_actions.create(alice, "demo", "app", terms).key
-    counted = told(key, prompt_tokens=20, completion_tokens=10)
+    counted = usage_report(key, prompt_tokens=20, completion_tokens=10)
     with http_stub({"/usage": (200, counted), "/budgets": (200, {})}) as router:
         pretend_ready(demo_endpoint, url=router.url, admin_url=router.url)
         assert key_usage.collect_key_usage() == 1
@@ -336,7 +340,7 @@ def test_estimates_are_marked(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     estimated = {"estimated_prompt_tokens": 3, "estimated_completion_tokens": 2, "unreported": 1}
     keys_usage.add_report(
-        demo_endpoint, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW
+        demo_endpoint, usage_report(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW
     )
     found = keys_usage.used(KeyUsage.objects.all())
     assert (found.tokens, found.estimated_tokens, found.unreported) == (10, 5, 1)
@@ -426,7 +430,9 @@ def test_rest_covers_all_operations(demo_endpoint: Endpoint, alice: User) -> Non
     assert call("get", path)["terms"]["budget_tokens"] == 9
     assert call("post", f"{path}rotate/", {"grace_s": 60})["key"] != made["key"]
     key = InferenceKey.objects.get(pk=made["id"])
-    keys_usage.add_report(demo_endpoint, told(key, requests=2, prompt_tokens=5), timezone.now())
+    keys_usage.add_report(
+        demo_endpoint, usage_report(key, requests=2, prompt_tokens=5), timezone.now()
+    )
     use = call("get", "endpoints/demo/usage/")
     assert use["keys"][0]["key_name"] == "app"
     assert (use["total"]["requests"], use["total"]["prompt_tokens"]) == (2, 5)

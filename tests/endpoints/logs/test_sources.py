@@ -45,7 +45,7 @@ def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
-def told(raw: bytes) -> list[dict[str, str]]:
+def parse_events(raw: bytes) -> list[dict[str, str]]:
     """The events of an answer, as a browser reads them."""
     found = []
     for block in raw.decode().split("\n\n"):
@@ -184,7 +184,7 @@ def test_local_log_end_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_events_contain_complete_lines_and_a_mark() -> None:
     lines = [LogLine("a\rb: {x}", "2026-01-01T00:00:01Z"), LogLine("", anew=True)]
-    found = told(await read(lambda _stop: iter(lines)))
+    found = parse_events(await read(lambda _stop: iter(lines)))
     assert found == [
         {"id": "2026-01-01T00:00:01Z", "data": "a\rb: {x}"},
         {"event": "anew", "data": ""},
@@ -200,7 +200,7 @@ async def test_response_ends_although_the_log_continues() -> None:
             stopped.set()
         yield LogLine("never told")
 
-    found = told(await read(endless, seconds=0.2))
+    found = parse_events(await read(endless, seconds=0.2))
     assert [event["data"] for event in found] == ["first"]
     await asyncio.to_thread(until, stopped.is_set)
 
@@ -227,7 +227,7 @@ async def test_errors_are_shown_in_place_of_the_log() -> None:
         yield LogLine("one")
         raise PermanentError("ClusterRefused", "pods/log may not be read.")
 
-    found = told(await read(broken))
+    found = parse_events(await read(broken))
     assert found[-1] == {"event": "problem", "data": "pods/log may not be read."}
 
 
@@ -241,10 +241,10 @@ async def test_number_of_followed_logs_is_bounded(monkeypatch: pytest.MonkeyPatc
     first = logs_stream.stream(waiting)
     await anext(first)
     await anext(first)
-    found = told(await read(lambda _stop: iter([LogLine("yours")])))
+    found = parse_events(await read(lambda _stop: iter([LogLine("yours")])))
     assert "log streams are already open" in found[0]["data"]
     await first.aclose()
-    found = told(await read(lambda _stop: iter([LogLine("yours")])))
+    found = parse_events(await read(lambda _stop: iter([LogLine("yours")])))
     assert found[0]["data"] == "yours"
 
 
@@ -257,8 +257,8 @@ async def test_page_continues_from_the_last_mark(
     url = "/endpoints/demo/logs/lines/?replica=demo-router-x&container=router"
     first = await async_client.get(url)
     assert first["Content-Type"] == "text/event-stream"
-    found = told(b"".join([part async for part in first.streaming_content]))
+    found = parse_events(b"".join([part async for part in first.streaming_content]))
     assert [event["data"][-6:] for event in found] == ["line 0", "line 1", "line 2"]
     again = await async_client.get(url, headers={"Last-Event-ID": found[1]["id"]})
-    found = told(b"".join([part async for part in again.streaming_content]))
+    found = parse_events(b"".join([part async for part in again.streaming_content]))
     assert [event["data"][-6:] for event in found] == ["line 2"]

@@ -159,7 +159,7 @@ def test_name_may_come_from_the_endpoint(least: dict[str, Any]) -> None:
     assert codes(bare) == {}
 
 
-def told(document: dict[str, Any]) -> dict[str, str]:
+def list_advice(document: dict[str, Any]) -> dict[str, str]:
     return {note.path: note.code for note in advice.notes(read(document))}
 
 
@@ -186,9 +186,9 @@ def told(document: dict[str, Any]) -> dict[str, str]:
 def test_accepted_manifests_with_warnings(
     least: dict[str, Any], place: str, value: Any, path: str, code: str
 ) -> None:
-    before = told(put(least, "spec/loadBalancer", {"healthCheckPath": "/health"}))
+    before = list_advice(put(least, "spec/loadBalancer", {"healthCheckPath": "/health"}))
     assert path not in before
-    assert told(put(least, f"spec/{place}", value))[path] == code
+    assert list_advice(put(least, f"spec/{place}", value))[path] == code
 
 
 def test_plain_secret_is_a_warning(least: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ def test_plain_secret_is_a_warning(least: dict[str, Any]) -> None:
 
 def test_overriding_annotation_is_a_warning(least: dict[str, Any]) -> None:
     over = put(least, "metadata/annotations", {"emberline.dev/replicas": "4"})
-    assert told(over)["metadata.annotations[emberline.dev/replicas]"] == "annotation_wins"
+    assert list_advice(over)["metadata.annotations[emberline.dev/replicas]"] == "annotation_wins"
 
 
 def test_every_sample_lists_its_aws_only_fields() -> None:

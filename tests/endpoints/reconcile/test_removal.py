@@ -61,13 +61,13 @@ def replaced(world: World, router: Router) -> Router:
     return router
 
 
-def said(status: EndpointStatus | None) -> str:
+def get_reason(status: EndpointStatus | None) -> str:
     return status.reason if status is not None else "gone"
 
 
 def test_absent_router_is_queried_only_at_the_end(reconcile_world: World, going: Endpoint) -> None:
     router = replaced(reconcile_world, Router(False))
-    told = [said(reconcile_world.step(going)) for _ in range(5)]
+    told = [get_reason(reconcile_world.step(going)) for _ in range(5)]
     assert told == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
     assert router.asked == 3, "until it was gone, and as the last proof"
 
@@ -76,7 +76,7 @@ def test_router_that_returns_at_the_end_keeps_the_row(
     reconcile_world: World, going: Endpoint
 ) -> None:
     router = replaced(reconcile_world, Router(True, False, True))
-    told = [said(reconcile_world.step(going)) for _ in range(5)]
+    told = [get_reason(reconcile_world.step(going)) for _ in range(5)]
     assert told == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
     assert router.asked == 3
 
@@ -85,9 +85,9 @@ def test_after_an_error_everything_is_queried_again(
     reconcile_world: World, going: Endpoint
 ) -> None:
     router = replaced(reconcile_world, Router())
-    assert said(reconcile_world.step(going)) == "StoppingWorkers"
+    assert get_reason(reconcile_world.step(going)) == "StoppingWorkers"
     reconcile_world.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
-    assert said(reconcile_world.step(going)) == "ClusterUnreachable"
+    assert get_reason(reconcile_world.step(going)) == "ClusterUnreachable"
     reconcile_world.provisioner.breaks.clear()
     reconcile_world.step(going)
     assert router.asked == 2
@@ -98,7 +98,7 @@ def test_observations_before_the_deletion_are_discarded(
 ) -> None:
     EndpointStatus.objects.update(reason="StoppingWorkers")
     router = replaced(reconcile_world, Router(False))
-    assert said(reconcile_world.step(going)) == "RemovingRouter"
+    assert get_reason(reconcile_world.step(going)) == "RemovingRouter"
     assert router.asked == 1
 
 

@@ -28,7 +28,7 @@ ONESELF = re.compile(
 )
 
 
-def _asked(client: Client, method: str, path: str, headers: Any = None) -> Any:
+def _request(client: Client, method: str, path: str, headers: Any = None) -> Any:
     more = {} if method == "get" else {"data": {}, "content_type": "application/json"}
     return getattr(client, method)(path, headers=headers, **more)
 
@@ -57,7 +57,7 @@ def test_user_without_a_role_gets_only_their_own_pages(two_teams: Teams) -> None
     for place in _others(places(endpoint=CANARY)):
         due = (404,) if "endpoint" in place.about else (403,)
         for method in METHODS:
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code not in due:
                 wrong.append(f"{method} {place.path} {response.status_code}")
     assert wrong == []
@@ -70,7 +70,7 @@ def test_foreign_and_unassigned_objects_are_404(two_teams: Teams, name: str, end
     client, wrong = client_of(getattr(two_teams, name)), []
     for place in places(endpoint=endpoint):
         for method in METHODS if "endpoint" in place.about else ():
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code != 404:
                 wrong.append(f"{method} {place.path} {response.status_code}")
     assert wrong == []
@@ -82,7 +82,7 @@ def test_team_token_finds_no_other_teams(two_teams: Teams, people: Cast) -> None
     found = [one for one in places(endpoint=CANARY) if one.path.startswith("/api/")]
     for place in _others(found):
         for method in METHODS:
-            response = _asked(Client(), method, place.path, headers)
+            response = _request(Client(), method, place.path, headers)
             body = _read(response)
             if "endpoint" in place.about and response.status_code != 404:
                 wrong.append(f"{method} {place.path} {response.status_code}")
@@ -115,7 +115,7 @@ def test_team_viewer_writes_nowhere(two_teams: Teams) -> None:
     client, wrote = client_of(two_teams.frank), []
     for place in _others(places(endpoint=OURS)):
         for method in WRITES:
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code not in (403, 404, 405) and not HARMLESS.search(place.path):
                 wrote.append(f"{method} {place.path} {response.status_code}")
     assert wrote == []
@@ -135,7 +135,7 @@ def test_team_operator_changes_nothing_of_the_platform(two_teams: Teams) -> None
     for place in _others(places(endpoint=OURS)):
         harmless = FOR_SOME_TEAM.match(place.path) or HARMLESS.search(place.path)
         for method in WRITES if "endpoint" not in place.about else ():
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code not in (403, 404, 405) and not harmless:
                 wrote.append(f"{method} {place.path} {response.status_code}")
     assert wrote == []
@@ -163,7 +163,7 @@ def test_revoked_token_gives_no_access(two_teams: Teams, people: Cast, state: st
     for place in _others(places(endpoint=OURS)):
         if place.path.startswith("/api/") and place.path not in PAGES:
             for method in ("get", "post"):
-                status = _asked(Client(), method, place.path, headers).status_code
+                status = _request(Client(), method, place.path, headers).status_code
                 if status != 401:
                     wrong.append(f"{method} {place.path} {status}")
     assert wrong == []

@@ -28,7 +28,7 @@ def record(
     }  # fmt: skip
 
 
-def told(records: list[dict[str, Any]], current: str) -> dict[str, Any]:
+def replay_by_strategy(records: list[dict[str, Any]], current: str) -> dict[str, Any]:
     return {one.strategy: one for one in replay_strategies(records, current)}
 
 
@@ -43,7 +43,7 @@ def chats(turns: int = 5) -> list[dict[str, Any]]:
 
 def test_conversations_of_one_prefix_are_split_by_round_robin() -> None:
     # Hexadecimal names: a0, b0, a1, ...
-    found = told(chats(), "prefixaware")
+    found = replay_by_strategy(chats(), "prefixaware")
     now, turns = found["prefixaware"], found["roundrobin"]
     assert (now.current, now.moved, now.requests) == (True, 0, 10)
     # Each turn but the first finds all blocks of the turn before.
@@ -55,14 +55,14 @@ def test_conversations_of_one_prefix_are_split_by_round_robin() -> None:
 
 def test_round_robin_splits_pairs_that_arrive_in_another_rhythm() -> None:
     records = [record(["a0", "a1", "a2", "a3"], "w0") for _ in range(8)]
-    found = told(records, "prefixaware")
+    found = replay_by_strategy(records, "prefixaware")
     assert found["roundrobin"].moved == 4
     assert found["roundrobin"].known_tokens == 4 * 64 * 6, "each worker computes it once"
     assert found["prefixaware"].known_tokens == 4 * 64 * 7
 
 
 def test_kvaware_records_contain_prefixes_usable_by_prefixaware() -> None:
-    found = told(chats(), "kvaware")
+    found = replay_by_strategy(chats(), "kvaware")
     assert found["prefixaware"].why_not == ""
     assert found["prefixaware"].known_tokens > 0
     assert found["kvaware"].current
@@ -70,7 +70,7 @@ def test_kvaware_records_contain_prefixes_usable_by_prefixaware() -> None:
 
 def test_missing_fields_of_records_are_reported() -> None:
     bare = [record([], "w0", "round_robin") for _ in range(8)]
-    found = told(bare, "roundrobin")
+    found = replay_by_strategy(bare, "roundrobin")
     assert found["roundrobin"].known_tokens is None
     assert "record no prefixes" in found["prefixaware"].why_not
     assert "record no sessions" in found["session"].why_not
@@ -84,13 +84,13 @@ def test_sparse_broken_and_pinned_records_are_not_counted() -> None:
     for candidate in down["candidates"]:
         candidate["healthy"] = False
     few = [*broken, pinned, *([record(["a0"], "w0")] * (MIN_REQUESTS - 1))]
-    assert "Fewer than" in told(few, "prefixaware")["roundrobin"].why_not
+    assert "Fewer than" in replay_by_strategy(few, "prefixaware")["roundrobin"].why_not
     enough = [*few, *([down] * 3)]
-    assert told(enough, "prefixaware")["roundrobin"].requests == MIN_REQUESTS - 1
+    assert replay_by_strategy(enough, "prefixaware")["roundrobin"].requests == MIN_REQUESTS - 1
 
 
 def test_busy_workers_of_the_record_are_avoided() -> None:
     busy = [record(["a0", "a1"], "w0") for _ in range(6)]
     for one in busy:
         one["candidates"][0]["score"] += 100_000
-    assert told(busy, "kvaware")["prefixaware"].moved == 6
+    assert replay_by_strategy(busy, "kvaware")["prefixaware"].moved == 6

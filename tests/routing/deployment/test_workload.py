@@ -201,7 +201,7 @@ def pod(index: int, admin: str, state: ReplicaState = ReplicaState.READY) -> Rep
     return ReplicaObservation(f"demo-router-{index}", index, state, "any", urls, message="late")
 
 
-def told(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str, Any]:
+def router_status(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str, Any]:
     listed = [
         {"id": name, "url": "u", "state": state, "in_flight": count}
         for name, (state, count) in workers.items()
@@ -217,7 +217,7 @@ def reconcile(cluster: Cluster) -> Any:
 
 
 def test_every_router_is_queried_and_the_worst_status_counts() -> None:
-    good = told(**{"demo-worker-0": ("up", 2)})
+    good = router_status(**{"demo-worker-0": ("up", 2)})
     with http_stub(dict(good)) as one, http_stub(dict(good)) as two:
         cluster = Cluster(pod(0, one.url), pod(1, two.url))
         status = reconcile(cluster)
@@ -229,12 +229,12 @@ def test_every_router_is_queried_and_the_worst_status_counts() -> None:
         assert status.facts["admin_urls"] == [one.url, two.url]
         assert cluster.applied[0].image == "image"
 
-        two.answers.update(told("session", **{"demo-worker-0": ("up", 2)}))
+        two.answers.update(router_status("session", **{"demo-worker-0": ("up", 2)}))
         assert reconcile(cluster).reason == "RouterTakingOver"
-        two.answers.update(told(**{"demo-worker-0": ("down", 0)}))
+        two.answers.update(router_status(**{"demo-worker-0": ("down", 0)}))
         assert reconcile(cluster).reason == "RouterWaitingForWorkers"
         assert reconcile(cluster).facts["workers"]["demo-worker-0"]["state"] == "down"
-        two.answers.update(told())
+        two.answers.update(router_status())
         blind = reconcile(cluster)
         assert blind.reason == "RouterWaitingForWorkers"
         assert "not discovered yet" in blind.message
@@ -245,7 +245,7 @@ def test_every_router_is_queried_and_the_worst_status_counts() -> None:
 
 
 def test_missing_routers_are_reported_with_the_reason() -> None:
-    with http_stub(told(**{"demo-worker-0": ("up", 0)})) as one:
+    with http_stub(router_status(**{"demo-worker-0": ("up", 0)})) as one:
         late = pod(1, "", ReplicaState.STARTING)
         status = reconcile(Cluster(pod(0, one.url), late))
     assert (status.ready, status.reason) == (False, "RouterStarting")

@@ -18,42 +18,42 @@ RETRIES = "emberline_router_retries_total"
 MESSAGE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
-def said(message: str = MESSAGE) -> dict[str, Any]:
+def engine_error(message: str = MESSAGE) -> dict[str, Any]:
     return {
         "error": {"message": message, "type": "InternalServerError", "param": None, "code": 500}
     }
 
 
 async def dead(talk: Conversation) -> None:
-    await talk.json(said(), 500)
+    await talk.json(engine_error(), 500)
 
 
 async def dead_in_chunks(talk: Conversation) -> None:
     await talk.send(
         b"HTTP/1.1 500 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     )
-    text = json.dumps(said()).encode()
+    text = json.dumps(engine_error()).encode()
     await talk.chunk(text[:20])
     await talk.chunk(text[20:])
     await talk.stream_end()
 
 
 async def dead_to_the_close(talk: Conversation) -> None:
-    await talk.send(b"HTTP/1.1 500 X\r\n\r\n" + json.dumps(said()).encode())
+    await talk.send(b"HTTP/1.1 500 X\r\n\r\n" + json.dumps(engine_error()).encode())
     talk.writer.write_eof()
 
 
 async def dead_stream(talk: Conversation) -> None:
     """Its head is out when the engine dies: the error is the first event."""
     await talk.stream_head()
-    await talk.chunk(b"data: " + json.dumps(said()).encode() + b"\n\n")
+    await talk.chunk(b"data: " + json.dumps(engine_error()).encode() + b"\n\n")
     await talk.chunk(b"data: [DONE]\n\n")
     await talk.stream_end()
 
 
 async def dead_named_stream(talk: Conversation) -> None:
     await talk.stream_head()
-    error = {"type": "error", **said()}
+    error = {"type": "error", **engine_error()}
     await talk.chunk(b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n")
     await talk.stream_end()
 
@@ -87,12 +87,12 @@ async def test_requests_of_a_dead_engine_are_retried_elsewhere(death: Any) -> No
 )
 async def test_request_specific_500_is_forwarded_and_not_retried(message: str) -> None:
     async def own_fault(talk: Conversation) -> None:
-        await talk.json(said(message), 500)
+        await talk.json(engine_error(message), 500)
 
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         one.script = two.script = own_fault
         answer = await ask(server, post(chat("x")))
-        assert (answer.status, answer.json) == (500, said(message))
+        assert (answer.status, answer.json) == (500, engine_error(message))
         assert len(one.requests) + len(two.requests) == 1
         assert await metric(server, ERRORS, reason="upstream_5xx") == 1
         assert {w.circuit.state for w in server.router.table.workers.values()} == {0}
@@ -140,7 +140,7 @@ async def test_started_stream_is_not_retried() -> None:
     async def dies_later(talk: Conversation) -> None:
         await talk.stream_head()
         await talk.chunk(event("one"))
-        await talk.chunk(b"data: " + json.dumps(said()).encode() + b"\n\n")
+        await talk.chunk(b"data: " + json.dumps(engine_error()).encode() + b"\n\n")
         await talk.stream_end()
 
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:

@@ -78,7 +78,7 @@ def demo_endpoint(router: Stub) -> Endpoint:
     return pretend_ready(made, url=router.url, admin_url=router.url, workers=workers)
 
 
-def said(**more: Any) -> dict[str, Any]:
+def chat_request(**more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "Tell me"}], **more}
 
 
@@ -114,15 +114,17 @@ def test_miss_is_explained_below_the_response(demo_endpoint: Endpoint, router: S
     router.answers["/v1/chat/completions"] = (200, body)
     missed = {**DECISION, "misses": {"causes": {"evicted_device": 32}}}
     router.answers["/decisions/d-1"] = (200, missed)
-    done = events(chat(browser("operator"), said()))[-1][1]
+    done = events(chat(browser("operator"), chat_request()))[-1][1]
     assert done["miss"].startswith("Evicted from device memory: 32 of 40 prompt tokens.")
     assert "data-miss" in done["html"] and "Explain cache miss" in done["html"]
-    cold = events(chat(browser("operator"), said(cold=True)))[-1][1]
+    cold = events(chat(browser("operator"), chat_request(cold=True)))[-1][1]
     assert cold["miss"] == "", "every prompt token is computed on purpose"
 
 
 def test_response_is_streamed_and_ends_with_its_measurements(demo_endpoint: Endpoint) -> None:
-    answer = chat(browser("operator"), said(parameters={"max_tokens": 5, "temperature": 0.5}))
+    answer = chat(
+        browser("operator"), chat_request(parameters={"max_tokens": 5, "temperature": 0.5})
+    )
     (first, head), *pieces, (last, done) = events(answer)
     assert (first, head["worker"]) == ("head", "demo-worker-0")
     assert [data["text"] for kind, data in pieces if kind == "piece"] == ["Once <b>upon", " a time"]
@@ -144,7 +146,7 @@ def test_response_is_streamed_and_ends_with_its_measurements(demo_endpoint: Endp
 
 
 def test_request_has_the_submitted_fields(demo_endpoint: Endpoint, router: Stub) -> None:
-    body = said(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
+    body = chat_request(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
     events(chat(browser("operator"), body))
     got = sent(router)
     assert got["messages"] == body["messages"]
@@ -154,7 +156,7 @@ def test_request_has_the_submitted_fields(demo_endpoint: Endpoint, router: Stub)
 
 def test_cold_requests_have_a_new_salt_each_time(demo_endpoint: Endpoint, router: Stub) -> None:
     for _ in range(2):
-        events(chat(browser("operator"), said(cold=True)))
+        events(chat(browser("operator"), chat_request(cold=True)))
     salts = {json.loads(b)["cache_salt"] for _, p, b in router.seen if p == "/v1/chat/completions"}
     assert len(salts) == 2
 
@@ -162,7 +164,7 @@ def test_cold_requests_have_a_new_salt_each_time(demo_endpoint: Endpoint, router
 def test_other_strategy_is_dry_run_first_and_its_worker_pinned(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
-    done = events(chat(browser("operator"), said(route="roundrobin")))[-1][1]
+    done = events(chat(browser("operator"), chat_request(route="roundrobin")))[-1][1]
     assert [p for _, p, _ in router.seen][:2] == [
         "/explain?strategy=roundrobin",
         "/v1/chat/completions",
@@ -170,7 +172,7 @@ def test_other_strategy_is_dry_run_first_and_its_worker_pinned(
     assert router.headers[1]["x-emberline-pin"] == "demo-worker-1"
     assert "routed as roundrobin" in done["html"]
     router.answers["/explain"] = (400, {"error": {"message": "It has no prefix memory."}})
-    refused = chat(browser("operator"), said(route="kvaware"))
+    refused = chat(browser("operator"), chat_request(route="kvaware"))
     assert refused.status_code == 400
     assert "has no prefix memory" in refused.json()["detail"]
 
@@ -179,7 +181,7 @@ def test_viewer_sees_the_page_and_cannot_send(demo_endpoint: Endpoint, router: S
     page = browser("viewer").get(HOME)
     assert "requires the operator role" in page.text
     assert SECRET not in page.text
-    assert chat(browser("viewer"), said()).status_code == 403
+    assert chat(browser("viewer"), chat_request()).status_code == 403
     assert browser("viewer").post(HOME, {"message": "hi"}).status_code == 403
     assert router.seen == []
 
@@ -196,17 +198,17 @@ def test_viewer_sees_the_page_and_cannot_send(demo_endpoint: Endpoint, router: S
         ({"messages": [{"role": "user", "content": "x" * 400_001}]}, "messages"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
         ({"messages": [{"role": "user", "content": "x"}] * 201}, "messages"),
-        (said(parameters={"max_tokens": 0}), "max_tokens"),
-        (said(parameters={"max_tokens": 1.5}), "max_tokens"),
-        (said(parameters={"temperature": "hot"}), "temperature"),
-        (said(parameters={"temperature": float("nan")}), "temperature"),
-        (said(parameters={"logit_bias": {}}), "logit_bias"),
-        (said(parameters=[1]), "parameters"),
-        (said(stop=["a"] * 5), "stop"),
-        (said(worker="a\r\nx: y"), "worker"),
-        (said(route="sideways"), "route"),
-        (said(api=["chat"]), "api"),
-        (said(model="other"), "model"),
+        (chat_request(parameters={"max_tokens": 0}), "max_tokens"),
+        (chat_request(parameters={"max_tokens": 1.5}), "max_tokens"),
+        (chat_request(parameters={"temperature": "hot"}), "temperature"),
+        (chat_request(parameters={"temperature": float("nan")}), "temperature"),
+        (chat_request(parameters={"logit_bias": {}}), "logit_bias"),
+        (chat_request(parameters=[1]), "parameters"),
+        (chat_request(stop=["a"] * 5), "stop"),
+        (chat_request(worker="a\r\nx: y"), "worker"),
+        (chat_request(route="sideways"), "route"),
+        (chat_request(api=["chat"]), "api"),
+        (chat_request(model="other"), "model"),
     ],
 )
 def test_invalid_requests_are_rejected_with_their_field(
@@ -223,7 +225,7 @@ def test_router_rejection_is_shown_as_the_response(demo_endpoint: Endpoint, rout
         400,
         {"error": {"message": "no chat template", "code": "bad_request"}},
     )
-    ((kind, done),) = events(chat(browser("operator"), said()))
+    ((kind, done),) = events(chat(browser("operator"), chat_request()))
     assert kind == "done"
     assert "no chat template" in done["error"]
     assert "no chat template" in done["html"]
@@ -233,7 +235,7 @@ def test_number_of_concurrent_responses_is_bounded(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "PLACES", 0)
-    answer = chat(browser("operator"), said())
+    answer = chat(browser("operator"), chat_request())
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_watchers")
 
 
@@ -243,7 +245,9 @@ async def test_client_disconnect_closes_the_router_connection() -> None:
         ask = PromptRequest(
             worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},)
         )
-        source: Any = playground_answers.events(Endpoint(name="demo"), ask, from_json(said()))
+        source: Any = playground_answers.events(
+            Endpoint(name="demo"), ask, from_json(chat_request())
+        )
         async with aclosing(source) as told:
             assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]
             assert worker.cancelled == []
@@ -272,7 +276,7 @@ def test_single_message_is_answered_without_a_script(demo_endpoint: Endpoint, ro
 def test_code_example_equals_the_request_and_has_no_key(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
-    body = json.dumps(said(parameters={"top_k": 4}))
+    body = json.dumps(chat_request(parameters={"top_k": 4}))
     page = browser("viewer").post(f"{HOME}code/", body, content_type="application/json")
     for shown in ("curl -N", "OpenAI(", "fetch(", "EMBERLINE_API_KEY", "top_k"):
         assert shown in page.text
@@ -285,9 +289,9 @@ def test_pages_without_an_address_or_an_endpoint() -> None:
     make_endpoint()
     assert browser("operator").get("/playground/")["Location"] == HOME
     assert "has no URL yet" in browser("operator").get(HOME).text
-    refused = chat(browser("operator"), said())
+    refused = chat(browser("operator"), chat_request())
     assert (refused.status_code, refused.json()["field"]) == (409, "endpoint")
-    assert chat(browser("operator"), said(), "nope").status_code == 404
+    assert chat(browser("operator"), chat_request(), "nope").status_code == 404
 
 
 def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo_endpoint: Endpoint) -> None:
@@ -302,7 +306,7 @@ def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo_endpoint: E
 
 
 def test_a_response_has_a_row_for_the_table_of_runs(demo_endpoint: Endpoint) -> None:
-    row = events(chat(browser("operator"), said(cold=True)))[-1][1]["row"]
+    row = events(chat(browser("operator"), chat_request(cold=True)))[-1][1]["row"]
     for shown in ("demo-worker-0", "KV cache match", "device", "L1", "computed", "Explain"):
         assert shown in row
     assert row.count("<tr>") == 1

@@ -398,7 +398,7 @@ class TestReasons:
         assert provisioner_rig.provisioner.events(REF)
 
 
-class TestDying:
+class TestInterruption:
     def test_interrupted_apply_is_continued(self, provisioner_rig: KubeRig) -> None:
         spec = rich(provisioner_rig)
         for fatal in range(1, 60):

@@ -34,7 +34,7 @@ def server(behave: Behaviour) -> Iterator[int]:
         thread.join(10)
 
 
-def says(data: bytes) -> Behaviour:
+def send_bytes(data: bytes) -> Behaviour:
     return lambda client, done: client.sendall(data)
 
 
@@ -50,14 +50,14 @@ def silence(client: socket.socket, done: threading.Event) -> None:
 @pytest.mark.parametrize(
     ("behave", "expected"),
     [
-        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), OK),
-        (says(b"HTTP/1.0 200\r\n"), OK),
-        (says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), "answers 503"),
-        (says(b"HTTP/1.1 2000 OK\r\n\r\n"), "answers 2000"),
-        (says(b"+OK\r\n"), "no HTTP response"),
-        (says(b"HTTP/1.1 OK\r\n"), "no HTTP response"),
-        (says(b"x" * 10_000), "no HTTP response"),
-        (says(b""), "closed without a response"),
+        (send_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), OK),
+        (send_bytes(b"HTTP/1.0 200\r\n"), OK),
+        (send_bytes(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), "answers 503"),
+        (send_bytes(b"HTTP/1.1 2000 OK\r\n\r\n"), "answers 2000"),
+        (send_bytes(b"+OK\r\n"), "no HTTP response"),
+        (send_bytes(b"HTTP/1.1 OK\r\n"), "no HTTP response"),
+        (send_bytes(b"x" * 10_000), "no HTTP response"),
+        (send_bytes(b""), "closed without a response"),
         (silence, LATE),
         (drip, LATE),
     ],
@@ -75,7 +75,7 @@ def test_connection_refused() -> None:
 
 
 def test_concurrent_probes_wait_for_the_slowest_only() -> None:
-    good = says(b"HTTP/1.1 200 OK\r\n\r\n")
+    good = send_bytes(b"HTTP/1.1 200 OK\r\n\r\n")
     with server(silence) as one, server(silence) as two, server(good) as three:
         targets = [ProbeTarget("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
         start = time.monotonic()

@@ -90,7 +90,7 @@ def test_alerts_fire_with_their_labels_and_resolve(watched: Watched) -> None:
     prometheus.close()
 
 
-def told(viewer: Client, path: str) -> str:
+def get_page_with_alert(viewer: Client, path: str) -> str:
     text = viewer.get(path).text
     return text if "IndexStale" in text else ""
 
@@ -102,7 +102,7 @@ def test_pages_show_firing_alerts(watched: Watched, settings: Any) -> None:
     make_endpoint("well")
     viewer = browser("viewer")
     path = "/dashboards/endpoints/demo/alerts"
-    text = until(lambda: told(viewer, path), what="the alert")
+    text = until(lambda: get_page_with_alert(viewer, path), what="the alert")
     assert "demo-worker-0" in text
     assert "Compare the clocks" in text
     assert viewer.get("/dashboards/endpoints/well/alerts").text.strip() == ""
@@ -112,7 +112,7 @@ def test_pages_show_firing_alerts(watched: Watched, settings: Any) -> None:
     assert 'hx-get="/dashboards/alerts"' in viewer.get("/").text
     Endpoint.objects.filter(name="demo").delete()
     for url in ("/dashboards/alerts", "/alerts/"):
-        text = until(lambda url=url: told(viewer, url), what="the alert")
+        text = until(lambda url=url: get_page_with_alert(viewer, url), what="the alert")
         assert "demo" in text
         assert "/endpoints/demo/" not in text, "a deleted endpoint has no page"
 

@@ -20,7 +20,7 @@ from dashboards.boards.results import board as results_board
 from dashboards.boards.results.board import BoardRequest
 from dashboards.prometheus.config import recording_rules
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
-from tests.dashboards.prometheus.config.test_recording_rules import asked, of
+from tests.dashboards.prometheus.config.test_recording_rules import expression_test, of
 from tests.support.prometheus import PROMTOOL
 
 KEPT = Times(7200, 14_400, kept=(300,))
@@ -80,7 +80,7 @@ def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict
     assert "rate(" not in short
     away = f"abs(({short}) / ({raw}) - 1) > {tolerance}"
     missing = f"(({short}) unless ({raw})) or (({raw}) unless ({short}))"
-    return asked(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
+    return expression_test(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
 
 
 def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
@@ -177,15 +177,15 @@ def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
     question = growth.count_uncovered(FIVE, 14_400)
     world = {'up{job="vllm"}': "_x120 1x180"}
-    assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
-    done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
+    assert promtool(tmp_path, of(world, expression_test(question, at="5h"))).returncode == 0
+    done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, expression_test(question, at="5h")))
     assert done.returncode == 0
     bare = question.replace(FIVE.scraped, "emberline5m:never")
-    done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
+    done = promtool(tmp_path, of(world, expression_test(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
     coarse = growth.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
-    done = promtool(tmp_path, of(young, asked(coarse, ("{}", 1.0), at="305m")))
+    done = promtool(tmp_path, of(young, expression_test(coarse, ("{}", 1.0), at="305m")))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -42,7 +42,7 @@ TURNED_ON = {
 }
 
 
-def asked() -> set[str]:
+def list_queried_metrics() -> set[str]:
     text = " ".join(
         queries.render_for_chart(name, Scope("demo"), Times(5, 900)) for name in QUERIES
     )
@@ -77,7 +77,7 @@ def test_every_metric_name_is_exported() -> None:
     vllm = set(json.loads(VLLM.read_text()))
     vllm |= {f"{name}_{end}" for name in vllm for end in ("bucket", "count", "sum")}
     exported = vllm | following_caches() | {sample.name for sample in (*router(), *node())}
-    assert asked() - exported == FORMER | TURNED_ON
+    assert list_queried_metrics() - exported == FORMER | TURNED_ON
 
 
 def test_grouping_labels_are_exported() -> None:

@@ -176,7 +176,7 @@ def tier_usd(*names: str) -> list[float]:
     return [*(line.tier_usd for line in found), sum(line.unpriced_tier_h for line in found)]
 
 
-def said(since: date, **facts: Any) -> TierPrice:
+def set_tier_price(since: date, **facts: Any) -> TierPrice:
     return TierPrice.objects.create(name=REDIS_NAME, since=since, **facts)
 
 
@@ -188,7 +188,7 @@ def test_tier_is_paid_by_its_users(stub_prometheus: Told, one: Endpoint) -> None
     assert day("two").tier == REDIS_NAME
     assert tier_usd("two", "three") == [0, 0, 1]
     CostDay.objects.all().delete()
-    said(NOON.date(), usd_hour=8.0)
+    set_tier_price(NOON.date(), usd_hour=8.0)
     hours.add_hour(stub_prometheus, NOON)
     assert tier_usd("two", "three") == [2.0, 6.0, 0]
     stub_prometheus.used = {}
@@ -203,9 +203,9 @@ def test_tier_price_updates_its_days(stub_prometheus: Told, people: Cast) -> Non
     stub_prometheus.used = {"two": USED}
     for back in range(4):
         hours.add_hour(stub_prometheus, NOON - timedelta(days=back))
-    said(NOON.date() - timedelta(days=2), usd_hour=8.0)
-    said(NOON.date() - timedelta(days=1), usd_hour=5.0)
-    said(NOON.date())
+    set_tier_price(NOON.date() - timedelta(days=2), usd_hour=8.0)
+    set_tier_price(NOON.date() - timedelta(days=1), usd_hour=5.0)
+    set_tier_price(NOON.date())
     today, before = (NOON.date() - timedelta(days=back) for back in (0, 1))
     assert tiers.rates({}, lambda _machine: None, today) == {}, "forgotten from today on"
     assert tiers.rates({}, lambda _machine: None, before)[REDIS_NAME].usd_hour == 5.0

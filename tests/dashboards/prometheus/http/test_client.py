@@ -83,7 +83,7 @@ class TestWindow:
             Window.ending(AT, MAX_POINTS * 5, 5)
 
 
-class TestRealOne:
+class TestRealPrometheus:
     def test_series_are_aligned_to_the_grid(self, scraping: Scraping) -> None:
         client = Prometheus(scraping.url)
         window = Window.ending(time.time() + 60, 18_000, 60)
@@ -125,7 +125,7 @@ class TestRealOne:
         assert answers["good"].series[0].values == (1.0,)
 
 
-class TestAway:
+class TestUnreachable:
     def test_no_server_configured(self) -> None:
         fault = one(connect("")).fault
         assert fault is not None

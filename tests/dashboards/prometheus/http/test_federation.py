@@ -28,7 +28,7 @@ class Told:
         return lambda: dict.fromkeys(questions, self._answer)
 
 
-def asked(
+def query_federated(
     *parts: FederatedSource, owners: Mapping[str, str] | None = None, join: Join = "apart"
 ) -> QueryResult:
     federated = Federated(parts, owners or {})
@@ -42,13 +42,13 @@ def shown(answer: QueryResult) -> dict[str, tuple[float | None, ...]]:
 def test_endpoints_of_both_sources_are_in_one_result() -> None:
     here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
     eu = FederatedSource("eu", Told(({"endpoint_name": "b"}, (2.0,))))
-    assert shown(asked(here, eu)) == {"a": (1.0,), "b": (2.0,)}
+    assert shown(query_federated(here, eu)) == {"a": (1.0,), "b": (2.0,)}
 
 
 def test_series_of_an_endpoint_come_from_its_source() -> None:
     both = ({"endpoint_name": "a"}, (1.0,)), ({"endpoint": "b"}, (1.0,))
     kept = ({"endpoint_name": "a"}, (7.0,)), ({"endpoint": "b"}, (8.0,))
-    found = asked(
+    found = query_federated(
         FederatedSource("all", Told(*both)),
         FederatedSource("eu", Told(*kept)),
         owners={"a": "eu", "b": "eu"},
@@ -61,27 +61,27 @@ def test_series_without_an_endpoint_are_labelled_or_summed() -> None:
         FederatedSource("here", Told(({}, (1.0, None)))),
         FederatedSource("eu", Told(({}, (2.0, 5.0)))),
     )
-    assert shown(asked(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
-    assert shown(asked(here, eu, join="sum")) == {"": (3.0, 5.0)}
-    assert shown(asked(here, eu, join="max")) == {"": (2.0, 5.0)}
+    assert shown(query_federated(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
+    assert shown(query_federated(here, eu, join="sum")) == {"": (3.0, 5.0)}
+    assert shown(query_federated(here, eu, join="max")) == {"": (2.0, 5.0)}
 
 
 def test_unreachable_source_affects_only_its_endpoints() -> None:
     here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
-    found = asked(here, FederatedSource("eu", RefusingAsker(AWAY)))
+    found = query_federated(here, FederatedSource("eu", RefusingAsker(AWAY)))
     assert shown(found) == {"a": (1.0,)}
     assert found.fault is None
     assert found.missing == (AWAY,)
 
 
 def test_all_unreachable_sources_are_an_error() -> None:
-    found = asked(
+    found = query_federated(
         FederatedSource("us", RefusingAsker(AWAY)), FederatedSource("eu", RefusingAsker(AWAY))
     )
     assert found.fault == AWAY
 
 
-class TestWhatOthersSayWhileOneIsAway:
+class TestUnreachableSource:
     """No zero and no silence where a source did not answer."""
 
     @staticmethod

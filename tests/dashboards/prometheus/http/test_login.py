@@ -26,7 +26,7 @@ FOUND = {
 ANSWERS = {"/api/v1/query": (200, FOUND)}
 
 
-def asked(url: str, login: Login | None = None) -> object:
+def query_once(url: str, login: Login | None = None) -> object:
     client = Prometheus(url, login=login, name="eu")
     try:
         answer = client.ask({"q": Question("sum (up)", 60)})["q"]
@@ -42,7 +42,7 @@ def server() -> Iterator[Stub]:
 
 
 def sent(stub: Stub, login: Login | None = None, url: str = "") -> dict[str, str]:
-    assert asked(url or stub.url, login) == 7.0
+    assert query_once(url or stub.url, login) == 7.0
     return {name.lower(): value for name, value in stub.headers[-1].items()}
 
 
@@ -78,14 +78,14 @@ def test_redirects_are_not_followed() -> None:
     with http_stub(dict(ANSWERS)) as other:
         moved: Answer = (302, "")
         with http_stub({"/api/v1/query": moved}, {"location": f"{other.url}/api/v1/query"}) as stub:
-            fault = asked(stub.url, Login(Auth.BEARER, secret="t0ken"))
+            fault = query_once(stub.url, Login(Auth.BEARER, secret="t0ken"))
         assert getattr(fault, "kind", None) is FaultKind.NOT_PROMETHEUS
         assert other.seen == []
 
 
 def test_rejected_login_is_reported() -> None:
     with http_stub({"/api/v1/query": (401, "no")}) as stub:
-        fault = asked(stub.url)
+        fault = query_once(stub.url)
     assert getattr(fault, "kind", None) is FaultKind.REFUSED
     assert f"Prometheus eu at {stub.url} denied access (HTTP 401)." in str(fault)
 
@@ -108,7 +108,7 @@ def test_name_that_resolves_to_a_forbidden_address_is_not_queried(
         "console.core.outbound.address_problem", lambda *_, **__: "It is forbidden."
     )
     before = len(server.seen)
-    fault = asked(server.url, Login(Auth.BEARER, secret="t0ken"))
+    fault = query_once(server.url, Login(Auth.BEARER, secret="t0ken"))
     assert "It is forbidden." in str(fault)
     with pytest.raises(NoReplyError, match="It is forbidden"):
         exchange(Login(), "GET", f"{server.url}/api/v1/query")
@@ -149,9 +149,9 @@ def tls_server(*, asks_for_a_certificate: bool) -> Iterator[str]:
 
 def test_tls_accepts_only_the_configured_authority() -> None:
     with tls_server(asks_for_a_certificate=False) as url:
-        assert asked(url, Login(ca=authority().pem.decode())) == 7.0
+        assert query_once(url, Login(ca=authority().pem.decode())) == 7.0
         for login in (Login(), Login(ca=stranger().pem.decode())):
-            assert "is unreachable" in str(asked(url, login))
+            assert "is unreachable" in str(query_once(url, login))
             with pytest.raises(NoReplyError, match="TLS failed"):
                 exchange(login, "GET", f"{url}/api/v1/query")
 
@@ -161,10 +161,10 @@ def test_client_certificate_is_presented(tmp_path: Path) -> None:
     ca = authority().pem.decode()
     mine = Login(Auth.MTLS, ca=ca, certificate=certificate, key=key)
     with tls_server(asks_for_a_certificate=True) as url:
-        assert asked(url, mine) == 7.0
-        assert "is unreachable" in str(asked(url, Login(ca=ca)))
+        assert query_once(url, mine) == 7.0
+        assert "is unreachable" in str(query_once(url, Login(ca=ca)))
         odd = Login(Auth.MTLS, ca=ca, certificate=certificate, key="no key")
-        assert "The certificate and key are not a matching" in str(asked(url, odd))
+        assert "The certificate and key are not a matching" in str(query_once(url, odd))
 
 
 def test_repr_contains_no_secret() -> None:

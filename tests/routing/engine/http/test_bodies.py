@@ -40,7 +40,7 @@ LIMITS = {"messages": 50, "parts": 60, "json_values": 4000}
 PLAIN = {"role": "user", "content": "x"}
 
 
-def said(content: Any) -> dict[str, Any]:
+def chat_body(content: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": content}]}
 
 
@@ -54,16 +54,16 @@ TOO_MANY: dict[str, tuple[str, dict[str, Any], str, str | None]] = {
     "messages": (CHAT, {"messages": [PLAIN] * 51}, "too_many_messages", "messages"),
     "empty messages": (CHAT, {"messages": [{}] * 51}, "too_many_messages", "messages"),
     "no objects": (CHAT, {"messages": [[]] * 51}, "too_many_messages", "messages"),
-    "parts": (CHAT, said([{"type": "file"}] * 61), "too_many_parts", "messages.content"),
+    "parts": (CHAT, chat_body([{"type": "file"}] * 61), "too_many_parts", "messages.content"),
     "parts in two messages": (
         CHAT,
         {"messages": [{"role": "user", "content": [{"type": "text"}] * 31}] * 2},
         "too_many_parts",
         "messages.content",
     ),
-    "tools": (CHAT, said("x") | {"tools": [{}] * 51}, "too_many_messages", "tools"),
+    "tools": (CHAT, chat_body("x") | {"tools": [{}] * 51}, "too_many_messages", "tools"),
     "input items": ("/v1/responses", {"input": [PLAIN] * 51}, "too_many_messages", "input"),
-    "anthropic": ("/v1/messages", said([{"type": "image"}] * 61), "too_many_parts", None),
+    "anthropic": ("/v1/messages", chat_body([{"type": "image"}] * 61), "too_many_parts", None),
     "system parts": (
         "/v1/messages",
         {"messages": [PLAIN], "system": [{"type": "text", "text": "x"}] * 61},
@@ -107,7 +107,7 @@ async def test_excess_values_are_rejected_before_parsing(
 ) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
         monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
-        answer = await ask(server, post(padded(said("x") | COMPLEX[name], 300_000)))
+        answer = await ask(server, post(padded(chat_body("x") | COMPLEX[name], 300_000)))
         assert (answer.status, answer.code) == (400, "body_too_complex")
         assert "4000" in answer.json["error"]["message"]
         assert await metric(server, ERRORS, reason="body_too_complex") == 1
@@ -413,13 +413,13 @@ async def test_initial_bytes_give_no_credit_for_a_slow_upload() -> None:
 def test_number_of_weighed_media_is_bounded() -> None:
     def size(count: int) -> int:
         part = {"type": "image_url", "image_url": {"url": "x"}}
-        return len(canonical.read(b"/v1/chat/completions", said([part] * count), "m")[0])
+        return len(canonical.read(b"/v1/chat/completions", chat_body([part] * count), "m")[0])
 
     first = canonical.MAX_WEIGHED_MEDIA
     assert size(first) > first * canonical.MEDIUM_BYTES
     assert size(first + 100) - size(first) < 100 * 32
     few, many = (
-        canonical.read(b"/v1/chat/completions", said([{"type": "file"}] * count), "m")[0]
+        canonical.read(b"/v1/chat/completions", chat_body([{"type": "file"}] * count), "m")[0]
         for count in (first + 1, first + 2)
     )
     assert many.startswith(few), "more media continue the prompt, and do not change it"
@@ -442,7 +442,7 @@ async def test_explain_has_the_same_bounds(strategy: str) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
         answer = await admin(server, f"/explain{strategy}", "POST", json.dumps(body).encode())
         assert (answer.status, answer.code) == (400, code)
-        wire = padded(said("x") | COMPLEX["objects"], 300_000)
+        wire = padded(chat_body("x") | COMPLEX["objects"], 300_000)
         answer = await admin(server, f"/explain{strategy}", "POST", wire)
         assert (answer.status, answer.code) == (400, "body_too_complex")
         server.router.budget.limit = 1000

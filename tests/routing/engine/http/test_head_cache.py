@@ -16,7 +16,7 @@ def facts(head: RequestHead | ResponseHead) -> dict[str, object]:
     return {name: getattr(head, name) for name in head.__slots__}
 
 
-def told(read, head: bytes) -> object:
+def parse_outcome(read, head: bytes) -> object:
     try:
         return facts(read(head))
     except (Refusal, ProtocolError) as error:
@@ -48,17 +48,17 @@ LINES = st.one_of(
 @given(st.lists(LINES, max_size=5))
 def test_requests_parse_alike_with_cold_and_warm_cache(lines: list[str]) -> None:
     head = "".join(f"{line}\r\n" for line in ("POST /v1/x HTTP/1.1", "Host: a", *lines)).encode()
-    expected = told(http1.parse_request, head)
-    assert told(head_cache.read_request, head) == expected
-    assert told(head_cache.read_request, head) == expected
+    expected = parse_outcome(http1.parse_request, head)
+    assert parse_outcome(head_cache.read_request, head) == expected
+    assert parse_outcome(head_cache.read_request, head) == expected
 
 
 @given(st.lists(LINES, max_size=5))
 def test_responses_parse_alike_with_cold_and_warm_cache(lines: list[str]) -> None:
     head = "".join(f"{line}\r\n" for line in ("HTTP/1.1 200 OK", *lines)).encode()
-    expected = told(http1.parse_response, head)
-    assert told(head_cache.read_response, head) == expected
-    assert told(head_cache.read_response, head) == expected
+    expected = parse_outcome(http1.parse_response, head)
+    assert parse_outcome(head_cache.read_response, head) == expected
+    assert parse_outcome(head_cache.read_response, head) == expected
 
 
 @pytest.mark.parametrize("second", ["", "content-length: 5\r\n", "Content-Length: 3\r\n"])

@@ -27,7 +27,7 @@ def tokens_of(body: dict[str, Any]) -> list[int]:
     return [zlib.crc32(word.encode()) % 50_000 for word in text.split()]
 
 
-class TellingWorker(FakeWorker):
+class KvEventWorker(FakeWorker):
     def __init__(self, ranks: int = 1, **publisher: Any) -> None:
         super().__init__()
         self.publishers = [Publisher(rank=rank, **publisher) for rank in range(ranks)]

@@ -9,8 +9,8 @@ from routing.engine.kv.index import count_blocks
 from tests.routing.engine.harness import until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
-from tests.routing.engine.kv.event_worker import TellingWorker
-from tests.routing.engine.kvaware.test_service import complete, explain, followed, told
+from tests.routing.engine.kv.event_worker import KvEventWorker
+from tests.routing.engine.kvaware.test_service import complete, explain, followed, kvaware_router
 
 PROMPT = list(range(1, 10 * BLOCK + 1))
 STORAGE = {"medium": "STORAGE", "locality": "REMOTE", "ownership": "l2"}
@@ -85,7 +85,7 @@ def test_large_census_is_estimated_from_some_shards(fleet: Fleet) -> None:
 
 
 async def test_wrong_hint_is_removed_without_demoting_the_worker() -> None:
-    async with TellingWorker() as worker, told(worker) as server:
+    async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         listening = server._kvaware.listening
         assert listening is not None

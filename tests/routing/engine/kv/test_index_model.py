@@ -22,7 +22,7 @@ LOCALITY = st.sampled_from([None, "LOCAL", "REMOTE"])
 
 
 @st.composite
-def told(draw: st.DrawFn) -> tuple[str, int, Event]:
+def event_cases(draw: st.DrawFn) -> tuple[str, int, Event]:
     """One event, in any order: orphans, duplicates and removals of nothing among them."""
     worker, rank = draw(st.sampled_from(WORKERS)), draw(st.sampled_from([0, 0, 0, 1]))
     prompt = draw(PROMPTS)
@@ -42,7 +42,9 @@ def told(draw: st.DrawFn) -> tuple[str, int, Event]:
     return worker, rank, stored(prompt, first, salt=salt, **more)
 
 
-STEPS = st.lists(st.one_of(*[told()] * 12, st.sampled_from(WORKERS), st.just("sweep")), max_size=50)
+STEPS = st.lists(
+    st.one_of(*[event_cases()] * 12, st.sampled_from(WORKERS), st.just("sweep")), max_size=50
+)
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,14 +7,14 @@ import asyncio
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import ask, post, router, until
 from tests.routing.engine.kv.builders import stored
-from tests.routing.engine.kv.event_worker import BLOCK, TellingWorker
+from tests.routing.engine.kv.event_worker import BLOCK, KvEventWorker
 from tests.support.fake_worker import Conversation, event
 
 SHORT = list(range(1, 2 * BLOCK + 2))
 LONG = list(range(1000, 1000 + 6 * BLOCK + 1))
 
 
-class Slow(TellingWorker):
+class Slow(KvEventWorker):
     """Computes half of a long prompt, tells of it, and goes on when it is told to; with `talks`
     it has begun to answer, with `dies` it never will."""
 

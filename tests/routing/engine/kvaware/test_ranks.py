@@ -10,8 +10,8 @@ from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, post, until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
-from tests.routing.engine.kv.event_worker import TellingWorker
-from tests.routing.engine.kvaware.test_service import complete, told
+from tests.routing.engine.kv.event_worker import KvEventWorker
+from tests.routing.engine.kvaware.test_service import complete, kvaware_router
 
 PROMPT = list(range(1, 10 * BLOCK + 2))
 
@@ -106,7 +106,7 @@ async def both_followed(server: RouterServer) -> Any:
 
 
 async def test_requests_reach_their_rank_and_predictions_are_per_rank() -> None:
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         listening = await both_followed(server)
         prompts = [[n + 1000 * k for n in range(6 * TOLD_BLOCK + 1)] for k in range(1, 6)]
         for prompt in prompts:
@@ -123,7 +123,7 @@ async def test_requests_reach_their_rank_and_predictions_are_per_rank() -> None:
 
 async def test_prediction_is_for_the_named_rank() -> None:
     """Another one holds it, and has too much to do."""
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         listening = await both_followed(server)
         prompt = [n + 1000 for n in range(6 * TOLD_BLOCK + 1)]
         await complete(server, prompt)
@@ -138,7 +138,7 @@ async def test_prediction_is_for_the_named_rank() -> None:
 
 
 async def test_rank_chosen_by_the_caller_is_kept() -> None:
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         await both_followed(server)
         await complete(server, PROMPT * 4)
         home = worker.answered_by[-1]
@@ -150,7 +150,7 @@ async def test_rank_chosen_by_the_caller_is_kept() -> None:
 
 
 async def test_abandoned_request_releases_its_rank() -> None:
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         listening = await both_followed(server)
         await complete(server, PROMPT * 4)  # a size of blocks is known
 

@@ -11,7 +11,7 @@ import pytest
 from routing.engine.kvaware import twin_probe
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, metric, router, until
-from tests.routing.engine.kv.event_worker import TellingWorker
+from tests.routing.engine.kv.event_worker import KvEventWorker
 from tests.support.fake_worker import FakeWorker
 
 PROBES = "emberline_router_kv_probes_total"
@@ -44,7 +44,7 @@ async def verdict(server: RouterServer, wanted: str, worker: str = "w0") -> dict
 
 
 async def test_twin_probe_predicts_and_measures_both_forms_uncounted() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         first = await verdict(server, "hit")
         assert first["predicted"] == first["reported"] > 0
         await until(lambda: prober(server).counts["w0", "hit"] >= 2, "the other form")
@@ -65,15 +65,15 @@ async def test_twin_probe_predicts_and_measures_both_forms_uncounted() -> None:
         assert server.router.table.workers["w0"].served == 0
 
 
-def _silent(worker: TellingWorker) -> None:
+def _silent(worker: KvEventWorker) -> None:
     worker.tells = False
 
 
-def _forgetful(worker: TellingWorker) -> None:
+def _forgetful(worker: KvEventWorker) -> None:
     worker.keeps = False
 
 
-def _mute(worker: TellingWorker) -> None:
+def _mute(worker: KvEventWorker) -> None:
     worker.reports = False
 
 
@@ -82,10 +82,10 @@ def _mute(worker: TellingWorker) -> None:
     [(_silent, "not_told"), (_forgetful, "not_cached"), (_mute, "not_reported")],
 )
 async def test_each_probe_failure_has_a_reason_a_remedy_and_recovers(
-    wrong: Callable[[TellingWorker], None], result: str, monkeypatch: pytest.MonkeyPatch
+    wrong: Callable[[KvEventWorker], None], result: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(twin_probe, "EVENTS_TIMEOUT_S", 0.2)
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         wrong(worker)
         prober(server).last.clear()
         found = await verdict(server, result)
@@ -97,7 +97,7 @@ async def test_each_probe_failure_has_a_reason_a_remedy_and_recovers(
 
 
 async def test_rejection_contains_the_worker_message_and_429_is_no_failure() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         worker.status = 401
         assert (await verdict(server, "refused"))["error"] == (
@@ -110,7 +110,7 @@ async def test_rejection_contains_the_worker_message_and_429_is_no_failure() -> 
 
 
 async def test_worker_that_closes_the_connection_is_unreachable() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
 
         def hang_up(_body: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ async def test_worker_that_closes_the_connection_is_unreachable() -> None:
 
 
 async def test_model_without_a_template_is_probed_by_completions_only() -> None:
-    async with TellingWorker() as worker:
+    async with KvEventWorker() as worker:
         worker.template = False
         async with probing(worker) as server:
             assert (await verdict(server, "hit"))["path"] == "/v1/completions"
@@ -131,7 +131,7 @@ async def test_model_without_a_template_is_probed_by_completions_only() -> None:
 
 
 async def test_busy_worker_is_not_probed() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         server.router.table.workers["w0"].in_flight += 1  # a caller's request
         busy = prober(server).counts["w0", "busy"]
@@ -144,7 +144,7 @@ async def test_busy_worker_is_not_probed() -> None:
 
 
 async def test_request_between_the_twins_gets_the_worker_alone() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         known = server.router.table.workers["w0"]
 
@@ -161,7 +161,7 @@ async def test_workers_without_events_are_not_probed_and_0_disables_probes() -> 
     async with FakeWorker() as worker, probing(worker) as server:
         await until(lambda: prober(server).counts["w0", "not_followed"] >= 2, "its turns")
         assert all(one.target == "/kv_event_sources" for one in worker.requests)
-    async with TellingWorker() as telling, probing(telling, probe_interval_s=0) as server:
+    async with KvEventWorker() as telling, probing(telling, probe_interval_s=0) as server:
         listening = server._kvaware.listening
         assert listening is not None
         await until(lambda: listening.subscriber.ranks("w0"), "followed")
@@ -170,7 +170,7 @@ async def test_workers_without_events_are_not_probed_and_0_disables_probes() -> 
 
 
 async def test_workers_are_probed_in_turn_and_removed_ones_leave_nothing() -> None:
-    async with TellingWorker() as one, TellingWorker() as two, probing(one, two) as server:
+    async with KvEventWorker() as one, KvEventWorker() as two, probing(one, two) as server:
         await verdict(server, "hit", "w0")
         await verdict(server, "hit", "w1")
         found = prober(server)
@@ -182,7 +182,7 @@ async def test_workers_are_probed_in_turn_and_removed_ones_leave_nothing() -> No
 
 
 async def test_each_of_several_ranks_is_probed_by_name() -> None:
-    async with TellingWorker(ranks=2) as worker, probing(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, probing(worker) as server:
         await verdict(server, "hit")
         await until(lambda: prober(server).counts["w0", "hit"] >= 4, "both ranks, both forms")
         ranks = worker.answered_by
@@ -193,7 +193,7 @@ async def test_each_of_several_ranks_is_probed_by_name() -> None:
 
 
 async def test_ranks_that_cannot_be_named_are_not_probed() -> None:
-    async with TellingWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
+    async with KvEventWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
         listening = server._kvaware.listening
         assert listening is not None
         await until(lambda: listening.subscriber.ranks("w0") == 2, "followed")

@@ -53,7 +53,7 @@ def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "sidecar"}, {"name": "worker", "state": state, **more}]}
 
 
-def died(reason: str, code: int = 1, message: str = "") -> dict[str, Any]:
+def terminated(reason: str, code: int = 1, message: str = "") -> dict[str, Any]:
     return {"terminated": {"reason": reason, "exitCode": code, "message": message}}
 
 
@@ -73,18 +73,18 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         "not found",
     ),
     (
-        container(BACKOFF, lastState=died("OOMKilled", 137)),
+        container(BACKOFF, lastState=terminated("OOMKilled", 137)),
         ReplicaState.BACKOFF,
         "OOMKilled",
         "OOMKilled, exit code 137",
     ),
     (
-        container(BACKOFF, lastState=died("Error", 1, "ValueError: no\nsuch model")),
+        container(BACKOFF, lastState=terminated("Error", 1, "ValueError: no\nsuch model")),
         ReplicaState.BACKOFF,
         "CrashLoopBackOff",
         "exit code 1: ValueError: no such model",
     ),
-    (container(died("Error", 2)), ReplicaState.BACKOFF, "CrashLoopBackOff", "exit code 2"),
+    (container(terminated("Error", 2)), ReplicaState.BACKOFF, "CrashLoopBackOff", "exit code 2"),
     (
         {"initContainerStatuses": [{"name": "prefetch", "state": RUNNING}]},
         ReplicaState.STARTING,
@@ -94,7 +94,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
     (
         {
             "initContainerStatuses": [
-                {"name": "prefetch", "state": BACKOFF, "lastState": died("Error", 22, "404")}
+                {"name": "prefetch", "state": BACKOFF, "lastState": terminated("Error", 22, "404")}
             ]
         },
         ReplicaState.BACKOFF,
@@ -117,7 +117,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         "",
     ),
     (
-        container(RUNNING, started=True, lastState=died("OOMKilled", 137)),
+        container(RUNNING, started=True, lastState=terminated("OOMKilled", 137)),
         ReplicaState.STARTING,
         "OOMKilled",
         "and runs again",
@@ -126,7 +126,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container(
             {"running": {"startedAt": "2026-01-01T11:00:00Z"}},
             started=True,
-            lastState=died("OOMKilled", 137),
+            lastState=terminated("OOMKilled", 137),
         ),
         ReplicaState.UNKNOWN,
         "ProbeFails",
@@ -225,7 +225,7 @@ def test_rollout_is_ready_after_the_old_pods_are_gone() -> None:
 
 
 def test_exceeded_progress_deadline_is_reported_with_its_reason() -> None:
-    bad = pod(**container(BACKOFF, lastState=died("OOMKilled", 137)))
+    bad = pod(**container(BACKOFF, lastState=terminated("OOMKilled", 137)))
     seen = to_observation(looked(deployment(conditions=[GAVE_UP]), bad))
     assert seen.failed == "ProgressDeadlineExceeded"
     assert "OOMKilled" in seen.message

@@ -18,15 +18,15 @@ from tests.console.provisioners.kubernetes.workload.test_observation import (
     condition,
     container,
     deployment,
-    died,
     event,
     looked,
     pod,
+    terminated,
 )
 
 # A pod that crashed, restarted, became ready and then hung: the Ready condition changed after the
 # current process started, and the old exit is still in lastState.
-HANGS = container(RUNNING, started=True, ready=False, lastState=died("Error", 1, "x")) | {
+HANGS = container(RUNNING, started=True, ready=False, lastState=terminated("Error", 1, "x")) | {
     "conditions": [
         condition("Ready", "False", "ContainersNotReady")
         | {"lastTransitionTime": "2026-01-01T12:00:40Z"}
@@ -76,9 +76,9 @@ def test_hung_process_is_not_reported_as_its_earlier_crash() -> None:
 
 def test_restart_after_a_crash_keeps_its_cause() -> None:
     """Its Ready condition changed when the previous process ended."""
-    starting = container(RUNNING, started=True, lastState=died("Error", 1, "ValueError: x")) | {
-        "conditions": [condition("Ready", "False")]
-    }
+    starting = container(
+        RUNNING, started=True, lastState=terminated("Error", 1, "ValueError: x")
+    ) | {"conditions": [condition("Ready", "False")]}
     seen = seen_with(starting, NOON + 60)
     assert (seen.state, seen.reason) == (ReplicaState.STARTING, "CrashLoopBackOff")
     assert "ValueError: x" in seen.message
@@ -105,7 +105,7 @@ def test_other_events_are_not_reported_as_hung(told: dict[str, Any], why: str) -
 
 
 def test_process_that_exits_by_itself_did_not_hang() -> None:
-    status = container(BACKOFF, lastState=died("Error", 1, "ValueError: x"))
+    status = container(BACKOFF, lastState=terminated("Error", 1, "ValueError: x"))
     status["containerStatuses"][1]["lastState"]["terminated"]["finishedAt"] = "2026-01-01T12:01:58Z"
     seen = seen_with(status, NOON + 130, unhealthy("2026-01-01T12:01:55Z"))
     assert (seen.reason, "ValueError: x" in seen.message) == ("CrashLoopBackOff", True)

@@ -35,7 +35,7 @@ def by_mark(*alerts: Alert) -> dict[str, Alert]:
     return {one.fingerprint: one for one in alerts}
 
 
-def told(*alerts: Alert, due: float = 0, said: float = 0) -> GroupStatus:
+def make_group_status(*alerts: Alert, due: float = 0, said: float = 0) -> GroupStatus:
     return GroupStatus(at(due), frozenset(by_mark(*alerts)), at(said) if alerts else None)
 
 
@@ -52,30 +52,30 @@ def test_first_alert_waits_for_its_group() -> None:
     assert look(GroupStatus(at(30)), 29, A).send == ()
     decision = look(GroupStatus(at(30)), 30, A, B)
     assert decision.send == (A, B)
-    assert decision.standing == told(A, B, due=330, said=30)
+    assert decision.standing == make_group_status(A, B, due=330, said=30)
 
 
 def test_added_alerts_wait_for_the_next_interval() -> None:
-    assert look(told(A, due=330, said=30), 100, A, B).send == ()
-    assert look(told(A, due=330, said=30), 330, A, B).send == (A, B)
+    assert look(make_group_status(A, due=330, said=30), 100, A, B).send == ()
+    assert look(make_group_status(A, due=330, said=30), 330, A, B).send == (A, B)
 
 
 def test_unchanged_group_is_repeated_after_the_repeat_interval() -> None:
-    quiet = look(told(A, due=330, said=30), 330, A)
+    quiet = look(make_group_status(A, due=330, said=30), 330, A)
     assert (quiet.send, quiet.over) == ((), False)
-    assert quiet.standing == told(A, due=630, said=30)
-    assert look(told(A, due=3600, said=30), 3629, A).send == ()
-    assert look(told(A, due=3600, said=30), 3630, A).send == (A,)
+    assert quiet.standing == make_group_status(A, due=630, said=30)
+    assert look(make_group_status(A, due=3600, said=30), 3629, A).send == ()
+    assert look(make_group_status(A, due=3600, said=30), 3630, A).send == (A,)
 
 
 def test_resolution_is_sent_and_the_last_one_ends_the_group() -> None:
     gone = alert("A", ended=at(200))
-    some = look(told(A, B, due=330, said=30), 330, B, ended=(gone,))
+    some = look(make_group_status(A, B, due=330, said=30), 330, B, ended=(gone,))
     assert (some.send, some.over) == ((B, gone), False)
     assert some.standing.told == frozenset(by_mark(B))
-    last = look(told(A, due=330, said=30), 330, ended=(gone,))
+    last = look(make_group_status(A, due=330, said=30), 330, ended=(gone,))
     assert (last.send, last.over) == ((gone,), True)
-    quiet = look(told(A, due=330, said=30), 330, ended=(gone,), send_resolved=False)
+    quiet = look(make_group_status(A, due=330, said=30), 330, ended=(gone,), send_resolved=False)
     assert (quiet.send, quiet.over) == ((), True)
 
 
@@ -87,14 +87,16 @@ def test_resolution_without_a_notification_is_not_sent() -> None:
 
 def test_silenced_alert_is_not_sent_until_the_silence_ends() -> None:
     """A silenced alert is in neither argument."""
-    silent = look(told(A, due=330, said=30), 5000)
+    silent = look(make_group_status(A, due=330, said=30), 5000)
     assert (silent.send, silent.over) == ((), False)
     assert silent.standing.told == frozenset(by_mark(A))
     assert look(silent.standing, 5400, ended=(alert("A", ended=at(5300)),)).over
 
 
 def test_refiring_alert_is_not_sent_as_resolved() -> None:
-    decision = look(told(A, due=330, said=30), 330, A, ended=(alert("A", ended=at(200)),))
+    decision = look(
+        make_group_status(A, due=330, said=30), 330, A, ended=(alert("A", ended=at(200)),)
+    )
     assert decision.send == ()
 
 
